@@ -87,7 +87,7 @@ def outcome(ground: Ground, *arguments: str) -> int:
 def tells_of_full_disk(words: str) -> bool:
     """Tell whether words say that there is no room and what to do, and neither an accident nor a trace of one."""
     has_reason = any(reason in words for reason in ("the disk is full", "No space left on device", "MiB are free"))
-    has_remedy = any(remedy in words for remedy in ("make room and run", "Free some space"))
+    has_remedy = any(remedy in words for remedy in ("free disk space and run", "Free some space"))
     return has_reason and has_remedy and "[error" not in words and "Traceback" not in words
 
 

@@ -57,7 +57,7 @@ async def test_advice_about_an_emptied_queue_leads_to_a_new_one(tmp_path: Path, 
     path.write_bytes(b"")
 
     refusal = await refusal_of(path)
-    assert "to begin anew on purpose, remove it and its -wal" in str(refusal)
+    assert "to start over, delete it and its -wal" in str(refusal)
     path.unlink()
     Path(f"{path}-wal").unlink(missing_ok=True)
 
@@ -95,7 +95,7 @@ async def test_log_of_a_lost_file_is_refused_and_kept(tmp_path: Path, mode: str)
     Path(f"{path}-wal").unlink()
 
     assert is_told(refusal)
-    assert "its -wal is left; to begin anew on purpose, remove that as well" in str(refusal)
+    assert "its -wal exists; to start over, delete the -wal as well" in str(refusal)
     assert after == before
     assert await uid_of(path)
 
@@ -165,7 +165,7 @@ async def test_another_programs_open_database_is_not_called_a_queue(tmp_path: Pa
         other.execute("CREATE TABLE theirs (x)")
         refusal = await refusal_of(path)
 
-    assert "no queue of batchkiln" in str(refusal)
+    assert "not a batchkiln queue" in str(refusal)
 
 
 # --- a journal of another file ---
@@ -193,7 +193,7 @@ async def test_journal_of_another_file_is_not_written_into_the_queue(tmp_path: P
 
     refusal = await refusal_of(path, mode)
 
-    assert "-journal that is not its own" in str(refusal)
+    assert "a foreign -journal" in str(refusal)
     assert f"Move {journal} away" in str(refusal)
     assert (path.read_bytes(), journal.read_bytes()) == before
 
@@ -214,7 +214,7 @@ async def test_journal_that_may_be_its_own_is_not_told_to_be_moved(tmp_path: Pat
 
     refusal = str(await refusal_of(path, mode))
 
-    assert "a change that did not end" in refusal
+    assert "an unfinished change" in refusal
     assert "Move" not in refusal
     assert (path.read_bytes(), journal.read_bytes()) == before
 
@@ -225,7 +225,7 @@ async def test_journal_that_is_no_file_is_not_waited_for(tmp_path: Path, mode: s
     path = sound_queue(tmp_path)
     os.mkfifo(f"{path}-journal")
 
-    assert "-journal that is not its own" in str(await refusal_of(path, mode))
+    assert "a foreign -journal" in str(await refusal_of(path, mode))
 
 
 async def test_queue_whose_maker_was_killed_in_its_first_moment_is_made(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ async def test_older_queue_opened_for_reading_says_what_to_do(tmp_path: Path) ->
     load(SCHEMA_VERSION, tmp_path / "queue.db")
     before = (tmp_path / "queue.db").read_bytes()
 
-    with pytest.raises(QueueUnusable, match="older schema; `batchkiln work` brings it up to date"):
+    with pytest.raises(QueueUnusable, match="older schema; `batchkiln work` updates it"):
         await Database.open_for_reading(tmp_path / "queue.db")
 
     assert (tmp_path / "queue.db").read_bytes() == before

@@ -1,1 +1,1 @@
-"""The Python interface: what `import batchkiln` offers, and what the commands are made of."""
+"""The Python API: everything that `import batchkiln` offers and that the commands use."""

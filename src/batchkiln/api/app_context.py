@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
 _KEPT_MINUTES: Final = 5.0
-"""How many of the limits' minutes the request log covers: more than a sliding minute and a request's time."""
+"""Number of limit minutes that the request log covers: more than a sliding minute plus one request's duration."""
 
 
 def kept_seconds(limits: Limits) -> float:
-    """Return for how long the queue's request log keeps what was sent under these limits."""
+    """Return how long the queue's request log keeps a request under these limits, in seconds."""
     return _KEPT_MINUTES * limits.minute_seconds
 
 
@@ -37,7 +37,7 @@ class Environment:
     connector: "Callable[[], BaseConnector]" = _new_connector
     files: Callable[[], FileSystem] = FileSystem
     suspended: Callable[[], float] | None = machine_suspended
-    seed: int | None = None  # of the draws that spread retries
+    seed: int | None = None  # seed of the random delays between retries
 
 
 @dataclass(frozen=True, slots=True)

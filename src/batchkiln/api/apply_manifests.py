@@ -1,4 +1,4 @@
-"""Manifests on their way into the queue."""
+"""Applying manifests to the queue."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Reader, Store, Writer
 
 CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
-"""Reads the catalogue of a profile's service by way of an account; None where it is not to be had."""
+"""Reads the catalogue of a profile's service through an account; returns None if it is not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest:
-    """A manifest whose header is sound, the profile that it is for, and what that service offers, where it is known."""
+    """A manifest with a valid header, its profile, and the service's catalogue if known."""
 
     manifest: Manifest
     profile: Profile
@@ -33,16 +33,16 @@ class ReadManifest:
 
 
 _TAKEN_SHOWN: Final = 3
-TAKEN_REMEDY: Final = "where another queue has made them, name that with --queue; this one would pay for them again"
+TAKEN_REMEDY: Final = "if another queue created them, use that queue with --queue; this one would pay for them again"
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One manifest and what became of it.
+    """The result of applying one manifest.
 
-    `taken`: of the first new items, the names of files in the job's folder that have their names already.
+    `taken` lists files in the job's folder whose names the first new items would use.
     """
 
     job: JobSpec
@@ -70,12 +70,12 @@ async def apply_manifests(
     Raise `InputError` with all mistakes of the first wrong manifest.
     """
     if len(paths) != len(set(paths)):
-        raise InputError("the same manifest is named twice")
+        raise InputError("a manifest is named twice")
     if len(paths) > 1 and "-" in paths:
-        raise InputError("standard input can be the only manifest, not one of several")
+        raise InputError("standard input cannot be combined with other manifests")
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
     for path in paths:
-        # In the store's thread: whoever interrupts a wait for standard input does not wait for its end.
+        # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
         found = await store.run_in_thread(read_manifest, setting, path, stdin, stdin_name=stdin_name)
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
@@ -89,7 +89,7 @@ async def apply_manifests(
             log.warning(
                 "files_there_already",
                 job=entry.job.name,
-                reason=told_taken(entry.job, entry.taken),
+                reason=describe_taken_files(entry.job, entry.taken),
                 remedy=TAKEN_REMEDY,
             )
     return applied
@@ -104,10 +104,10 @@ async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: Catalogu
     return ReadManifest(manifest, profile, await catalogue_of(profile, account))
 
 
-def told_taken(job: JobSpec, taken: Sequence[str]) -> str:
-    """Say which files stand already where new items will have theirs: another queue may have made and paid them."""
+def describe_taken_files(job: JobSpec, taken: Sequence[str]) -> str:
+    """Return a warning about files that already use the names of new items; another queue may have paid for them."""
     some = ", ".join(taken[:_TAKEN_SHOWN]) + (", …" if len(taken) > _TAKEN_SHOWN else "")
-    return f"files by the names of new items are in {job.output_dir} already: {some}"
+    return f"files with the names of new items already exist in {job.output_dir}: {some}"
 
 
 def scope_of(applied: Sequence[Applied]) -> Scope:
@@ -124,7 +124,7 @@ async def check_output_folder(setting: AppContext, path: str) -> None:
     try:
         await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
     except OutputDirNotWritable as error:
-        raise InputError([Diagnostic(f"the results could not be written: {error}", path)]) from error
+        raise InputError([Diagnostic(f"the output folder is not writable: {error}", path)]) from error
 
 
 def read_manifest(

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
-"""How often a drive that waits for more looks by itself, in real seconds. A drive that ends needs none of it."""
+"""How often a run that waits for more work checks the queue itself, in seconds of real time."""
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class ServiceRuntime:
-    """A profile in use: where it is, its clock, its part of the queue, the machine's window there, how it answers."""
+    """A profile in use: base URL, clock, store, machine-wide rate limit and reply mapping."""
 
     profile: Profile
     base_url: str
@@ -61,10 +61,10 @@ class ServiceRuntime:
 
 
 class Engine:
-    """Drives one queue: holds its lock, its workers, and the services they talk to."""
+    """Runs one queue: holds its lock, its workers, and their services."""
 
     def __init__(self, store: Store, setting: AppContext, control: RunState) -> None:
-        """Use `driving`."""
+        """Use `open_engine` instead."""
         self.store = store
         self.setting = setting
         self.control = control
@@ -79,7 +79,7 @@ class Engine:
         self._has_started = False
 
     async def run(self) -> Outstanding:
-        """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
+        """Run until nothing can change without a person or the run must stop; return the remaining work."""
         with self.store.listen(self.hear):
             if not self.control.waits_for_more:
                 return await drive(self, self.control)
@@ -92,21 +92,21 @@ class Engine:
 
     @property
     def version(self) -> int:
-        """Grows with each change of the queue."""
+        """A number that grows with each change of the queue."""
         return self.news.version
 
     def announce(self) -> None:
-        """Wake all who wait for news."""
+        """Wake all tasks that wait for changes."""
         self.news.announce()
 
     async def outstanding(self, scope: Scope) -> Outstanding:
-        """Count what may still change without a person."""
+        """Count the items that can still change without a person."""
         return await self.store.read(lambda reader: reader.jobs.outstanding(scope))
 
     async def new_workers(self) -> list[AccountWorker]:
-        """Build workers for accounts that have got work: at the start, and whenever another process rings.
+        """Create workers for accounts that have new work, at the start and whenever another process changes the queue.
 
-        What is wrong with the configuration ends a start; later it is only said, since others have work.
+        A configuration error stops a start; later it is only logged, because other accounts have work.
         """
         if not self._has_been_rung:
             return []
@@ -123,13 +123,13 @@ class Engine:
         return self.workers[before:]
 
     def hear(self) -> None:
-        """Learn that somebody else changed the queue."""
+        """Handle a wakeup from another process that changed the queue."""
         self._has_been_rung = True
         self.news.announce()
         self.control.pulse.set()
 
     async def _look_now_and_then(self) -> None:
-        """Hear of changes also from a process whose bell is another: of another user, or with another TMPDIR."""
+        """Check regularly for changes by processes that cannot send a wakeup (another user or TMPDIR)."""
         ticker, never, seen = ServiceClock(), asyncio.Event(), None
         while True:
             with suppress(QueueBusy):
@@ -140,9 +140,11 @@ class Engine:
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 
     async def close(self) -> None:
-        """Close what was opened, the services last, also where the disk takes no more."""
+        """Close everything that was opened, services last, even if the disk is full."""
         try:
-            with suppress(QueueBusy):  # what was remembered at the start will do, and another error is to be told
+            with suppress(
+                QueueBusy
+            ):  # the values stored at the start are sufficient, and another error must be reported
                 for service in self.services.values():
                     if service.clock.is_observed:
                         await service.store.remember_time(service.clock.now())
@@ -150,7 +152,7 @@ class Engine:
             await self._stack.aclose()
 
     async def _check_outputs(self, work: Work) -> None:
-        """Refuse to spend anything while a folder for the results cannot be written."""
+        """Check that all output folders are writable before anything is spent."""
         outputs = OutputFiles(self.setting.surroundings.files())
         for folder in {job.output_dir for job in work.jobs}:
             try:
@@ -159,9 +161,9 @@ class Engine:
                 raise InputError(f"{error} Nothing was sent.") from error
 
     async def _build_workers(self, work: Work, *, is_start: bool) -> None:
-        """Make a worker for every account that has work. An account that may begin something needs a key.
+        """Create a worker for each account with work. An account that may start new items needs an API key.
 
-        Later than at the start, an account whose worker cannot be built keeps no other one from its work.
+        After the start, an account whose worker cannot be created does not stop the others.
         """
         wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
         for job in work.jobs:
@@ -171,7 +173,7 @@ class Engine:
                     wanted[profile.name, account] = True
         have = {(worker.viewpoint.profile, worker.viewpoint.account): worker for worker in self.workers}
         for (profile_name, account), is_beginning in wanted.items():
-            is_wanted = self.setting.profile in {None, profile_name}  # --profile drives that one alone
+            is_wanted = self.setting.profile in {None, profile_name}  # --profile restricts the run to one profile
             if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
                 try:
                     self.workers.append(await self._worker(profile_name, account, needs_key=is_beginning))
@@ -180,7 +182,7 @@ class Engine:
                         raise
                     log.warning("account_postponed", profile=profile_name, account=account, reason=str(error))
             elif is_wanted and is_beginning and not have[profile_name, account].has_key:
-                reason = "it has no API key, and is driven for what it has under way; set one, and start again"
+                reason = "it has no API key, so only its work under way continues; set an API key and start again"
                 log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
@@ -190,7 +192,7 @@ class Engine:
         return self.setting.config.profiles[name]
 
     async def worker_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> AccountWorker:
-        """Build a worker that is not driven, for requests of one's own within the account's windows."""
+        """Create a worker that is not started, for single requests within the account's limits."""
         return await self._worker(profile_name, account, needs_key=True, client_type=client_type)
 
     async def _worker(
@@ -229,7 +231,7 @@ class Engine:
         )
 
     def _keys(self, service: ServiceRuntime, account: str, *, needs_key: bool) -> dict[str, str]:
-        """Return the keys; an account that only has something under way may have lost them: its items are held."""
+        """Return the API keys; an account that only has work under way may have none, and its items are then held."""
         is_configured = service.embedded is not None or account in service.profile.account_names
         try:
             if is_configured:
@@ -284,7 +286,7 @@ class Engine:
 
 
 def _digest(profile: Profile) -> str:
-    """Return a digest of what decides how replies are understood: the program's version and its configuration."""
+    """Return a digest of everything that decides how replies are understood: program version and configuration."""
     return sha256(f"{batchkiln.__version__}\n{profile.replies!r}".encode()).hexdigest()
 
 

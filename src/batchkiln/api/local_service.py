@@ -1,4 +1,4 @@
-"""The local service, in this process."""
+"""The local service, run in this process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
-    """Serve the local service in a folder that is gone afterwards: prices are the same there, and nothing stays."""
+    """Run the local service in a temporary folder; its prices are the same, and nothing remains."""
     from batchkiln_service import Limits  # noqa: PLC0415  as below
 
     try:
         made = TemporaryDirectory(prefix="batchkiln-")
     except OSError as error:
-        raise InputError(f"no temporary folder can be made for the local service: {error}; nothing was sent") from error
+        raise InputError(
+            f"no temporary folder can be created for the local service: {error}; nothing was sent"
+        ) from error
     with made as folder:
         config = embedded_config(profile, Path(folder)).model_copy(update={"limits": Limits.lifted()})
         async with local_service(config) as service:
@@ -33,7 +35,7 @@ async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
 
 @asynccontextmanager
 async def local_service(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
-    """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
+    """Run the local service in this process. Raises `InputError` if it cannot start."""
     from batchkiln_service import DatabaseError, LocalService, StateFolderInUseError  # noqa: PLC0415  as below
 
     try:
@@ -48,8 +50,8 @@ async def local_service(config: "ServiceConfig") -> AsyncIterator["LocalService"
 
 
 def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
-    """Describe the local service in a folder of its own, with the very limits and calendar that the client keeps."""
-    # Its drawing libraries take half a second to import, which nobody else should wait for.
+    """Return the configuration of the local service in a folder, with the client's limits and calendar."""
+    # The service's drawing libraries take half a second to import.
     from batchkiln_service import AccountConfig, ServiceConfig  # noqa: PLC0415
 
     return ServiceConfig(
@@ -63,7 +65,7 @@ def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
 
 
 def service_limits(limits: ClientLimits) -> "Limits":
-    """Return the limits that the local service enforces: those that the client keeps."""
+    """Return the limits that the local service enforces, equal to the client's."""
     from batchkiln_service import Limits  # noqa: PLC0415  as above
 
     return Limits(
@@ -82,7 +84,7 @@ def service_limits(limits: ClientLimits) -> "Limits":
 
 
 def embedded_catalogue(profile: Profile) -> Catalogue:
-    """Return the models that the local service offers: it is in this program, so that nothing needs to be asked."""
+    """Return the models of the local service, which this program contains."""
     from batchkiln_service import load_catalog  # noqa: PLC0415  as above
 
     entries = (
@@ -101,7 +103,7 @@ def embedded_catalogue(profile: Profile) -> Catalogue:
 
 
 def embedded_folder(queue: Path, profile: Profile) -> Path:
-    """Return where the embedded service of a profile keeps its state: beside the queue."""
+    """Return the folder of a profile's embedded service, beside the queue."""
     return queue.absolute().parent / "embedded" / profile.name
 
 
@@ -119,4 +121,4 @@ def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
         with open_account_admin(config) as admin:
             return {name: admin.balance(name).available_credits for name in profile.account_names}
     except (OSError, ValueError, DatabaseError) as error:
-        raise InputError(f"the local service's books in {folder} cannot be read: {error}") from error
+        raise InputError(f"the local service's database in {folder} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""The configured ways of telling people of a drive."""
+"""The configured notification channels."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 def channels_of(setting: AppContext, session: Callable[[], ClientSession]) -> "list[Channel]":
-    """Build the configured notifiers; one that cannot be used is said, and holds nobody up."""
+    """Create the configured channels; an unusable one is reported and skipped."""
     channels: list[Channel] = []
     for notifier in setting.config.notifiers.values():
         try:

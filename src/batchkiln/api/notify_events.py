@@ -1,4 +1,4 @@
-"""What the history holds to tell of: jobs that have ended, and items that need a person, gathered by job."""
+"""Notifications from the event log: jobs that ended, and held items, grouped by job."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _EVENTS_AT_ONCE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class EventNotifications:
-    """What there is to tell of the history up to its event `newest`."""
+    """The notifications from the event log up to the event `newest`."""
 
     notices: tuple[Notification, ...]
     newest: int
@@ -26,7 +26,7 @@ class EventNotifications:
 
 @dataclass(slots=True)
 class _OfJob:
-    """What a job's events came to: the last that ended an item, and those that held one."""
+    """A job's events: the last one that ended an item, and those that held one."""
 
     last_id: int = 0
     at: datetime | None = None
@@ -38,13 +38,13 @@ class _OfJob:
 
 
 def notice_id(uid: str, *parts: object) -> str:
-    """Return a notice's id: the same for the same thing, and another in another queue. No dot may be in it."""
+    """Return a notification's id, stable within a queue and different between queues; it contains no dot."""
     text = "\n".join(str(part) for part in (uid, *parts))
     return f"notice_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def notifications_since(reader: Reader, cursor: int, uid: str) -> EventNotifications:
-    """Read the history behind an event to its end, page by page; memory grows with the jobs alone."""
+    """Read the event log after `cursor` to its end, page by page; memory grows only with the number of jobs."""
     jobs: dict[str, _OfJob] = {}
     newest = cursor
     while events := reader.events.after(newest, _EVENTS_AT_ONCE):
@@ -89,8 +89,8 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
         at=found.at,
         title=f"{job}: {plural(found.held, 'item needs', 'items need')} you",
         text=(
-            f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; "
-            f"`batchkiln show {command_arguments(job, found.items[0])}` says why, and what to do."
+            f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; `batchkiln show "
+            f"{command_arguments(job, found.items[0])}` explains why, and what to do."
         ),
         recipients=audience,
         data={"job": job, "held": found.held, "items": found.items, "codes": found.codes},
@@ -108,7 +108,7 @@ def _ended(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str
         kind=NotificationKind.JOB_ENDED,
         at=found.at,
         title=f"{job}: ended, {items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done",
-        text=(f"{ended}; {plural(spent.charged, 'credit')} charged{refunded}. `batchkiln status {job}` tells more."),
+        text=(f"{ended}; {plural(spent.charged, 'credit')} charged{refunded}. `batchkiln status {job}` shows details."),
         recipients=audience,
         data={
             "job": job,

@@ -1,7 +1,7 @@
-"""Notifications of a drive: a task for each notifier beside it, which begin and end with it.
+"""Notifications of a run: one task for each channel, for the duration of the run.
 
-What has happened is read from the history, behind the last event that the notifier was told of; what stands (a day's
-credits spent, an account refused, results about to expire) is looked at as it is now, and told once a service day.
+Events are read from the event log after the channel's last delivered event. Conditions (a day's credits spent, an
+account refused, results about to expire) are read as they are now, and reported once a service day.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from batchkiln.notifications import Channel
 
 END_SECONDS: Final = 20.0
-"""How long the end of a drive waits for its last notices, in real seconds; what is left, the next drive tells."""
+"""Time that the end of a run waits for its last notifications, in seconds of real time; the next run sends the rest."""
 
 STOPPED_SECONDS: Final = 2.0
-"""The same after a stop was asked for: enough for a receiver that is there, and nobody waits for one that is not."""
+"""The same wait after a stop was requested; an unreachable receiver should not delay it."""
 
 SAID_SECONDS: Final = 1.0
-"""After so long the wait is said: a run that does not return without a word is taken for one that hangs."""
+"""After this time the wait is announced, so that the run does not seem to hang."""
 
 log = structlog.get_logger()
 
 
 @asynccontextmanager
 async def notifying(engine: Engine, reader: Store) -> AsyncIterator[None]:
-    """Tell the configured notifiers of a drive. Nothing that goes wrong with them reaches the drive."""
+    """Send notifications during a run. Errors of channels do not reach the run."""
     async with AsyncExitStack() as stack:
         ended = asyncio.Event()
         tasks = await _begin(engine, reader, stack, ended)
@@ -77,7 +77,7 @@ async def _begin(
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) -> None:
-    """Wait for the last notices. A stop that is asked for meanwhile ends the wait at once."""
+    """Wait for the last notifications; a stop request ends the wait at once."""
     try:
         if stop_wanted.is_set():
             left = await _unfinished(tasks, STOPPED_SECONDS)
@@ -86,11 +86,11 @@ async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) 
                 "notices_awaited",
                 number=len(left),
                 duration_seconds=END_SECONDS,
-                remedy="a stop (Ctrl-C) leaves them to the next run",
+                remedy="press Ctrl-C to leave them to the next run",
             )
             left = await _unfinished(left, END_SECONDS - SAID_SECONDS, stop_wanted)
         if left:
-            log.warning("notices_left", number=len(left), remedy="the next run tells them")
+            log.warning("notices_left", number=len(left), remedy="the next run sends them")
     finally:
         await _drop(tasks)
 
@@ -98,7 +98,7 @@ async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) 
 async def _unfinished(
     tasks: Collection[asyncio.Task[None]], seconds: float, stop_wanted: asyncio.Event | None = None
 ) -> Collection[asyncio.Task[None]]:
-    """Wait for so long, or until a stop is asked for; return what has not ended by then."""
+    """Wait for tasks at most `seconds`, or until a stop is requested; return the unfinished ones."""
     if not tasks:
         return tasks
     stop = asyncio.create_task(stop_wanted.wait()) if stop_wanted is not None else None
@@ -119,12 +119,12 @@ async def _drop(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 class QueueOutbox:
-    """What one notifier is to be told, and how far it was told; the latter stands in the queue."""
+    """The pending notifications of one channel; its position is stored in the queue."""
 
     def __init__(
         self, engine: Engine, reader: Store, channel: "Channel", *, uid: str, told: NotificationPosition
     ) -> None:
-        """Use `open`."""
+        """Use `open` instead."""
         self._engine = engine
         self._reader = reader
         self._name = channel.name
@@ -132,19 +132,19 @@ class QueueOutbox:
         self._uid = uid
         self._told = self._kept = told
         self._newest = told.cursor
-        self._waiting: set[str] = set()  # of the last look, what was not told yet
+        self._waiting: set[str] = set()  # ids found by the last read and not delivered yet
 
     @classmethod
     async def open(cls, engine: Engine, reader: Store, channel: "Channel", *, uid: str) -> "QueueOutbox":
-        """Begin where the last drive ended; a new notifier is told from now on."""
+        """Continue where the last run stopped; a new channel starts with the current event."""
         told = await reader.read(lambda reader: reader.notifications.cursor(channel.name))
         await engine.store.write(
             lambda writer: writer.write_cursor(channel.name, told)
-        )  # from now on, also where nothing is told soon
+        )  # stored at once, even if nothing is sent soon
         return cls(engine, reader, channel, uid=uid, told=told)
 
     async def pending(self) -> Sequence[Notification]:
-        """Return what has happened since, and what stands now, but for what was told."""
+        """Return notifications that are due and have not been delivered."""
         self._advance()
         happened = await self._reader.read(notifications_since, self._told.cursor, self._uid)
         found = [*happened.notices, *await status_notifications(self._engine, self._reader, self._uid)]
@@ -154,24 +154,24 @@ class QueueOutbox:
         return wanted
 
     async def mark_delivered(self, notification: Notification) -> None:
-        """Keep that this one was told: durable, so that a crash from here on does not tell it again."""
+        """Record a delivery durably, so that a crash afterwards does not repeat it."""
         self._waiting.discard(notification.id)
         self._told = self._told.also(notification.id)
         self._advance()
         await self.save_position()
 
     async def save_position(self) -> None:
-        """Keep how far it has looked."""
+        """Store the position in the event log."""
         self._advance()
         if self._told != self._kept:
             await self._engine.store.write(lambda writer: writer.write_cursor(self._name, self._told))
             self._kept = self._told
 
     def next_change(self) -> asyncio.Event:
-        """Return an event that the queue's next change sets."""
+        """Return an event that is set at the queue's next change."""
         return self._engine.news.next()
 
     def _advance(self) -> None:
-        """Pass over the history that was looked at, once all of it is told."""
+        """Advance the position once all notifications read so far are delivered."""
         if not self._waiting:
             self._told = self._told.at(self._newest)

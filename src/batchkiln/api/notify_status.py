@@ -1,4 +1,4 @@
-"""What stands while a drive goes on, and a person may want to know: it is told once a service day, until it is over."""
+"""Notifications about conditions that last, such as a refused account; each is sent once a service day."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -24,7 +24,7 @@ _DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
 
 
 async def status_notifications(engine: Engine, reader: Store, uid: str) -> list[Notification]:
-    """Look at each account that the drive works with, and at what its service will soon delete."""
+    """Return the notifications about the run's accounts and about results that will expire soon."""
     if not engine.workers:
         return []
     notices: list[Notification] = []
@@ -50,7 +50,7 @@ def _unread(reader: Reader, account_id: int) -> tuple[Misunderstood, ...]:
 
 
 def _audience(reader: Reader, engine: Engine, profile: str) -> frozenset[str] | None:
-    """Return whom the jobs name that have work for a profile's accounts; all notifiers where one does not say."""
+    """Return the notifiers that the jobs with work on a profile name; None (all) if a job names none."""
     jobs = [job.name for job in reader.jobs.work(engine.control.scope).jobs if job.profile == profile]
     return reader.notifications.audience(jobs) if jobs else None
 
@@ -60,11 +60,11 @@ def _blocked(worker: AccountWorker, engine: Engine, uid: str, audience: frozense
     account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
     problem = engine.control.blocked[worker.account_id].problem
     text = (
-        f"The service refuses the account {account} ({problem}) until a person acts. Nothing is lost, and what is "
-        "queued stays queued; `batchkiln work` goes on once that is mended."
+        f"The service refuses the account {account} ({problem}) until you fix this. Nothing is lost, and queued items "
+        "stay queued; `batchkiln work` then continues."
     )
     if problem is AccountProblem.OVERCHARGED:
-        text = f"{account}: {ACCOUNT_ADVICE[problem]}. Nothing is lost, and what is queued stays queued."
+        text = f"{account}: {ACCOUNT_ADVICE[problem]}. Nothing is lost, and queued items stay queued."
     return Notification(
         id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.rates.day.start_of(now)),
         kind=NotificationKind.ACCOUNT_BLOCKED,
@@ -104,7 +104,7 @@ def _spent(
     now = worker.ports.clock.now()
     account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
     resumes_at = now.instant_of(due.at) if due.at < inf else None
-    whose = "of the account" if due.reason is WaitReason.DAY_CREDITS else "that the job allows"
+    whose = "of the account" if due.reason is WaitReason.DAY_CREDITS else "of the job's budget"
     return Notification(
         id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, worker.rates.day.start_of(now.instant)),
         kind=NotificationKind.BUDGET_SPENT,
@@ -112,7 +112,7 @@ def _spent(
         title=f"{account}: today's credits are spent, {plural(outstanding.total, 'item')} left",
         text=(
             f"The day's credits {whose} do not cover the next item"
-            + (f"; new ones come at {format_minute(resumes_at)}." if resumes_at else ".")
+            + (f"; the next day starts at {format_minute(resumes_at)}." if resumes_at else ".")
             + " Nothing needs to be done."
         ),
         recipients=audience,
@@ -154,8 +154,8 @@ def _expiring(
         at=now,
         title=f"{job}: {plural(len(entries), 'paid result')} about to expire",
         text=(
-            f"{', '.join(names)}{more}: paid, and not fetched yet. The service may delete the first from "
-            f"{format_minute(ends_at)} on. `batchkiln status {job}` says what keeps the files from coming."
+            f"{', '.join(names)}{more}: paid but not downloaded yet. The service may delete the first from "
+            f"{format_minute(ends_at)} on. `batchkiln status {job}` shows what blocks the downloads."
         ),
         recipients=audience,
         data={"job": job, "count": len(entries), "items": names, "first_ends_at": ends_at},

@@ -1,7 +1,7 @@
-"""Opening a queue for a Python program.
+"""Opening a queue from a Python program.
 
-Cancelling a program at any moment is as safe as killing it: what is on disk goes on with the next drive. Leaving
-`open_queue` otherwise ends a drive as a first Ctrl-C does: what is in hand is finished and recorded.
+Cancelling a program at any moment is as safe as killing it: the next run continues from what is on disk. Leaving
+`open_queue` otherwise stops a run as the first Ctrl-C does: work in progress is finished and recorded.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ async def open_queue(
 
 @asynccontextmanager
 async def opened(setting: AppContext) -> AsyncIterator[Queue]:
-    """Open the queue of a setting; see `open_queue`."""
+    """Open the queue of a context; see `open_queue`."""
     store = await Store.open_for_writing(setting.queue)
     try:
         reader = await Store.open_for_reading(setting.queue)
@@ -58,7 +58,7 @@ async def opened(setting: AppContext) -> AsyncIterator[Queue]:
                 await queue.abandon()
                 raise
             except BaseException:
-                with suppress(Exception):  # what the caller met is what has to be told
+                with suppress(Exception):  # the caller's own error must be raised
                     await queue.close()
                 raise
             await queue.close()

@@ -1,4 +1,4 @@
-"""An open queue for a Python program: put prompts in, drive, wait, follow, look, and change."""
+"""An open queue for a Python program: enqueue, run, wait, follow, inspect and change."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from batchkiln.worker.run_state import RunState
 
 LOOK_SECONDS: Final = 1.0
-"""How often a queue that another process drives is looked at, in real seconds."""
+"""How often a queue that another process runs is checked, in seconds of real time."""
 
 _EVENTS_AT_ONCE: Final = 1000
 
@@ -46,20 +46,20 @@ T = TypeVar("T")
 
 
 class Queue:
-    """An open queue. Jobs and items go by their names; times are the service's."""
+    """An open queue. Jobs and items are identified by name; times are the service's."""
 
     def __init__(self, store: Store, reader: Store, setting: AppContext) -> None:
-        """Use `open_queue`."""
+        """Use `open_queue` instead."""
         self.setting = setting
         self.reader = reader
         self.writer = store
-        self._beside: Store | None = None  # for changes while the other one is busy with driving
+        self._beside: Store | None = None  # for changes while the first connection serves a run
         self._changing = asyncio.Lock()
         self._engine: Engine | None = None
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_told = False
 
-    # --- putting in ---
+    # --- enqueueing ---
 
     async def enqueue(
         self,
@@ -75,13 +75,13 @@ class Queue:
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
         if isinstance(manifest, str) and "\n" in manifest:
-            raise InputError("this is a manifest's text and no path; `enqueue_text` takes it")
+            raise InputError("this is a manifest's text, not a path; use `enqueue_text`")
         if not isinstance(manifest, Mapping):
             return await self._apply(os.fspath(manifest), BytesIO(), "<stdin>", options)
         header = {name: value for name, value in manifest.items() if name != "items"}
         items = manifest.get("items")
         if not isinstance(items, Iterable) or isinstance(items, str | Mapping):
-            raise InputError("a manifest's `items` is a list of prompts; nothing was enqueued")
+            raise InputError("a manifest's `items` must be a list of prompts; nothing was enqueued")
         return await self._apply("-", as_stream(header, items), "<mapping>", options)
 
     async def enqueue_text(
@@ -101,7 +101,7 @@ class Queue:
     ) -> Applied:
         """Apply a manifest whose other fields are named arguments: `job`, `defaults`, `budget`, `output` and so on.
 
-        `items` is read once, in another thread, and never held whole: a generator of a million is fine.
+        `items` is read once, in another thread, and never kept in memory as a whole.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
         return await self._apply("-", as_stream({"version": 1} | header, items), "<items>", options)
@@ -116,7 +116,7 @@ class Queue:
         agreed: Mapping[str, str] | None = None,
         catalogue_of: CatalogueOf | None = None,
     ) -> list[Applied]:
-        """Apply manifests by their paths; where one of several is wrong, none is. `-` is `stdin`.
+        """Apply manifests by path; if one of several is invalid, none is applied. `-` is `stdin`.
 
         `agreed` and `catalogue_of`: see `apply_manifests`.
         """
@@ -135,7 +135,7 @@ class Queue:
     async def _apply(self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions) -> Applied:
         return (await self.apply([path], options=options, stdin=stdin, stdin_name=stdin_name))[0]
 
-    # --- driving ---
+    # --- running ---
 
     @asynccontextmanager
     async def driving(self, control: "RunState", *, command: str) -> AsyncIterator["Engine"]:
@@ -167,17 +167,17 @@ class Queue:
         `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
-            raise InputError(f"until is done, budget, or Until(at=…), not {until!r}")
+            raise InputError(f"until must be done, budget or Until(at=…), not {until!r}")
         wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
         if isinstance(wanted.at, datetime) and wanted.at.tzinfo is None:
             raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC)")
         if max_credits is not None and max_credits < 0:
-            raise InputError("max_credits is a number of credits, 0 or more")
+            raise InputError("max_credits must be a number of credits, 0 or more")
         wishes = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
         ids = await self.reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
         scope = Scope(frozenset(ids) if jobs else None)
-        if self._task is not None and not self._task.done():  # asked last: of two starts at once, one has begun then
-            raise QueueInUse(f"{self.setting.queue}: this queue is driven here already; `stop` ends that first")
+        if self._task is not None and not self._task.done():  # checked last: another start may have begun in between
+            raise QueueInUse(f"{self.setting.queue}: this program already runs this queue; call `stop` first")
         begun, self._is_failure_told = asyncio.Event(), False
         task = self._task = asyncio.create_task(self._drive(scope, wishes, jobs, begun), name="batchkiln-drive")
         task.add_done_callback(lambda _: begun.set())
@@ -199,20 +199,20 @@ class Queue:
             return await Run(engine, self.reader, wishes, jobs=jobs or None).run()
 
     async def join(self) -> RunResult:
-        """Wait until the drive has ended by itself, and tell what it has come to; raise what ended it otherwise."""
+        """Wait for the run to finish and return its result; re-raise the error that stopped it."""
         task = self._task
         if task is None:
-            raise NoDriver(f"{self.setting.queue}: nobody has begun to drive this queue here; `start` does")
+            raise NoDriver(f"{self.setting.queue}: this program does not run this queue; call `start` first")
         await asyncio.wait({task})
         if task.cancelled():
-            raise NoDriver(f"{self.setting.queue}: the drive was ended in the middle; `start` goes on")
+            raise NoDriver(f"{self.setting.queue}: the run was stopped; call `start` to continue")
         self._is_failure_told = True
         return task.result()
 
     async def stop(self) -> RunResult | None:
-        """End the drive as soon as what is in hand is recorded; None where there was none.
+        """Stop the run once work in progress is recorded; return None if there was none.
 
-        What the service is generating goes on there, and the next drive picks it up.
+        Generations under way continue at the service, and the next run picks them up.
         """
         if self._task is None:
             return None
@@ -227,7 +227,7 @@ class Queue:
         until: Until | Literal["done", "budget"] = "done",
         max_credits: int | None = None,
     ) -> RunResult:
-        """Run until the jobs named, or all of the queue, have ended; see `start`. A cancellation ends the drive."""
+        """Run until the named jobs, or the whole queue, have ended; see `start`. A cancellation stops the run."""
         await self.start(*jobs, until=until, max_credits=max_credits)
         try:
             return await self.join()
@@ -236,17 +236,17 @@ class Queue:
             raise
 
     async def abandon(self) -> None:
-        """End the drive at once, in the middle of whatever it does; as safe as any crash."""
+        """Stop the run at once; as safe as a crash."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
             if not task.cancelled():
-                task.exception()  # looked at, so that the loop does not report it as forgotten
+                task.exception()  # retrieved so that the loop does not report it
         await self._close_beside()
 
     async def close(self) -> None:
-        """End the drive in good order; raise what ended it otherwise, unless that was raised before.
+        """Stop the run in good order; raise the error that stopped it, unless it was raised before.
 
         Leaving `open_queue` does this.
         """
@@ -276,17 +276,17 @@ class Queue:
                 view = await self.status(job)
                 if view.summary.is_finished:
                     return view
-        raise NoDriver(f"{job} has not ended, and nobody drives {self.setting.queue} any more; `start` goes on")
+        raise NoDriver(f"{job} has not ended, and no process runs {self.setting.queue}; call `start` to continue")
 
     async def wait_item(self, job: str, item: str) -> ItemSummary:
-        """Wait until an item has ended, or needs a person; see `wait_job`."""
+        """Wait until an item has ended or is held; see `wait_job`."""
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 summary = await self.reader.read(lambda reader: reader.items.by_name(job, item))
                 if summary.state in AT_REST:
                     return summary
         raise NoDriver(
-            f"{job}/{item} is {summary.state}, and nobody drives {self.setting.queue} any more; `start` goes on"
+            f"{job}/{item} is {summary.state}, and no process runs {self.setting.queue}; call `start` to continue"
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
@@ -313,7 +313,7 @@ class Queue:
                 yield item
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
-                is_finished = (await self.status(job)).summary.is_finished  # looked at first, so that none is missed
+                is_finished = (await self.status(job)).summary.is_finished  # read first, so that no item is missed
                 async with aclosing(results.further()) as further:
                     async for item in further:
                         yield item
@@ -325,19 +325,19 @@ class Queue:
         ticker = ServiceClock()
         while True:
             if self._engine is not None:
-                news = self._engine.news.next()  # before looking, so that none is missed
+                news = self._engine.news.next()  # before reading, so that no change is missed
                 yield
                 await news.wait()
                 continue
             if self._task is not None and (not self._task.done() or self._task.exception() is not None):
-                await self.join()  # it is closing what it had opened, or tells what ended it
+                await self.join()  # the run is closing, or raises the error that stopped it
             is_driven = await self.reader.read(_is_driven)
             yield
             if not is_driven and self._engine is None:
                 return
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, asyncio.Event())
 
-    # --- looking ---
+    # --- inspecting ---
 
     async def status(self, job: str) -> JobView:
         """Return how far a job has come, and when it will end."""

@@ -1,4 +1,4 @@
-"""A job's ended items, each once for each time that it ended: those of before by pages, later ones by the history."""
+"""A job's ended items, each once for each time that it ended: earlier ones by pages, later ones from the event log."""
 
 from bisect import bisect_left
 from collections.abc import AsyncGenerator
@@ -14,12 +14,14 @@ class Results:
     """The bounds of the pages tell what was yielded already: a few numbers for a thousand items."""
 
     def __init__(self, reader: Store, job_id: int, job: str) -> None:
-        """Begin with nothing given."""
+        """Start with nothing returned."""
         self._reader = reader
         self._job_id = job_id
         self._job = job
         self._after: int | None = None
-        self._pages: dict[ItemState, tuple[list[int], list[int]]] = {}  # last item ids, and newest events then
+        self._pages: dict[
+            ItemState, tuple[list[int], list[int]]
+        ] = {}  # last item ids, and the newest events at that time
 
     async def so_far(self) -> AsyncGenerator[ItemSummary]:
         """Yield the items that have ended, state by state."""
@@ -39,7 +41,7 @@ class Results:
 
     async def further(self) -> AsyncGenerator[ItemSummary]:
         """Yield the items that have ended since, as far as the history goes now."""
-        assert self._after is not None, "those of before come first"
+        assert self._after is not None, "`so_far` comes first"
         while True:
             items, last = await self._reader.read(self._ended_items, self._after)
             if last == self._after:

@@ -1,4 +1,4 @@
-"""One drive of a queue whose lock is held: from what is there at the start to what it has come to."""
+"""One run of a queue whose lock is held."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Drives as wished. `jobs` are those that are to end; None means whatever is in the queue."""
+    """Runs the queue according to the options. `jobs` are the jobs to end; None means the whole queue."""
 
     def __init__(self, engine: "Engine", reader: Store, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
         """Run an engine whose scope is set, with a store that is open for reading."""
@@ -26,19 +26,22 @@ class Run:
         self._reader = reader
 
     async def run(self) -> RunResult:
-        """Run until the jobs have ended or the run is to stop, and tell what it has come to.
+        """Run until the jobs have ended or the run must stop, and return the result.
 
-        Raises what keeps it from driving; everything is on disk then, and the next drive goes on from there.
+        Raises the error that prevents the run; everything is on disk then, and the next run continues.
         """
         before = await self.overview(self.jobs)
-        async with self._tracing(), self._telling():  # also without work: an earlier drive may have left notices
+        async with (
+            self._tracing(),
+            self._telling(),
+        ):  # also without work: notifications of an earlier run may be pending
             if self.wishes.is_forever or _has_work(before):
                 self._set_up(before)
                 await self.engine.run()
         return await self._ending(before)
 
     async def overview(self, jobs: Sequence[str] | None) -> Overview:
-        """Read how the jobs stand, with the time that their services have told this drive."""
+        """Read the jobs' progress, with the service times that this run has observed."""
         observed = {
             name: service.clock.now().instant
             for name, service in self.engine.services.items()
@@ -98,7 +101,7 @@ def _has_work(overview: Overview) -> bool:
 
 
 def _touched(before: Overview, after: Overview) -> tuple[JobView, ...]:
-    """Return the jobs that a drive of all had to do with: what had ended before and is unchanged is old news."""
+    """Return the jobs that a run of the whole queue concerned: not those that had ended before and are unchanged."""
     old: dict[str, JobSummary] = {view.summary.name: view.summary for view in before.jobs}
 
     def is_news(summary: JobSummary) -> bool:

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """What ends a run early. `at` is an instant, or a time of day (UTC) of which the next one is meant."""
+    """When a run stops early. `at` is an instant, or a time of day (UTC), which means its next occurrence."""
 
     is_budget: bool = False
     at: datetime | time | None = None
 
     @property
     def is_early(self) -> bool:
-        """Whether anything but the end of all work ends the run."""
+        """Whether the run stops before all work has ended."""
         return self.is_budget or self.at is not None
 
     def instant(self, now: datetime) -> datetime | None:
-        """Return the moment meant, seen from `now`, both in service time."""
+        """Return the instant at which the run stops, in service time; `now` is the current service time."""
         if not isinstance(self.at, time):
             return self.at
         today = datetime.combine(now.astimezone(UTC).date(), self.at, UTC)
@@ -37,7 +37,7 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What was asked of this run. `max_credits` is what it may spend in all; `is_forever` waits for more work."""
+    """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work."""
 
     until: Until = field(default_factory=Until)
     max_credits: int | None = None
@@ -45,5 +45,5 @@ class RunOptions:
 
     @property
     def may_end_early(self) -> bool:
-        """Whether the run may end with work left, as wished."""
+        """Whether the run may end with work left."""
         return self.until.is_early or self.max_credits is not None

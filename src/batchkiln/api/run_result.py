@@ -15,7 +15,7 @@ _NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReas
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """All that decides how a run has ended. `rests` is a worker's next wait.
+    """The result of a run. `rests` contains each worker's next wait.
 
     `blocked` and `misunderstood` name profile and account.
     """
@@ -30,12 +30,12 @@ class RunResult:
 
     @property
     def left(self) -> int:
-        """Items that the program would still move: queued in jobs that are not paused, or under way."""
+        """The number of items that are under way, or queued in jobs that are not paused."""
         return sum(left_of(view) for view in self.views)
 
     @property
     def exit_status(self) -> ExitStatus:
-        """The status of the contract's section 4."""
+        """The exit status (contract, section 4)."""
         if self.signal_status is not None:
             return ExitStatus(self.signal_status)
         if self._paused_by_overcharge:
@@ -49,22 +49,22 @@ class RunResult:
 
     @property
     def _paused_by_overcharge(self) -> bool:
-        """Whether items wait since a charge was above the maximum that was sent: their job was paused for it."""
+        """Whether items wait because a charge exceeded the maximum that was sent, which pauses their job."""
         is_overcharged = any(trouble.problem is AccountProblem.OVERCHARGED for _, _, trouble in self.blocked)
         return is_overcharged and any(waiting_in_pause(view) for view in self.views)
 
 
 def left_of(view: JobView) -> int:
-    """Count what the program would still move of a job."""
+    """Return how many of a job's items can still change without a person."""
     items = view.summary.items
     return sum(items[state] for state in UNDER_WAY) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
 
 
 def bad_of(view: JobView) -> int:
-    """Count what ended otherwise than done, or needs a person; canceled items do not count."""
+    """Return how many of a job's items are held or ended without being done; canceled items do not count."""
     return sum(view.summary.items[state] for state in PROBLEM_STATES)
 
 
 def waiting_in_pause(view: JobView) -> int:
-    """Count what is queued in a job that is paused."""
+    """Return how many items are queued in a paused job."""
     return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0

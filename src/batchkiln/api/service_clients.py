@@ -1,4 +1,4 @@
-"""The one place that builds the client of a profile's service."""
+"""Creates the clients of a profile's service."""
 
 from collections.abc import Mapping
 from typing import TypeVar

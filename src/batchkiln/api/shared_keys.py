@@ -1,4 +1,4 @@
-"""One API key in two places: two generations would be active at once, and each limit be used twice over."""
+"""Detects one API key configured twice: two generations would be active at once, and each limit used twice."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,40 +14,40 @@ _PORTS: Final = frozenset({80, 443})
 
 @dataclass(frozen=True, slots=True)
 class KeyPlace:
-    """An API key of an account of a profile, and where it stands."""
+    """An API key of a profile's account, and where it is configured."""
 
     profile: Profile
     account: str
     source: KeySource
 
     def __str__(self) -> str:
-        """Name the account and the source, never the key."""
+        """Return the account and the source, never the API key."""
         return f"{self.profile.name}/{self.account} ({self.source})"
 
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """One key in two places."""
+    """One API key in two places."""
 
     first: KeyPlace
     second: KeyPlace
 
     @property
     def is_one_account(self) -> bool:
-        """Whether both are of one service; another one may have an account of its own under an equal key."""
+        """Whether both places belong to one service; another service may have its own account with an equal API key."""
         return _host(self.first.profile) == _host(self.second.profile)
 
     def __str__(self) -> str:
-        """Say what would come of it, and what to do."""
+        """Return the consequence and the remedy."""
         if self.is_one_account:
             return (
                 f"{self.first} and {self.second} have the same API key, so they are one account of the service: two "
-                "generations would be active at once, and each limit be used twice. Keep one of the two, or give "
-                "each the key of an account of its own"
+                "generations would be active at once, and each limit be used twice. Remove one of the two, or give "
+                "each an API key of its own account"
             )
         return (
-            f"{self.first} and {self.second} have the same API key at different base URLs: where both lead to one "
-            "service, its limits are counted wrongly. Keep one of the two, or give each a key of its own"
+            f"{self.first} and {self.second} have the same API key at different base URLs: if both lead to one "
+            "service, its limits are miscounted. Remove one of the two, or give each an API key of its own"
         )
 
 
@@ -72,7 +72,7 @@ def shared_keys(profiles: Mapping[str, Profile], *, wanted: str | None = None) -
 
 
 def refuse_shared_keys(profiles: Mapping[str, Profile], wanted: str) -> None:
-    """Raise `InputError` where a profile that is to be used has a key that one account of the same service has too."""
+    """Raise `InputError` if another account of the same service has an API key of the profile `wanted`."""
     found = [str(shared) for shared in shared_keys(profiles, wanted=wanted) if shared.is_one_account]
     if found:
         raise InputError("\n".join(found) + ". Nothing was sent.")
@@ -86,6 +86,6 @@ def _read(place: KeyPlace) -> str | None:
 
 
 def _host(profile: Profile) -> tuple[str | None, int | None]:
-    """Return the host and its port; the ports of http and https are those of one service."""
+    """Return the host and port; the default ports of http and https count as one service."""
     parts = urlsplit(str(profile.base_url))
     return parts.hostname, None if parts.port in _PORTS else parts.port

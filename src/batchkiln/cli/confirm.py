@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchkiln.api.apply_manifests import Applied, told_taken
+from batchkiln.api.apply_manifests import Applied, describe_taken_files
 from batchkiln.api.queue import Queue
 from batchkiln.api.run_options import RunOptions
 from batchkiln.cli.options import Common
@@ -100,7 +100,7 @@ async def ask_before_paying_again(applied: Sequence[Applied]) -> None:
     """
     for entry in applied:
         if entry.taken and not await _is_confirmed(
-            f"{told_taken(entry.job, entry.taken)}. These items may be charged a second time. Continue?"
+            f"{describe_taken_files(entry.job, entry.taken)}. These items may be charged a second time. Continue?"
         ):
             raise InputError(
                 "not confirmed: nothing was sent or spent. The new items are in this queue; "

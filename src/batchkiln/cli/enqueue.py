@@ -70,10 +70,10 @@ async def _enqueue(
     common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_unchecked: bool
 ) -> ExitStatus:
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
-    from batchkiln.planning.request_log import noting_beside  # noqa: PLC0415  as above
+    from batchkiln.planning.request_log import shared_request_log  # noqa: PLC0415  as above
 
     setting = AppContext(common.queue, common.load_config(), common.profile)
-    async with opened(setting) as queue, noting_beside(setting) as note:
+    async with opened(setting) as queue, shared_request_log(setting) as note:
         catalogues = Catalogues(queue.reader, setting, note, is_off=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
     print_warnings(common, applied, catalogues.complaints())

@@ -19,7 +19,7 @@ from batchkiln.core.catalog_checks import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.request_log import noting_beside
+from batchkiln.planning.request_log import shared_request_log
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.store import ApplyOptions, Store
 
@@ -82,7 +82,7 @@ async def _query_context(common: Common) -> AsyncIterator[_QueryContext]:
     setting = AppContext(common.queue, common.load_config(), common.profile)
     store = await Store.open_if_there(common.queue)
     try:
-        async with noting_beside(setting) as note:
+        async with shared_request_log(setting) as note:
             yield _QueryContext(setting, store, note if store.is_there else None)
     finally:
         await store.close()

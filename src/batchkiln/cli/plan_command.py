@@ -15,7 +15,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.quotes import QuoteOptions
-from batchkiln.planning.request_log import noting_beside
+from batchkiln.planning.request_log import shared_request_log
 from batchkiln.store import ApplyOptions, Store
 
 
@@ -58,7 +58,7 @@ async def _plan(
     setting = AppContext(common.queue, common.load_config(), common.profile)
     store = await Store.open_if_there(common.queue)
     try:
-        async with noting_beside(setting) as note:
+        async with shared_request_log(setting) as note:
             manner = QuoteOptions(setting.surroundings, note=note if store.is_there else None)
             made = await make_plan(
                 store,

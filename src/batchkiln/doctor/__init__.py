@@ -1,1 +1,1 @@
-"""Whether everything is as a run needs it: checks that spend nothing."""
+"""Checks of the machine, the configuration, the queue and the service; they cost no credits."""

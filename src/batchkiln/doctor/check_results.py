@@ -1,4 +1,4 @@
-"""What a check comes to."""
+"""The result of a check."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from batchkiln.core.errors import ExitStatus
 
 
 class Level(StrEnum):
-    """How good it is. `WARN` is also what could not be checked."""
+    """How serious a result is. `WARN` also means that a check was not possible."""
 
     OK = "ok"
     WARN = "warn"
@@ -16,10 +16,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line: what was checked, how it is, and what to do about it.
+    """One line of the report: the check, its message and a remedy.
 
-    `exit_status` is what a failure makes `doctor` end with: USAGE for what a person has configured,
-    ACCOUNT_CANNOT_WORK for the account, QUEUE_HELD where another process drives the queue, else UNEXPECTED.
+    `exit_status` is the exit status of `doctor` after a failure: USAGE for the configuration, ACCOUNT_CANNOT_WORK for
+    the account, QUEUE_HELD if another process holds the queue's lock, otherwise UNEXPECTED.
     """
 
     check: str
@@ -30,19 +30,19 @@ class CheckResult:
 
 
 def ok(check: str, message: str) -> CheckResult:
-    """Return that all is well."""
+    """Return a result without problems."""
     return CheckResult(check, Level.OK, message)
 
 
 def warn(check: str, message: str, remedy: str | None = None) -> CheckResult:
-    """Return what a person should look at, though a run would go on."""
+    """Return a result that deserves attention but does not prevent a run."""
     return CheckResult(check, Level.WARN, message, remedy)
 
 
 def fail(
     check: str, message: str, remedy: str | None = None, *, exit_status: ExitStatus = ExitStatus.USAGE
 ) -> CheckResult:
-    """Return what would end a run, or harm it."""
+    """Return a result that would stop or harm a run."""
     return CheckResult(check, Level.FAIL, message, remedy, exit_status)
 
 
@@ -50,6 +50,6 @@ _GRAVEST = (ExitStatus.USAGE, ExitStatus.QUEUE_HELD, ExitStatus.ACCOUNT_CANNOT_W
 
 
 def exit_status_of(findings: list[CheckResult]) -> ExitStatus:
-    """Return the exit status of all together: what is configured first, since the rest may follow from it."""
+    """Return the exit status of all results: USAGE has priority, because other failures may follow from it."""
     failed = {finding.exit_status for finding in findings if finding.level is Level.FAIL}
     return next((status for status in _GRAVEST if status in failed), ExitStatus.OK)

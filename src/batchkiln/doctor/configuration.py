@@ -1,4 +1,4 @@
-"""Checks of what a person has configured: the file, the profile, its keys and its limits. Nothing is sent."""
+"""Checks of the configuration: file, profile, API keys and limits. Nothing is sent."""
 
 import stat
 from collections.abc import Iterator, Mapping
@@ -19,24 +19,24 @@ _SHORTEST_POLL: Final = Limits().poll_interval_seconds
 def check_configuration(
     path: Path | None, environ: Mapping[str, str], profile: str | None
 ) -> tuple[list[CheckResult], Config | None, Profile | None]:
-    """Read the configuration, and find the profile that would be used; both None where that fails."""
+    """Read the configuration and find the profile in use; both are None on failure."""
     chosen = found_file(path, environ)
-    where = f"{chosen}" if chosen is not None else "no file: the embedded local service is the default"
+    where = f"{chosen}" if chosen is not None else "no file: the embedded local service is used by default"
     try:
         config = load_config(path, environ)
     except InputError as error:
-        return [fail("configuration", str(error), "mend what is marked, and run doctor again")], None, None
+        return [fail("configuration", str(error), "fix the failed checks, and run doctor again")], None, None
     found = [ok("configuration", where)]
     try:
         used = config.profile(profile)
     except InputError as error:
-        return [*found, fail("profile", str(error), "name one of the profiles with --profile")], config, None
-    kind = "the local service, inside the program" if used.is_embedded else str(used.base_url)
+        return [*found, fail("profile", str(error), "choose a profile with --profile")], config, None
+    kind = "the embedded local service" if used.is_embedded else str(used.base_url)
     return [*found, ok("profile", f"{used.name}: {kind}")], config, used
 
 
 def check_notifiers(config: Config) -> Iterator[CheckResult]:
-    """Tell of each notifier whether its URL and secret are there, and fit; nobody is told anything."""
+    """Check that each notifier's URL and secret exist and are valid; nothing is sent."""
     from batchkiln.notifications import AppriseChannel, signing_key  # noqa: PLC0415  only who is told needs it
 
     for notifier in config.notifiers.values():
@@ -49,42 +49,42 @@ def check_notifiers(config: Config) -> Iterator[CheckResult]:
                 AppriseChannel.open(notifier.name, url)
         except (InputError, ValueError) as error:
             reason = str(error).removeprefix(f"{check}: ")
-            yield warn(check, reason, "put it right; runs go on without this notifier")
+            yield warn(check, reason, "fix it; until then, runs continue without this notifier")
         else:
-            yield ok(check, "ready; nothing was sent")
+            yield ok(check, "valid; nothing was sent")
 
 
 def check_address(profile: Profile) -> CheckResult:
-    """Tell whether keys would travel in clear, or the version is missing from the address."""
+    """Check that API keys are not sent unencrypted and that the base URL contains the version."""
     if profile.base_url is None:
         return ok("address", "none is needed")
     parts = urlsplit(profile.base_url)
     if parts.scheme == "http" and not is_here(profile):
-        message = f"{profile.base_url} is not encrypted: API keys are sent in clear"
+        message = f"{profile.base_url} is not encrypted: API keys are sent as plain text"
         if profile.allows_http:
-            return warn("address", f"{message}, as `allow_http` allows", "use https:// where that network is not yours")
+            return warn("address", f"{message}, as `allow_http` allows", "use https:// unless the network is trusted")
         return fail("address", message, "use https://")
     if not parts.path.endswith("/api/v1"):
-        return warn("address", f"{profile.base_url} does not end in /api/v1", "the version is part of the base URL")
+        return warn("address", f"{profile.base_url} does not end in /api/v1", "include the version in the base URL")
     return ok("address", str(profile.base_url))
 
 
 def is_here(profile: Profile) -> bool:
-    """Tell whether the service is on this machine."""
+    """Return whether the service runs on this machine."""
     return profile.base_url is None or is_loopback(profile.base_url)
 
 
 def check_shared_keys(config: Config) -> Iterator[CheckResult]:
-    """Tell each API key that stands under two names: a run would count the limits of one account twice."""
+    """Report each API key that is configured twice: a run would count one account's limits twice."""
     for shared in shared_keys(config.profiles):
         level = fail if shared.is_one_account else warn
         yield level("shared key", str(shared))
 
 
 def check_key_sources(profile: Profile) -> Iterator[CheckResult]:
-    """Look where each account's keys should stand, and tell keys that are missing, or open to others."""
+    """Check each account's API key sources: report missing keys, and files that other users can read."""
     if profile.is_embedded:
-        yield ok("keys", "none is needed: the local service makes its own")
+        yield ok("keys", "none needed: the local service creates its own")
         return
     for account in profile.accounts:
         yield from _of_account(profile, account)
@@ -99,10 +99,12 @@ def _of_account(profile: Profile, account: Account) -> Iterator[CheckResult]:
         return
     missing = [str(source) for source, key in keys if not key]
     if len(missing) == len(keys):
-        yield fail(check, f"no API key in {', '.join(missing)}", "set it there; `run` would not begin")
+        yield fail(check, f"no API key in {', '.join(missing)}", "set it there; `run` cannot start without it")
         return
     if missing:
-        yield warn(check, f"nothing in {', '.join(missing)}", "take it out of the configuration, or put the key there")
+        yield warn(
+            check, f"nothing in {', '.join(missing)}", "remove it from the configuration, or put the API key there"
+        )
     for source, key in keys:
         if key and _is_open(profile, source):
             yield warn(check, f"{source} can be read by other users", "chmod 600")
@@ -121,12 +123,12 @@ def _is_open(profile: Profile, source: KeySource) -> bool:
 
 
 def check_limits(profile: Profile) -> Iterator[CheckResult]:
-    """Hold the configured limits against the documented ones (Service section 8)."""
+    """Compare the configured limits with the documented ones (Service section 8)."""
     if profile.is_embedded:
-        yield ok("limits", "the local service keeps those that are configured")
+        yield ok("limits", "the local service enforces the configured limits")
         return
     found = [
-        f"{name} is {mine:,}, and {documented:,} is documented"
+        f"{name} is {mine:,}, but {documented:,} is documented"
         for name in _COUNTS
         if (mine := getattr(profile.limits, name)) > (documented := getattr(Limits(), name))
     ]
@@ -138,14 +140,14 @@ def check_limits(profile: Profile) -> Iterator[CheckResult]:
     if not is_here(profile):
         found += _of_time(profile)
     for message in found:
-        yield warn("limits", message, "leave it out, unless the account has other limits: requests would be refused")
+        yield warn("limits", message, "remove it, unless the account has other limits: requests would be refused")
     if not found:
-        yield ok("limits", "within the documented ones")
+        yield ok("limits", "within the documented limits")
 
 
 def _of_time(profile: Profile) -> Iterator[str]:
     if profile.time_scale != 1:
-        yield f"time_scale is {profile.time_scale:g}, which is for rehearsals only: polls would come too often"
+        yield f"time_scale is {profile.time_scale:g}, which is for rehearsals only: polls would be too frequent"
     if profile.day.seconds != Profile("").day.seconds:
         yield f"day_seconds is {profile.day.seconds:g}, which is for rehearsals only"
     if profile.limits.minute_seconds != Limits().minute_seconds:

@@ -1,4 +1,4 @@
-"""Checks of this machine: versions, proxies, folders and room."""
+"""Checks of this machine: versions, proxies, folders and free space."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def check_program() -> CheckResult:
-    """Name the versions that a report of a problem should name."""
+    """Report the versions that a bug report should include."""
     sqlite = ".".join(map(str, SQLITE_VERSION))
     versions = f"batchkiln {batchkiln.__version__}, Python {platform.python_version()}, SQLite {sqlite}"
     if SQLITE_VERSION < OLDEST_SQLITE:
@@ -29,28 +29,28 @@ def check_program() -> CheckResult:
 
 
 def check_names() -> CheckResult:
-    """Tell whether every character may stand in a file's name, as Python was started here."""
+    """Check that Python can use any character in file names with the current locale."""
     if can_encode_filenames():
-        return ok("file names", "any character may stand in them")
+        return ok("file names", "any character can be used")
     return fail("file names", FILENAME_ENCODING_ERROR)
 
 
 def check_proxies(environ: Mapping[str, str]) -> CheckResult:
-    """Tell of proxies, which are not used; what they are set to may hold a password, and is not shown."""
+    """Warn about proxy variables, which are not used; their values may contain passwords and are not shown."""
     found = sorted(name for name in environ if name.lower() in _PROXIES and environ[name])
     if not found:
         return ok("proxies", "none in the environment")
     return warn(
         "proxies",
-        f"{', '.join(found)} set, and not used: requests go to the service directly",
-        "where the network lets nothing out but by the proxy, run batchkiln on a machine that has a way out",
+        f"{', '.join(found)} set, but not used: requests go to the service directly",
+        "if this network requires the proxy, run batchkiln on a machine with direct access",
     )
 
 
 def check_folder(check: str, folder: Path) -> CheckResult:
-    """Tell whether files can be written to a folder, or to where it would be made; leaves nothing behind."""
+    """Check that files can be written to a folder, or the parent in which it would be created; leave nothing behind."""
     place = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
-    where = str(folder) if place == folder else f"{folder} (to be made in {place})"
+    where = str(folder) if place == folder else f"{folder} (to be created in {place})"
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"batchkiln")
@@ -58,18 +58,16 @@ def check_folder(check: str, folder: Path) -> CheckResult:
             os.fsync(file.fileno())
         free = shutil.disk_usage(place).free
     except OSError as error:
-        return fail(
-            check, f"{where} cannot be written: {error.strerror}", "name another folder, or mend its permissions"
-        )
+        return fail(check, f"{where} is not writable: {error.strerror}", "use another folder, or fix its permissions")
     if free < NO_ROOM_BYTES:
-        return fail(check, f"{where}: only {free >> 20} MiB are free", "make room: a run would not begin")
+        return fail(check, f"{where}: only {free >> 20} MiB are free", "free disk space: a run cannot start")
     if free < LITTLE_ROOM_BYTES:
-        return warn(check, f"{where}: {free >> 20} MiB are free", "make room before a long run")
-    return ok(check, f"{where} can be written; {free / 1024**3:,.1f} GiB are free")
+        return warn(check, f"{where}: {free >> 20} MiB are free", "free disk space before a long run")
+    return ok(check, f"{where} is writable; {free / 1024**3:,.1f} GiB are free")
 
 
 def check_folders(queue: Path, outputs: Iterable[Path]) -> list[CheckResult]:
-    """Check where the queue is, and each folder that the jobs at work write to."""
+    """Check the queue's folder and the output folder of each unfinished job."""
     found = [check_folder("queue's folder", queue.absolute().parent)]
     found += [check_folder("outputs", folder) for folder in dict.fromkeys(outputs)]
     return found

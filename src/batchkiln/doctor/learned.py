@@ -1,6 +1,6 @@
-"""What a service's replies looked like, kept beside the queue, so that a later change is noticed.
+"""The recorded shape of a service's replies, stored beside the queue to detect later changes.
 
-Only names and types are kept, and a digest of the service's description: no values, no secrets (Law 8).
+Only names, types and a digest of the service's description are stored: no values, no secrets (Law 8).
 """
 
 import hashlib
@@ -22,33 +22,33 @@ _SHOWN: Final = 6
 _OLDEST: Final = "batchkiln doctor --probe"
 
 Types = Mapping[str, str]
-"""The type of each place of a reply by its path, as `field_types` gives it."""
+"""The type of each field of a reply by its path, as `field_types` returns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What was seen of one profile's service, by call; of another base URL nothing is known."""
+    """The recorded shapes of one profile's replies, by call; empty for another base URL."""
 
     base_url: str
     calls: Mapping[str, Types] = field(default_factory=dict)
 
     def differences(self, call: str, types: Types) -> list[str]:
-        """Return what differs from the last time; nothing where the call is new, or nothing came."""
+        """Return what differs from the recorded shape; nothing if the call is new or had no reply."""
         before = self.calls.get(call)
         return [] if not before or not types else list(_differences(before, types))
 
     def with_call(self, call: str, types: Types) -> "Learned":
-        """Return it with a call's newest reply; the last one stays where nothing came."""
+        """Return a copy with a call's newest shape; without a reply the recorded shape remains."""
         return self if not types else Learned(self.base_url, {**self.calls, call: types})
 
 
 def learned_path(queue: Path) -> Path:
-    """Return where the shapes of a queue's services are kept."""
+    """Return the path of the file with the recorded shapes."""
     return queue.with_name(f"{queue.name}.shapes.json")
 
 
 def load_learned(queue: Path, profile: str, base_url: str) -> Learned:
-    """Return what is known; nothing for a file that is missing, damaged, or about another address."""
+    """Return the recorded shapes; empty if the file is missing, damaged or about another base URL."""
     entry = _entries(queue).get(profile)
     if not isinstance(entry, Mapping) or entry.get("base_url") != base_url:
         return Learned(base_url)
@@ -58,7 +58,7 @@ def load_learned(queue: Path, profile: str, base_url: str) -> Learned:
 
 
 def save_learned(queue: Path, profile: str, learned: Learned) -> None:
-    """Keep what is known, whole or not at all. Raises `InputError` where the folder cannot be written."""
+    """Save the recorded shapes atomically. Raises `InputError` if the folder is not writable."""
     path = learned_path(queue)
     entries = {**_entries(queue), profile: {"base_url": learned.base_url, "calls": learned.calls}}
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -69,27 +69,27 @@ def save_learned(queue: Path, profile: str, learned: Learned) -> None:
     except OSError as fault:
         with suppress(OSError):
             part.unlink()
-        raise InputError(f"{path}: what was learned cannot be kept: {fault.strerror}") from fault
+        raise InputError(f"{path}: the learned shapes cannot be saved: {fault.strerror}") from fault
 
 
 def description_digest(document: Mapping[str, object]) -> Types:
-    """Return what stands for a service's description: a digest, since the document is long."""
+    """Return a digest of a service's description, which is too long to store."""
     text = json.dumps(document, sort_keys=True, default=str)
     return {"sha256": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()}
 
 
 def check_unchanged(learned: Learned, call: str, types: Types) -> CheckResult | None:
-    """Tell whether a reply differs from the last `doctor --probe`; None where nothing can be said."""
+    """Compare a reply with the last `doctor --probe`; return None if there is nothing to compare."""
     if call not in learned.calls or not types:
         return None
     found = learned.differences(call, types)
     if not found:
-        return ok("learned shapes", f"{call} answers as at the last `{_OLDEST}`")
-    what = "the description differs" if call == DESCRIPTION else "; ".join(found)
+        return ok("learned shapes", f"{call} has the same shape as at the last `{_OLDEST}`")
+    what = "the description has changed" if call == DESCRIPTION else "; ".join(found)
     return warn(
         "learned shapes",
-        f"{call} answers otherwise than at the last `{_OLDEST}`: {what}",
-        f"`{_OLDEST}` tells whether all is still understood, and costs no credits",
+        f"{call} has changed since the last `{_OLDEST}`: {what}",
+        f"run `{_OLDEST}` to check that the replies are still understood; it costs no credits",
     )
 
 
@@ -104,7 +104,7 @@ def _differences(before: Types, after: Types) -> Iterator[str]:
 
 
 def _differ(before: str, after: str) -> bool:
-    """Tell whether types differ; a null may stand anywhere, and says nothing."""
+    """Return whether types differ; a null is compatible with every type."""
     return "null" not in {before, after} and before != after
 
 

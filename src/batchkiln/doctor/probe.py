@@ -1,7 +1,7 @@
-"""`doctor --probe`: the open parts of the service, met for nothing (contract, section 8).
+"""`doctor --probe`: check the undocumented parts of the service without paying.
 
-Each request is told beforehand with what it takes of the limits, and counted as a drive's are (Law 5). Of each reply
-is told what is documented, what came (names and types), and how it is understood. No create is sent.
+The limits that each request uses are announced first, and each request is counted like a worker's (Law 5). For each
+reply the report shows what is documented, what came (names and types), and how it is understood. No create is sent.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -49,7 +49,7 @@ _SHOWN: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One part of the probe: its call, what the service's document says, and what it takes of the limits at most."""
+    """One step of the probe: its call, the service's documentation of it, and the limits it uses at most."""
 
     name: str
     call: str
@@ -59,56 +59,56 @@ class Step:
 
     @property
     def takes(self) -> str:
-        """What it takes of the account's limits, in words."""
+        """The limits it uses, in words."""
         if self.uploads:
             return plural(self.uploads, "upload request")
         return f"{'up to ' if self.reads > 1 else ''}{plural(self.reads, 'read')}" if self.reads else "nothing"
 
 
 CATALOGUE: Final = Step(
-    "catalogue", f"GET {provider.MODELS}", "models with modes, sizes and limits; fields not shown", reads=1
+    "catalogue", f"GET {provider.MODELS}", "models with modes, sizes and limits; fields not documented", reads=1
 )
-CREDITS: Final = Step("balance", BALANCE, "the remaining credits; the field's name is not shown", reads=1)
+CREDITS: Final = Step("balance", BALANCE, "the remaining credits; field name not documented", reads=1)
 UNKNOWN: Final = Step(
     "unknown id",
     f"GET {provider.GENERATIONS}/{{id}}",
-    "for an id that is not there: status and error not shown",
+    "for an unknown id: status and error not documented",
     reads=1,
 )
 QUOTE: Final = Step("quote", f"POST {provider.QUOTES}", "cost_credits", reads=_TRIES)
 OVER: Final = Step(
     "quote over the maximum",
     f"POST {provider.QUOTES} with max_cost_credits",
-    "rejected before generation, in a way that is not shown; a quote may also ignore the maximum",
+    "rejected before generation, in an undocumented way; a quote may also ignore the maximum",
     reads=2,
 )
 UPLOAD: Final = Step(
     "upload",
     f"POST {provider.UPLOADS}",
-    "upload_url, upload_headers, and an asset id whose field is not shown",
+    "upload_url, upload_headers, and an asset id whose field is not documented",
     uploads=1,
 )
-BYTES: Final = Step("upload of the bytes", "PUT to upload_url", "takes the bytes; status not shown")
+BYTES: Final = Step("upload of the bytes", "PUT to upload_url", "accepts the bytes; status not documented")
 COMPLETION: Final = Step("completion", f"POST {provider.UPLOADS_COMPLETE}", "a url per asset", uploads=1)
 IMAGE_QUOTE: Final = Step("quote with the image", f"POST {provider.QUOTES} with inputs", "cost_credits", reads=_TRIES)
 STEPS: Final = (CATALOGUE, CREDITS, UNKNOWN, QUOTE, OVER, UPLOAD, BYTES, COMPLETION, IMAGE_QUOTE)
 
 
 def announce(account: str) -> CheckResult:
-    """Say beforehand what each step takes of the limits."""
+    """Announce which limits each step uses."""
     size_bytes = len(tiny_image())
     lines = [f"{step.name} ({step.call}): {step.takes}" for step in STEPS]
     reads, uploads = sum(step.reads for step in STEPS), sum(step.uploads for step in STEPS)
     total = (
-        f"in all 0 credits, up to {plural(reads, 'read')}, {plural(uploads, 'upload request')} "
-        f"and 1 uploaded file of {size_bytes:,} bytes"
+        f"in total 0 credits, up to {plural(reads, 'read')}, {plural(uploads, 'upload request')} and 1 uploaded file "
+        f"of {size_bytes:,} bytes"
     )
-    return ok(CHECK, "\n".join([f"asks as the account {account}; of its limits it takes", *lines, total]))
+    return ok(CHECK, "\n".join([f"uses the account {account}; its requests count toward these limits:", *lines, total]))
 
 
 @dataclass(slots=True)
 class Probe:
-    """One account's probe. `learned` grows with each reply; `models` and `text` are what it was asked with."""
+    """One account's probe. `learned` grows with each reply; `models` and `text` are the requests' models and recipe."""
 
     counted: Counted
     profile: str
@@ -118,10 +118,10 @@ class Probe:
     text_price: int | None = None
     asset_url: str | None = None
     is_over: bool = False
-    elsewhere: Sequence[str] = ()  # where else what was sent may stand in the reply that it was read from
+    elsewhere: Sequence[str] = ()  # other places in the source reply from which the sent value could have been read
 
     async def findings(self) -> AsyncIterator[CheckResult]:
-        """Ask, and tell, step by step; end early where the account or the windows allow no more."""
+        """Run the steps and yield their results; stop early if the account or its limits prevent more."""
         for part in (self._begin, self._catalogue, self._balance, self._unknown, self._quote, self._over, self._upload):
             if self.is_over:
                 return
@@ -130,7 +130,7 @@ class Probe:
                     yield finding
             except NoPlace as reason:
                 self.is_over = True
-                yield warn(CHECK, f"ended early: {reason}", "the same command later asks what is left")
+                yield warn(CHECK, f"ended early: {reason}", "run the same command later for the remaining steps")
 
     async def _begin(self) -> list[CheckResult]:
         await self.counted.begin()
@@ -141,11 +141,11 @@ class Probe:
     async def _catalogue(self) -> list[CheckResult]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.models)
         if not isinstance(reply, CatalogRead):
-            return [self._troubled(CATALOGUE, reply)]
+            return [self._failed_step(CATALOGUE, reply)]
         self.models = reply.models
         if not reply.models:
             return [
-                self._misread(CATALOGUE, "no model is found in it; the service decides of each item", ReplyField.MODELS)
+                self._misread(CATALOGUE, "no model was found in it; the service checks each item", ReplyField.MODELS)
             ]
         told = [
             f"{sum(bool(getattr(entry, name)) for entry in reply.models)} with {word}"
@@ -162,9 +162,9 @@ class Probe:
     async def _balance(self) -> list[CheckResult]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.balance)
         if not isinstance(reply, BalanceRead):
-            return [self._troubled(CREDITS, reply)]
+            return [self._failed_step(CREDITS, reply)]
         if reply.credits is None:
-            return [self._misread(CREDITS, "no figure in it is surely the balance", ReplyField.BALANCE)]
+            return [self._misread(CREDITS, "no number in it is certainly the balance", ReplyField.BALANCE)]
         place = self._place(reply.credits, "balance", "credits")
         return [self._understood(CREDITS, f"{plural(reply.credits, 'credit')} left, {place}")]
 
@@ -177,20 +177,20 @@ class Probe:
         reply = await self.counted.ask(RequestKind.READ, send)
         match reply:
             case NotFound():
-                return [self._understood(UNKNOWN, "there is no such generation")]
+                return [self._understood(UNKNOWN, "the generation does not exist")]
             case RecordRead():
-                return [self._told(Level.WARN, UNKNOWN, "a generation, which there cannot be")]
+                return [self._result(Level.WARN, UNKNOWN, "a generation, although none can exist")]
             case AccountBlocked() | Throttled() | EdgeBlocked():
-                return [self._troubled(UNKNOWN, reply)]
+                return [self._failed_step(UNKNOWN, reply)]
             case _:
-                lost = "not as `there is none`: an id that the service has lost would be asked for again and again"
-                return [self._told(Level.WARN, UNKNOWN, lost)]
+                lost = "not as a missing generation: an id that the service has lost would be polled repeatedly"
+                return [self._result(Level.WARN, UNKNOWN, lost)]
 
     async def _quote(self) -> list[CheckResult]:
         return await self._priced(QUOTE, text_recipes(self.models), ())
 
     async def _priced(self, step: Step, recipes: Sequence[Recipe], urls: tuple[str, ...]) -> list[CheckResult]:
-        """Ask a price, with the next recipe where the service refuses one."""
+        """Ask for a price; if the service refuses a recipe, try the next one."""
         reply: QuoteReply | None = None
         for recipe in recipes[:_TRIES]:
             reply = await self.quote(recipe, urls)
@@ -201,43 +201,45 @@ class Probe:
                 price = plural(reply.cost_credits, "credit")
                 return [self._understood(step, f"{price} for {described(recipe)}, {place}")]
             if not isinstance(reply, Refused):
-                return [self._troubled(step, reply, is_vital=True)]
+                return [self._failed_step(step, reply, is_vital=True)]
         if reply is None:
-            return [warn(f"{CHECK}, {step.name}", "not asked: the catalogue has no model that takes an image")]
+            return [warn(f"{CHECK}, {step.name}", "not sent: the catalogue has no model that accepts an image")]
         if urls and isinstance(reply, Refused) and self.elsewhere:
             return [self._wrongly_read(step, reply, ReplyField.ASSET_URL)]
         tried = " and ".join(described(recipe) for recipe in recipes[:_TRIES])
         words = f"a refusal of the request, of {tried}"
-        return [
-            self._told(Level.WARN, step, words, "`batchkiln plan` with a manifest of yours asks the prices that matter")
-        ]
+        return [self._result(Level.WARN, step, words, "run `batchkiln plan` with your manifest to see its prices")]
 
     async def quote(
         self, recipe: Recipe, urls: tuple[str, ...] = (), *, max_cost_credits: int | None = None
     ) -> QuoteReply:
-        """Ask what a recipe costs. Raises `NoPlace`."""
+        """Ask for a recipe's price. Raises `NoPlace`."""
         body = request_body(recipe, prompt=PROMPT, input_urls=urls, max_cost_credits=max_cost_credits)
         return await self.counted.ask(RequestKind.QUOTE, lambda: self.counted.client.quote(body))
 
     async def _over(self) -> list[CheckResult]:
         if self.text is None or not self.text_price:
-            return [warn(f"{CHECK}, {OVER.name}", "not asked: no price is known that a maximum could be below")]
+            return [warn(f"{CHECK}, {OVER.name}", "not sent: no price is known, so no maximum can be below it")]
         reply = await self.quote(self.text, max_cost_credits=1 if self.text_price > 1 else 0)
         if isinstance(reply, Quoted):
-            ignored = "the quote ignores the maximum; the reply to a create above it is still to be met"
+            ignored = "the quote ignores the maximum; the reply to a create above it remains unknown"
             return [self._understood(OVER, ignored)]
         if not isinstance(reply, Refused):
-            return [self._troubled(OVER, reply)]
+            return [self._failed_step(OVER, reply)]
         if reply.kind is RefusalKind.OVER_QUOTE:
             return [
-                self._understood(OVER, "the price is above the maximum: a new quote is asked, then the item is sent")
+                self._understood(OVER, "the price is above the maximum: the item gets a new quote and is sent again")
             ]
-        finding = self._told(Level.WARN, OVER, "a refusal of the request itself", self._paste(self._meaning(reply)))
+        finding = self._result(Level.WARN, OVER, "a refusal of the request itself", self._paste(self._meaning(reply)))
         control = await self.quote(self.text, max_cost_credits=self.text_price)
         if isinstance(control, Quoted):
             return [finding]
         return [
-            self._told(Level.OK, OVER, "a quote takes no max_cost_credits; a create does, by the service's document")
+            self._result(
+                Level.OK,
+                OVER,
+                "a quote does not accept max_cost_credits; according to the service's document, a create does",
+            )
         ]
 
     async def _upload(self) -> list[CheckResult]:
@@ -259,7 +261,7 @@ class Probe:
         if not isinstance(stored, BytesStored):
             message = f"{BYTES.call}\ndocumented: {BYTES.documented}\ncame: {stored.reason}"
             return [*found, fail(f"{CHECK}, {BYTES.name}", message, exit_status=ExitStatus.UNEXPECTED)]
-        found.append(ok(f"{CHECK}, {BYTES.name}", "the storage took the bytes"))
+        found.append(ok(f"{CHECK}, {BYTES.name}", "the storage accepted the bytes"))
         return found + await self._complete(ticket)
 
     async def _complete(self, ticket: UploadTicket) -> list[CheckResult]:
@@ -279,28 +281,29 @@ class Probe:
         recipes = image_recipes(self.models, self.text)
         return found + await self._priced(IMAGE_QUOTE, recipes, (self.asset_url,))
 
-    # --- telling ---
+    # --- results ---
 
     def _upload_failed(self, step: Step, reply: object) -> CheckResult:
         if isinstance(reply, Refused):
-            words = f"a refusal ({reply.error.code}): items with images cannot run, items of text alone can"
-            return self._told(
-                Level.WARN, step, words, "see in the service's description whether it takes uploads at all"
+            words = f"a refusal ({reply.error.code}): items with images cannot run, items without images can"
+            return self._result(
+                Level.WARN, step, words, "check in the service's description whether it supports uploads"
             )
-        return self._troubled(step, reply, is_vital=isinstance(reply, NotUnderstood))
+        return self._failed_step(step, reply, is_vital=isinstance(reply, NotUnderstood))
 
     def _wrongly_read(self, step: Step, refused: Refused, name: ReplyField) -> CheckResult:
-        """Tell a refusal of what was read from the reply before: it may have been the wrong field of it."""
+        """Report a refusal of a value from an earlier reply: it may have been read from the wrong field."""
         words = (
-            f"a refusal ({refused.error.code}) of what was read before; the {name} may stand elsewhere in that reply"
+            f"a refusal ({refused.error.code}) of a value from an earlier reply; the {name} may be in another "
+            "field of that reply"
         )
         remedy = self._paste(remedy_line(name, None), self.elsewhere)
-        finding = self._told(Level.FAIL, step, words, remedy)
+        finding = self._result(Level.FAIL, step, words, remedy)
         return replace(finding, exit_status=ExitStatus.UNEXPECTED)
 
-    def _troubled(self, step: Step, reply: object, *, is_vital: bool = False) -> CheckResult:
-        """Tell what came in place of an answer; an account that is refused, or asked to wait, ends the probe."""
-        assert isinstance(reply, TransientError), "every other reply was told before"
+    def _failed_step(self, step: Step, reply: object, *, is_vital: bool = False) -> CheckResult:
+        """Report a failed step; end the probe if the account is refused or the service asks for a pause."""
+        assert isinstance(reply, TransientError), "every other reply was handled before"
         if isinstance(reply, AccountBlocked):
             self.is_over = True
             message = f"{step.call}\ncame: {self.counted.client.describe_last()}\nunderstood: {describe_error(reply)}"
@@ -311,24 +314,24 @@ class Probe:
             is_asset = ReplyField.ASSET_ID in str(reply.remedy) or ReplyField.ASSET_URL in str(reply.remedy)
             others = self.counted.client.other_paths("", are_links=step is COMPLETION) if is_asset else ()
             words = f"not understood: it {reply.lacking}"
-            finding = self._told(Level.WARN, step, words, self._paste(reply.remedy, others))
+            finding = self._result(Level.WARN, step, words, self._paste(reply.remedy, others))
         else:
-            finding = self._told(Level.WARN, step, describe_error(reply))
+            finding = self._result(Level.WARN, step, describe_error(reply))
         return replace(finding, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
 
     def _misread(self, step: Step, words: str, name: ReplyField) -> CheckResult:
-        return self._told(Level.WARN, step, f"not understood: {words}", self._paste(remedy_line(name, None)))
+        return self._result(Level.WARN, step, f"not understood: {words}", self._paste(remedy_line(name, None)))
 
     def _understood(self, step: Step, words: str) -> CheckResult:
-        """Tell a reply that was understood, and what differs from the last probe."""
+        """Report a reply that was understood, with its changes since the last probe."""
         types = self.counted.client.last_types()
         changed = self.learned.differences(step.call, types)
         self.learned = self.learned.with_call(step.call, types)
         if changed:
             words = f"{words}\nchanged since the last probe: {'; '.join(changed)}"
-        return self._told(Level.WARN if changed else Level.OK, step, words)
+        return self._result(Level.WARN if changed else Level.OK, step, words)
 
-    def _told(self, level: Level, step: Step, words: str, remedy: str | None = None) -> CheckResult:
+    def _result(self, level: Level, step: Step, words: str, remedy: str | None = None) -> CheckResult:
         came = self.counted.client.describe_last()
         message = f"{step.call}\ndocumented: {step.documented}\ncame: {came}\nunderstood: {words}"
         return CheckResult(f"{CHECK}, {step.name}", level, message, remedy)
@@ -338,21 +341,24 @@ class Probe:
         return f"read at {place}" if place is not None else "read from several places"
 
     def _meaning(self, refused: Refused) -> str:
-        """Return the configuration line that says what a refusal means."""
+        """Return the configuration line that defines the meaning of a refusal."""
         facts = [f"status: {self.counted.client.last_status}"]
         if not refused.error.code.startswith("http_"):
             facts.append("code: '" + refused.error.code.replace("'", "''") + "'")
         return f"replies: {{refusals: [{{{', '.join(facts)}, means: {RefusalMeaning.OVER_QUOTE}}}]}}"
 
     def _paste(self, line: str | None, others: Sequence[str] = ()) -> str | None:
-        """Say what to configure; `others` are the places that the reply has."""
+        """Return the configuration to paste; `others` are the other places in the reply."""
         if line is None:
             return None
-        how = f"if it is there, tell where: paste below `{self.profile}:` in batchkiln.yaml, and probe again\n{line}"
-        return f"{how}\nplaces of that reply: {', '.join(others[:_SHOWN])}" if others else how
+        how = (
+            f"if the reply contains it, configure its place: paste below `{self.profile}:` in batchkiln.yaml, and "
+            f"probe again\n{line}"
+        )
+        return f"{how}\nplaces in that reply: {', '.join(others[:_SHOWN])}" if others else how
 
 
 def described(recipe: Recipe) -> str:
-    """Return a recipe in a few words."""
+    """Return a short description of a recipe."""
     parameters = ", ".join(str(value) for _, value in recipe.parameters)
     return f"{recipe.model} {recipe.mode}" + (f" ({parameters})" if parameters else "")

@@ -1,4 +1,4 @@
-"""The probe from its announcement to what is kept of it, in the process that holds the queue's lock."""
+"""The whole probe, from its announcement to the recorded shapes, in the process that holds the queue's lock."""
 
 from collections.abc import AsyncIterator
 
@@ -15,10 +15,10 @@ from batchkiln.worker.run_state import RunState
 
 
 async def probe(setting: AppContext, *, person: Person | None = None) -> AsyncIterator[CheckResult]:
-    """Give the findings of a probe of the setting's profile, by its first account.
+    """Yield the results of probing the first account of the configured profile.
 
-    `person` is who agrees to one paid picture; without one nothing is spent. Nothing is sent while another process
-    drives the queue: it keeps its windows in memory, and together both would overstep them (Law 5).
+    `person` confirms one paid picture; without it nothing is spent. Nothing is sent while another process holds the
+    queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
     """
     profile = setting.config.profile(setting.profile)
     account = profile.account_names[0]

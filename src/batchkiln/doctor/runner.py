@@ -1,4 +1,4 @@
-"""All checks in their order: here first, then the service, so that the network's absence hides nothing."""
+"""All checks in order: local checks first, so that a missing network hides nothing."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -32,7 +32,7 @@ from batchkiln.doctor.service import check_accounts, check_clock, check_descript
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What is examined: the queue, the configuration named (None: where it is found), and the profile named."""
+    """What to check: the queue, the named configuration file (None: the default search) and the named profile."""
 
     queue: Path
     config_path: Path | None
@@ -42,7 +42,7 @@ class CheckContext:
 
 
 async def run_checks(patient: CheckContext) -> AsyncIterator[CheckResult]:
-    """Give the findings, check by check. No create and no upload is sent, and nothing is changed."""
+    """Yield the results check by check. No create and no upload is sent, and nothing changes."""
     yield check_program()
     yield check_names()
     yield check_proxies(patient.environ)
@@ -61,7 +61,11 @@ async def run_checks(patient: CheckContext) -> AsyncIterator[CheckResult]:
             yield finding
     if profile is None:
         yield warn(
-            "service", "not checked: which one is meant cannot be told; nor were keys, limits, clock and balance"
+            "service",
+            (
+                "not checked: it is unclear which one to use; API keys, limits, clock and balance were not "
+                "checked either"
+            ),
         )
         return
     yield check_address(profile)
@@ -75,7 +79,7 @@ async def _examine_service(patient: CheckContext, profile: Profile) -> AsyncIter
     try:
         async with _visit(patient, profile) as visit:
             reply = await visit.client({}).describe()
-            if visit.clock.is_doubted:  # far from this machine's time: no single reply tells which is wrong
+            if visit.clock.is_doubted:  # the clocks differ too much for a single reply to decide which one is wrong
                 await visit.clock.await_witness()
                 reply = await visit.client({}).describe()
             yield check_reachable(reply)
@@ -97,7 +101,7 @@ async def _examine_service(patient: CheckContext, profile: Profile) -> AsyncIter
 def _unchanged(
     patient: CheckContext, profile: Profile, reply: DescribeReply, made: Sequence[ObservingClient]
 ) -> Iterator[CheckResult]:
-    """Hold what was read against what the last probe learned."""
+    """Compare the replies with the shapes recorded by the last probe."""
     learned = load_learned(patient.queue, profile.name, profile.base_url or "embedded")
     seen: dict[str, Types] = {}
     if isinstance(reply, Described):
@@ -111,7 +115,10 @@ def _unchanged(
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """A way to the service. `client` makes one with some keys, by fingerprint; `made` are all that have one."""
+    """A connection to the service.
+
+    `client` creates a client with the given API keys by fingerprint; `made` lists all clients with keys.
+    """
 
     session: ClientSession
     base_url: str
@@ -130,14 +137,14 @@ class _Visit:
             clock=self.clock,
             mapping=self.mapping,
         )
-        if keys:  # without one only the description is read
+        if keys:  # without API keys only the description is read
             self.made.append(made)
         return made
 
 
 @asynccontextmanager
 async def _visit(patient: CheckContext, profile: Profile) -> AsyncIterator[_Visit]:
-    """Open a way to the service; the local one is started in a folder that is gone afterwards."""
+    """Open a connection to the service; an embedded service is started in a temporary folder."""
     async with AsyncExitStack() as stack:
         base_url = str(profile.base_url)
         if profile.is_embedded:

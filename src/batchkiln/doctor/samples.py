@@ -1,4 +1,4 @@
-"""What the probe asks with: small requests made from the catalogue, and a tiny image made in memory."""
+"""The probe's requests: small recipes from the catalogue, and a tiny image created in memory."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -11,10 +11,10 @@ from batchkiln.core.responses import ModelEntry
 PROMPT: Final = "A red fox in fresh snow, morning light"
 FILE_NAME: Final = "batchkiln-probe.png"
 MEDIA_TYPE: Final = "image/png"
-_SIDE_PIXELS: Final = 256  # small, and not smaller than a service may want
+_SIDE_PIXELS: Final = 256  # small, but not below a service's likely minimum
 _IMAGE_MODELS: Final = ("epsilon-2", "delta-image-2", "epsilon-pro")  # Service section 1
 _USUAL: Final = (("aspect_ratio", "1:1"), ("resolution", "1024x1024"))
-_CLASS: Final = re.compile(r"(\d{1,2})k", re.IGNORECASE)  # as in 2K
+_CLASS: Final = re.compile(r"(\d{1,2})k", re.IGNORECASE)  # as in "2K"
 _SIZE: Final = re.compile(r"(\d{2,5})\s*[x*]\s*(\d{2,5})", re.IGNORECASE)
 _LINES: Final = re.compile(r"(\d{2,5})p?", re.IGNORECASE)
 
@@ -22,7 +22,7 @@ Parameters = tuple[tuple[str, str | int | bool], ...]
 
 
 def tiny_image() -> bytes:
-    """Make a PNG of one colour, under a kilobyte."""
+    """Return a PNG of one colour, smaller than a kilobyte."""
     from PIL import Image  # noqa: PLC0415  slow to import, and only the probe needs it here
 
     buffer = BytesIO()
@@ -31,14 +31,14 @@ def tiny_image() -> bytes:
 
 
 async def chunks(content: bytes) -> AsyncIterator[bytes]:
-    """Give bytes as an upload takes them."""
+    """Yield bytes in the form that an upload needs."""
     yield content
 
 
 def text_recipes(models: Sequence[ModelEntry]) -> list[Recipe]:
-    """Return requests for a picture from text, one a model, at its smallest size; the likeliest to be taken first.
+    """Return text-to-image recipes, one for each model at its smallest size; the likeliest to be accepted first.
 
-    Without a catalogue that was understood, the documented models with nothing else, then with usual parameters.
+    Without a usable catalogue, return the documented models without parameters, then with common parameters.
     """
     fitting = [entry for entry in models if Mode.TEXT_TO_IMAGE in entry.modes]
     if fitting:
@@ -48,7 +48,7 @@ def text_recipes(models: Sequence[ModelEntry]) -> list[Recipe]:
 
 
 def image_recipes(models: Sequence[ModelEntry], text: Recipe | None) -> list[Recipe]:
-    """Return requests with one image: pictures before clips; like the text request where nothing else is known."""
+    """Return recipes with one image, pictures before videos; without a catalogue, based on the `text` recipe."""
     found = [
         _recipe(entry.id, mode, smallest(entry, has_duration=mode.makes_video), 1)
         for mode in (Mode.IMAGE_TO_IMAGE, Mode.IMAGE_TO_VIDEO)
@@ -60,7 +60,7 @@ def image_recipes(models: Sequence[ModelEntry], text: Recipe | None) -> list[Rec
 
 
 def smallest(entry: ModelEntry, *, has_duration: bool = False) -> Parameters:
-    """Return the parameters of a model's smallest output, of those that its catalogue entry tells; sorted by name."""
+    """Return the parameters of a model's smallest output, from its catalogue entry; sorted by name."""
     found: dict[str, str | int | bool] = {}
     if entry.resolutions:
         found["resolution"] = min(sorted(entry.resolutions), key=pixels)
@@ -72,7 +72,7 @@ def smallest(entry: ModelEntry, *, has_duration: bool = False) -> Parameters:
 
 
 def pixels(resolution: str) -> int:
-    """Return about how many pixels a resolution has, from `512x512`, `720p` or `2K`; an unknown form counts as many."""
+    """Return the approximate pixel count of `512x512`, `720p` or `2K`; an unknown form counts as large."""
     if size := _SIZE.fullmatch(resolution.strip()):
         return int(size[1]) * int(size[2])
     if thousands := _CLASS.fullmatch(resolution.strip()):

@@ -1,4 +1,4 @@
-"""Checks of the service and its accounts: only public reads and balances, which cost nothing (Service section 4)."""
+"""Checks of the service and its accounts with free requests only (Service section 4)."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime, timedelta
@@ -16,49 +16,49 @@ from batchkiln.core.responses import AccountBlocked, AccountProblem, BalanceRead
 from batchkiln.doctor.check_results import CheckResult, Level, fail, ok, warn
 
 ClientOf = Callable[[Mapping[str, str]], ServiceClient]
-"""Makes a client with some keys, by fingerprint."""
+"""Creates a client with the given API keys, by fingerprint."""
 
 SKEW: Final = timedelta(seconds=5)
-"""How far this machine's clock may be off before it is told; a `Date` header is exact to a second."""
+"""Clock difference that is still accepted; a `Date` header has a resolution of one second."""
 
 _ROUND_CREDITS: Final = 100
-"""Two accounts may well have equal balances of a multiple of this: both as they were bought."""
+"""Equal balances that are a multiple of this prove nothing: two accounts may simply have bought the same amount."""
 
 _REMEDIES: Final[Mapping[AccountProblem, str]] = {
-    AccountProblem.KEY_REFUSED: "check that it is whole and not revoked; else make a new one, and put it in front",
-    AccountProblem.UPGRADE_REQUIRED: "make a new key in the account's settings, and put it in front of the old one",
-    AccountProblem.NO_CREDITS: "buy credits, or renew the subscription that generating needs",
-    AccountProblem.FORBIDDEN: "see what the account's settings say",
-    AccountProblem.KEY_CONFLICT: "see whether another program makes the same keys",
-    AccountProblem.IDS_UNKNOWN: "say with replies.fields.generation_id where the id stands",
-    AccountProblem.REFUSED_ALIKE: "see what the service says of the refused items",
-    AccountProblem.OVERCHARGED: "ask the service's support about the charge, before anything more is sent",
+    AccountProblem.KEY_REFUSED: "check that it is complete; if it is revoked, create a new one and list it first",
+    AccountProblem.UPGRADE_REQUIRED: "create a new API key in the account's settings, and list it before the old one",
+    AccountProblem.NO_CREDITS: "buy credits or renew the subscription",
+    AccountProblem.FORBIDDEN: "check the account's settings",
+    AccountProblem.KEY_CONFLICT: "check whether another program creates the same idempotency keys",
+    AccountProblem.IDS_UNKNOWN: "set replies.fields.generation_id to the place of the id",
+    AccountProblem.REFUSED_ALIKE: "read the service's messages about the refused items",
+    AccountProblem.OVERCHARGED: "ask the service's support about the charge before you send more",
 }
 
 
 def check_reachable(reply: DescribeReply) -> CheckResult:
-    """Tell whether the service answers at all."""
+    """Check that the service answers."""
     if isinstance(reply, Described):
         title = " ".join(part for part in (reply.title, reply.version) if part) or "without a title"
         return ok("service", f"answers: {title}")
     if isinstance(reply, AccountBlocked):
-        return warn("service", f"answers, but does not describe itself: {describe_error(reply)}")
+        return warn("service", f"answers, but without its description: {describe_error(reply)}")
     message = f"{describe_error(reply)}; its description, clock and accounts were not checked"
     return fail("service", message, "check base_url and the network", exit_status=ExitStatus.UNEXPECTED)
 
 
 def check_description(reply: DescribeReply, rules: ReplyRules = ReplyRules()) -> list[CheckResult]:  # noqa: B008  frozen
-    """Hold the service's description of itself against what the client sends and needs.
+    """Compare the service's description with what the client sends and needs.
 
-    For each field that the service's document does not show: where the description says that it stands, whether it is
-    read there, and what is done with it.
+    Each undocumented field gets a result: where the description places it, whether it is read there, and how it is
+    used.
     """
     if not isinstance(reply, Described):
-        return [warn("description", "not checked: the service did not describe itself")]
+        return [warn("description", "not checked: the service did not return its description")]
     found = [
         fail("description", mismatch.what, _UPDATE, exit_status=ExitStatus.UNEXPECTED)
         if mismatch.is_breaking
-        else warn("description", mismatch.what, "replies of other shapes are understood where that is possible")
+        else warn("description", mismatch.what, "differing replies are understood if possible")
         for mismatch in mismatches(reply.document)
     ]
     if not as_map(reply.document.get("paths")):
@@ -70,7 +70,7 @@ def check_description(reply: DescribeReply, rules: ReplyRules = ReplyRules()) ->
 
 
 def _of_field(open_field: UndocumentedField) -> CheckResult:
-    """Tell of one open field, with the configuration line that would mend it."""
+    """Report one undocumented field, with the configuration line that fixes it."""
     name, what = open_field.name, open_field.what
     check = f"description, {name.value}"
     if open_field.is_found:
@@ -78,29 +78,29 @@ def _of_field(open_field: UndocumentedField) -> CheckResult:
     if open_field.described is None:
         return warn(
             check,
-            f"{what} is not described where it could be read; it is looked for in what comes",
-            f"if it is not understood then, add to the profile: {remedy_line(name, None)}",
+            f"{what} is not described in a place where it can be read; it is searched in each reply",
+            f"if it is not found there, add to the profile: {remedy_line(name, None)}",
         )
     read = f"would be read at {open_field.found}" if open_field.found else "would not be found"
     return warn(
         check,
-        f"{what} is described at {open_field.described}, and {read}",
+        f"{what} is described at {open_field.described}, but {read}",
         f"add to the profile: {remedy_line(name, open_field.described)}",
     )
 
 
 _UPDATE: Final = (
-    "update batchkiln, and do not run before: the service may have changed, or base_url be another service's"
+    "update batchkiln before the next run: the service may have changed, or base_url may belong to another service"
 )
 
 
 def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) -> CheckResult:
-    """Compare this machine's clock with the service's `Date`."""
+    """Compare this machine's clock with the service's `Date` header."""
     if not clock.is_observed:
-        return warn("clock", "not checked: the service did not tell its time")
+        return warn("clock", "not checked: the service did not send its time")
     now = clock.now()
     if is_scaled:
-        return ok("clock", "the service's time runs at its own pace, and is followed")
+        return ok("clock", "the service's time is scaled; the program follows it")
     ahead = machine_now - now.latest if machine_now > now.latest else min(machine_now - now.instant, timedelta())
     if abs(ahead) <= SKEW:
         return ok("clock", "agrees with the service's")
@@ -108,12 +108,12 @@ def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) 
     return warn(
         "clock",
         f"this machine's clock is {abs(ahead).total_seconds():,.0f} s {word} the service's",
-        "set it; days and limits follow the service's clock, so that nothing is overstepped",
+        "correct it; days and limits follow the service's clock, so no limit is exceeded",
     )
 
 
 async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator[CheckResult]:
-    """Ask each account's balance with each of its keys: which are accepted, and whether they are of one account."""
+    """Read the balance with each API key, to see which are accepted and whether accounts share one balance."""
     told: dict[int, str] = {}
     for account in profile.account_names:
         try:
@@ -126,7 +126,7 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             try:
                 reply = await client_of({fingerprint(key): key}).balance()
             except InputError as error:
-                yield fail(f"account {account}", str(error), "check that the key is whole")
+                yield fail(f"account {account}", str(error), "check that the API key is complete")
                 continue
             yield _of_key(account, fingerprint(key), reply, is_newest=number == 0)
             if isinstance(reply, BalanceRead):
@@ -135,14 +135,17 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             if (other := told.setdefault(balance, account)) != account:
                 yield warn(
                     f"account {account}",
-                    f"it has exactly the balance of {other}, {balance:,} credits: the two may be one account",
-                    "compare them on the service's website: limits of one account under two names are overstepped",
+                    f"it has exactly the same balance as {other}, {balance:,} credits: they may be the same account",
+                    "compare them on the service's website: the limits of one account under two names are exceeded",
                 )
         if len(set(balances)) > 1:
             yield warn(
                 f"account {account}",
-                "its keys show different balances: they may be of different accounts",
-                "give each account only its own keys, or its limits are counted wrongly (or something just ended)",
+                "its API keys show different balances: they may belong to different accounts",
+                (
+                    "configure only its own API keys for each account, or its limits are miscounted (a "
+                    "generation that just ended also explains this)"
+                ),
             )
 
 
@@ -150,17 +153,19 @@ def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) ->
     check = f"account {account}"
     match reply:
         case BalanceRead(credits=None):
-            return warn(check, f"the key {name} is accepted; the balance was not understood")
+            return warn(check, f"the API key {name} is accepted; the balance was not understood")
         case BalanceRead(credits=0):
-            return warn(check, f"the key {name} is accepted; no credits are left", "buy some before a run")
+            return warn(check, f"the API key {name} is accepted; no credits are left", "buy credits before a run")
         case BalanceRead(credits=balance):
-            return ok(check, f"the key {name} is accepted; {balance:,} credits are left")
+            return ok(check, f"the API key {name} is accepted; {balance:,} credits are left")
         case AccountBlocked(problem=problem):
-            message, remedy = f"the key {name}: {describe_error(reply)}", _REMEDIES[problem]
+            message, remedy = f"the API key {name}: {describe_error(reply)}", _REMEDIES[problem]
             is_key = problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
             if is_key and not is_newest:
                 return warn(
-                    check, message, "what was made with it can no longer be fetched; take it out when all ended"
+                    check,
+                    message,
+                    ("generations created with it can no longer be downloaded; remove it when all of them have ended"),
                 )
             return fail(check, message, remedy, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
         case trouble:

@@ -1,7 +1,7 @@
-"""`doctor --probe --with-generation`: one real picture, the cheapest, by the ordinary engine, so that all laws hold.
+"""`doctor --probe --with-generation`: generate the cheapest real picture with the ordinary engine, so all laws hold.
 
-It is a job of one item with its price as its budget. Afterwards the same bytes are sent once more under the same key:
-that a replay is not charged again (Service rule 4.2) is what every recovery after a lost reply relies on.
+It is a job of one item with its price as the budget. Afterwards the same bytes are sent once more with the same
+idempotency key: every recovery after a lost reply relies on a replay not being charged again (Service rule 4.2).
 """
 
 import asyncio
@@ -35,7 +35,10 @@ _KEEPING: Final = re.compile(r"expir|retain|retention|ttl|until|delet", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who pays: is asked before anything is spent, and may stop what goes on from the moment that `hand_over` gives."""
+    """The person who pays.
+
+    `agrees` asks before anything is spent. `hand_over` receives a callback that stops the run.
+    """
 
     agrees: Callable[[str], Awaitable[bool]]
     hand_over: Callable[[Callable[[], None]], None]
@@ -43,7 +46,7 @@ class Person:
 
 @dataclass(slots=True)
 class Trial:
-    """The one paid picture of a profile's first account."""
+    """The one paid picture, on the first account of a profile."""
 
     queue: Queue
     engine: Engine
@@ -52,18 +55,18 @@ class Trial:
     person: Person
 
     async def findings(self) -> AsyncIterator[CheckResult]:
-        """Price, ask, make, and tell."""
+        """Find the price, ask the person, generate, and yield the results."""
         try:
             cheapest = await self._cheapest()
         except NoPlace as reason:
-            yield warn(CHECK, f"not made: {reason}", "the same command later")
+            yield warn(CHECK, f"not made: {reason}", "run the same command later")
             return
         if cheapest is None:
-            yield warn(CHECK, "not made: no price is known of any picture", "see what the probe says of quotes")
+            yield warn(CHECK, "not made: no picture has a known price", "check the probe's results about quotes")
             return
         recipe, price = cheapest
         if not await self.person.agrees(_question(recipe, price)):
-            yield warn(CHECK, "not made: not agreed to; nothing was sent or spent")
+            yield warn(CHECK, "not made: not confirmed; nothing was sent or spent")
             return
         job = await self._make(recipe, price)
         story = await self.queue.show(job, ITEM)
@@ -74,7 +77,10 @@ class Trial:
                 yield finding
 
     async def _cheapest(self) -> tuple[Recipe, int] | None:
-        """Ask the prices of pictures at their smallest sizes; nothing is paid. Raises `NoPlace`."""
+        """Return the cheapest recipe and its price, among pictures at their smallest sizes; nothing is paid.
+
+        Raises `NoPlace`.
+        """
         recipes = text_recipes(self.probe.models) if self.probe.text is None or self.probe.models else [self.probe.text]
         found: list[tuple[int, int]] = []
         for number, recipe in enumerate(recipes[:QUOTES_MAX]):
@@ -84,7 +90,7 @@ class Trial:
         return (recipes[min(found)[1]], min(found)[0]) if found else None
 
     async def _make(self, recipe: Recipe, price: int) -> str:
-        """Enqueue a job of one item, and drive it to its end; return its name."""
+        """Enqueue a job of one item and run it to its end; return the job's name."""
         now = self.probe.counted.worker.ports.clock.now().instant
         job = f"probe-{now:%Y%m%d-%H%M%S}"
         item = {
@@ -114,7 +120,7 @@ class Trial:
         self.engine.announce()
 
     async def _again(self, story: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
-        """Read the generation once more, and send its create once more."""
+        """Poll the generation once more, and send its create once more."""
         counted = await Counted.of(self.engine, self.probe.profile, self.account)
         try:
             await counted.begin()
@@ -139,40 +145,42 @@ class Trial:
         check = f"{CHECK}, replay"
         came = counted.client.describe_last()
         if isinstance(reply, Busy):
-            message = "the same request under the same key is answered as if the account were busy"
-            return warn(
-                check, f"{message}\ncame: {came}", "after a lost reply such an item waits, and is asked for again"
-            )
+            message = "the same request with the same idempotency key is answered as if the account were busy"
+            return warn(check, f"{message}\ncame: {came}", "after a lost reply, an item waits and is sent again")
         if not isinstance(reply, Accepted):
             return warn(
                 check,
-                f"the same request under the same key was not answered with its generation\ncame: {came}",
-                "after a lost reply such an item would be held for you to decide; it would not be paid twice",
+                f"the same request with the same idempotency key was not answered with its generation\ncame: {came}",
+                "after a lost reply, an item would be held for your decision; it would not be paid twice",
             )
         if reply.record.id == attempt.generation_id:
             return ok(
-                check, "the same request under the same key answered the same generation: it is not charged again"
+                check,
+                (
+                    "the same request with the same idempotency key returned the same generation: it is not "
+                    "charged again"
+                ),
             )
         return fail(
             check,
-            f"the same request under the same key made another generation, {reply.record.id}: the service does not "
-            f"keep its rule 4.2, and may have charged {plural(price, 'credit')} once more",
-            "do not use this service before its support has explained it: a lost reply would be paid twice",
+            f"the same request with the same idempotency key created another generation, {reply.record.id}: the "
+            f"service breaks its rule 4.2, and may have charged {plural(price, 'credit')} again",
+            "do not use this service until its support has explained this: a lost reply would be paid twice",
             exit_status=ExitStatus.UNEXPECTED,
         )
 
 
 def _question(recipe: Recipe, price: int) -> str:
-    credits_told = plural(price, "credit")
+    credits_text = plural(price, "credit")
     return (
-        f"Make one picture with {described(recipe)} for {credits_told}, in one create? The same request is then sent "
-        "once more, a second create, which the service's document says is not charged; a service that does not keep "
-        f"that would take {credits_told} again. Go on?"
+        f"Make one picture with {described(recipe)} for {credits_text}, in one create? The same request is then sent "
+        "once more, as a second create. According to the service's document the second create is not charged; a "
+        f"service that breaks this rule would charge {credits_text} again. Go on?"
     )
 
 
 def _of_story(story: ItemDetail, price: int) -> list[CheckResult]:
-    """Tell what became of the item, its times, its cost and its files."""
+    """Report the item's state, times, cost and files."""
     name, state = f"{story.job}/{story.item.name}", story.item.state
     first = story.events[0].at if story.events else None
     history = "; ".join(
@@ -186,13 +194,13 @@ def _of_story(story: ItemDetail, price: int) -> list[CheckResult]:
             fail(
                 CHECK,
                 f"{name} is {state}{said}\n{history}",
-                f"`batchkiln show {story.job} {story.item.name}` says what was charged and what to do",
+                f"`batchkiln show {story.job} {story.item.name}` shows what was charged and what to do",
                 exit_status=ExitStatus.UNEXPECTED,
             )
         ]
     found = [ok(CHECK, f"{name} is done\n{history}"), _of_cost(story, price)]
     files = [f"{file.type} of {file.media_type}, {file.size_bytes:,} bytes: {file.path}" for file in story.item.outputs]
-    fetched = "fetched by the link alone, without the API key"
+    fetched = "downloaded through the link alone, without the API key"
     return [*found, ok(f"{CHECK}, outputs", "\n".join([f"{plural(len(files), 'output')}, {fetched}", *files]))]
 
 
@@ -208,15 +216,15 @@ def _of_cost(story: ItemDetail, price: int) -> CheckResult:
         return fail(
             check,
             f"the service charged {plural(cost, 'credit')}, above the maximum of {price:,} that was sent",
-            "ask its support before a batch: no budget can hold what is charged above the maximum",
+            "ask its support before you run a batch: no budget can limit charges above the maximum",
             exit_status=ExitStatus.UNEXPECTED,
         )
-    word = "as quoted" if cost == price else f"and the quote was {price:,}"
+    word = "as quoted" if cost == price else f"the quote was {price:,}"
     return ok(check, f"credits.cost is {cost:,}, {word}")
 
 
 async def _of_record(counted: Counted, story: ItemDetail) -> CheckResult:
-    """Read the record of the ended generation: its names and types, and which of them tell how long it is kept."""
+    """Read the ended generation's record: its names and types, and which of them say how long it is kept."""
     attempt, clock, client = story.attempts[-1], counted.worker.ports.clock, counted.client
     await clock.sleep_until(clock.now().monotonic + counted.worker.rates.limits.poll_interval_seconds, asyncio.Event())
 
@@ -228,5 +236,9 @@ async def _of_record(counted: Counted, story: ItemDetail) -> CheckResult:
     if not isinstance(reply, RecordRead):
         return warn(check, f"a second read of the ended generation was not understood\ncame: {came}")
     keeping = [path for path in client.last_types() if _KEEPING.search(path)]
-    told = f"how long it is kept is told by {', '.join(keeping)}" if keeping else "it does not tell how long it is kept"
+    told = (
+        f"these fields may say how long it is kept: {', '.join(keeping)}"
+        if keeping
+        else "no field says how long it is kept"
+    )
     return ok(check, f"status word {reply.record.status_word}; {told}\ncame: {came}")

@@ -1,1 +1,1 @@
-"""What is to come: prices asked beforehand, how the days fill, and what a person should know before paying."""
+"""Planning before anything is paid: prices, the coming days, and warnings."""

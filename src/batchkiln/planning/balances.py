@@ -1,4 +1,4 @@
-"""What is left on the accounts of a profile, for `balance`: one read for each account, which costs nothing."""
+"""Account balances for `batchkiln balance`; one free request for each account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,10 @@ from batchkiln.planning.quotes import AccountState, NoRoom, QuoteOptions, open_q
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """One account: `credits` are left, None for a `reason`. `usage` is today's, as the queue knows it."""
+    """One account's balance.
+
+    `credits` is None if it could not be read; `reason` says why. `usage` is today's usage, from the queue.
+    """
 
     profile: str
     account: str
@@ -29,9 +32,10 @@ class Balance:
 async def read_balances(
     profile: Profile, known: Mapping[tuple[str, str], AccountState], manner: QuoteOptions, *, folder: Path
 ) -> list[Balance]:
-    """Ask each account of a profile; `folder` is where an embedded service has its books.
+    """Return the balance of each account of a profile.
 
-    Never raises for an account that cannot be asked: the reason stands in its place.
+    `folder` is where an embedded service keeps its database. An account that cannot be asked gets a `reason` instead of
+    an error.
     """
     places = {
         name: Balance(profile.name, name, None, known[profile.name, name].usage, profile.limits.credits_per_day)
@@ -53,7 +57,7 @@ async def _asked(profile: Profile, place: Balance, known: AccountState, manner: 
         return replace(place, reason=str(error), exit_status=error.exit_status)
     match reply:
         case BalanceRead(credits=None):
-            return replace(place, reason="the reply was not understood", exit_status=ExitStatus.UNEXPECTED)
+            return replace(place, reason="the reply could not be understood", exit_status=ExitStatus.UNEXPECTED)
         case BalanceRead(credits=left):
             return replace(place, credits=left)
         case AccountBlocked():

@@ -1,6 +1,7 @@
-"""What items may cost at most whose price is not known yet: never more than the tightest of what bounds them.
+"""Upper bounds for the price of items without a quote.
 
-Another model's, mode's or size's price says nothing about them, so that none is assumed.
+The bound is the tightest of cap, budget and the account's daily credits. The price of another model, mode or size
+implies nothing about an item, so none is used.
 """
 
 import json
@@ -16,10 +17,10 @@ from batchkiln.store import ManifestPlan
 
 @dataclass(frozen=True, slots=True)
 class UnpricedGroup:
-    """Items alike without a price, and why there is none.
+    """Items with the same recipe and no price, and the reason for its absence.
 
-    Each costs at most `bound` credits, by what `bound_by` names. `is_wished`: a person set that bound; else it is
-    only what the account may spend in a day (Law 6, Service section 8).
+    Each item costs at most `bound` credits; `bound_by` names the limit. `is_wished` is true if the user set that limit,
+    false if it is only the account's daily credits (Law 6, Service section 8).
     """
 
     job: str
@@ -36,12 +37,12 @@ class UnpricedGroup:
 
     @property
     def title(self) -> str:
-        """The group as a person tells it from others."""
-        return title_of(self.model, self.mode, self.parameters, self.images)
+        """The group's name for people."""
+        return recipe_title(self.model, self.mode, self.parameters, self.images)
 
 
-def title_of(model: str, mode: Mode, parameters: Mapping[str, str | int | bool], images: int) -> str:
-    """Name what a price depends on."""
+def recipe_title(model: str, mode: Mode, parameters: Mapping[str, str | int | bool], images: int) -> str:
+    """Return a title that names everything a price depends on."""
     words = {name: json.dumps(value).strip('"') for name, value in parameters.items()}
     parts = [f"{model} {mode}", *(f"{name} {word}" for name, word in words.items())]
     if images:
@@ -52,7 +53,10 @@ def title_of(model: str, mode: Mode, parameters: Mapping[str, str | int | bool],
 def unpriced_groups(
     manifest: ManifestPlan, book: Quotes, limits: Limits, accounts: tuple[str, ...]
 ) -> Iterator[UnpricedGroup]:
-    """Give the groups of one manifest; `manifest` has its prices, and is without what the service refuses."""
+    """Yield the groups of one manifest.
+
+    `manifest` has its known prices, and contains no items that the service refuses.
+    """
     for entry in manifest.counts:
         recipe = manifest.recipes.get(entry.recipe_id)
         if entry.state is not ItemState.QUEUED or entry.cost_credits is not None or recipe is None or not entry.count:
@@ -74,13 +78,13 @@ def unpriced_groups(
 
 
 def budget_left(manifest: ManifestPlan) -> int | None:
-    """Return what is left of the job's budget; None without one."""
+    """Return the credits left in the job's budget; None without a budget."""
     budget = manifest.spec.budget_credits
     return None if budget is None else max(0, budget - manifest.committed)
 
 
 def _bound(manifest: ManifestPlan, cap: int | None, limits: Limits) -> tuple[int, str, bool]:
-    """Return the least of all that bounds the price of one item; of equal ones, that which a person set."""
+    """Return the lowest bound of one item's price; among equal bounds, one that the user set."""
     candidates = (
         (cap, "max_cost_credits", True),
         (budget_left(manifest), "what is left of budget.credits", True),
@@ -93,6 +97,6 @@ def _bound(manifest: ManifestPlan, cap: int | None, limits: Limits) -> tuple[int
 
 def _reason(profile: str, price_key: str, book: Quotes, accounts: tuple[str, ...]) -> str:
     if (profile, price_key) in book.lacking_uploads:
-        return "a quote needs its images, and they are uploaded only when it runs"
-    told = [each.reason for each in book.hindrances if each.profile == profile and each.account in accounts]
-    return told[0] if told else "it was not asked"
+        return "its quote needs images, which are uploaded only during a run"
+    reasons = [each.reason for each in book.hindrances if each.profile == profile and each.account in accounts]
+    return reasons[0] if reasons else "no quote was requested"

@@ -1,7 +1,7 @@
-"""Reading the catalogue of a profile's service: one read for each profile and command, which costs nothing.
+"""Reading the catalogue of a profile's service; one free request for each profile and command.
 
-It is free, but counts in the account's reads, and is noted like those of a plan (Law 5). Where it cannot be read, the
-service decides, as it did before there was a catalogue: a missing network keeps nobody from enqueueing.
+The request counts toward the account's reads and is recorded in the queue (Law 5). If the catalogue cannot be read, the
+service checks the items itself: a missing network does not prevent enqueueing.
 """
 
 import asyncio
@@ -19,17 +19,18 @@ from batchkiln.store import Store
 if TYPE_CHECKING:
     from batchkiln.planning.quotes import Note
 
-PATIENCE_SECONDS: Final = 10.0
-"""How long, in service time, a place among the minute's reads is waited for: enqueueing is not held up by it."""
+MAX_WAIT_SECONDS: Final = 10.0
+"""Maximum wait for a read within the request limits, in seconds of service time; enqueueing should not take long."""
 
-MOST_SECONDS: Final = 15.0
-"""How long, in real time, the reply is waited for."""
+MAX_REPLY_SECONDS: Final = 15.0
+"""Maximum wait for the reply, in seconds of real time."""
 
 
 class Catalogues:
     """The catalogues of one command, each read once.
 
-    `asked` are the accounts that were asked. `exit_status` is what a command comes to that wants nothing else.
+    `asked` contains the accounts that were asked. `exit_status` is the exit status of a command that only reads
+    catalogues.
     """
 
     def __init__(
@@ -41,9 +42,10 @@ class Catalogues:
         is_alone: bool = False,
         is_off: bool = False,
     ) -> None:
-        """Take the queue, which tells what was used of the windows; `note` and `is_alone` are those of `QuoteOptions`.
+        """Create an empty set of catalogues.
 
-        `is_off`: a person wants none, since it is wrong or wrongly understood.
+        `reader` supplies the usage of the request limits; `note` and `is_alone` are as in `QuoteOptions`. `is_off`
+        disables catalogues at the user's request.
         """
         self._is_off = is_off
         self.asked: set[tuple[str, str]] = set()
@@ -54,10 +56,10 @@ class Catalogues:
         self._is_alone = is_alone
         self._read: dict[str, Catalogue | None] = {}
         self._lacking: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def of(self, profile: Profile, account: str) -> Catalogue | None:
-        """Return the catalogue of a profile by way of an account; None where it is not to be had."""
+        """Return the catalogue of a profile, read through `account`; None if it is not available."""
         if self._is_off:
             return None
         if profile.name not in self._read:
@@ -79,8 +81,8 @@ class Catalogues:
         return found
 
     async def _asked(self, profile: Profile, account: str) -> Catalogue | str:
-        """Ask, within the account's read window; tell why there is no catalogue."""
-        # The client is slow to import, and whoever enqueues for the local service does not need it.
+        """Ask the service within the account's read limits; return the reason if there is no catalogue."""
+        # The client is slow to import, and enqueueing for the local service does not need it.
         from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415
         from batchkiln.planning.quotes import NoRoom, QuoteOptions, open_quote_session  # noqa: PLC0415
 
@@ -91,17 +93,17 @@ class Catalogues:
 
                 async def read_models() -> CatalogReply:
                     self.asked.add((profile.name, account))
-                    async with asyncio.timeout(MOST_SECONDS):
+                    async with asyncio.timeout(MAX_REPLY_SECONDS):
                         return await session.client.models()
 
-                reply = await session.send(read_models, patience_seconds=PATIENCE_SECONDS)
+                reply = await session.send(read_models, patience_seconds=MAX_WAIT_SECONDS)
         except NoRoom as error:
             return str(error)
         except InputError as error:
             self.exit_status = error.exit_status
             return str(error)
         except TimeoutError:
-            return f"the service did not answer in {MOST_SECONDS:.0f} s"
+            return f"the service did not answer in {MAX_REPLY_SECONDS:.0f} s"
         if isinstance(reply, CatalogRead):
             return Catalogue(profile.name, {entry.id: entry for entry in reply.models})
         if isinstance(reply, AccountBlocked):
@@ -109,15 +111,18 @@ class Catalogues:
         return describe_error(reply)
 
     def reasons(self) -> list[str]:
-        """Give why a catalogue is missing."""
+        """Return why catalogues are missing, one text for each profile."""
         return list(self._lacking.values())
 
     def complaints(self) -> list[str]:
-        """Give, once, why items were not held against a catalogue."""
+        """Return one warning for each profile whose catalogue is missing; each warning is returned once."""
         found = [
-            f"profile {name}: items were not held against the service's catalogue, which {reason}; the service decides"
+            (
+                f"profile {name}: the items were not checked against the service's catalogue, which {reason}; the "
+                "service checks them"
+            )
             for name, reason in self._lacking.items()
-            if name not in self._told
+            if name not in self._reported
         ]
-        self._told.update(self._lacking)
+        self._reported.update(self._lacking)
         return found

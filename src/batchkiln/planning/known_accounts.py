@@ -1,4 +1,4 @@
-"""What the queue knows of each configured account, with which it may be asked for prices and the catalogue (Law 5)."""
+"""Each configured account's state in the queue, needed to request prices and catalogues within its limits (Law 5)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -16,16 +16,19 @@ def known_accounts(reader: Reader, setting: AppContext) -> dict[tuple[str, str],
     now = setting.surroundings.wall()
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
     summaries = [account for account in reader.accounts.summaries() if account.profile in profiles]
-    return known_of(reader, summaries, profiles, times)
+    return account_states(reader, summaries, profiles, times)
 
 
-def known_of(
+def account_states(
     reader: Reader,
     accounts: Iterable[AccountSummary],
     profiles: Mapping[str, Profile],
     times: Mapping[str, datetime],
 ) -> dict[tuple[str, str], AccountState]:
-    """Return it at these times of the services; `accounts` are those that the queue has."""
+    """Return the state of all accounts at the given service times.
+
+    `accounts` are the accounts recorded in the queue; other accounts get an empty state.
+    """
     known = {
         (name, account): AccountState(times[name]) for name in profiles for account in profiles[name].account_names
     }

@@ -1,4 +1,4 @@
-"""What a service offers and what it costs, for `models`: its catalogue, and quotes for what a job would use."""
+"""A service's models and prices, for `batchkiln models`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Recipe
-from batchkiln.planning.bounds import title_of
+from batchkiln.planning.bounds import recipe_title
 from batchkiln.planning.plan import Plan
 from batchkiln.planning.quotes import Quotes
 from batchkiln.store import JobRecipe, PriceQuestion, Reader
@@ -14,7 +14,10 @@ from batchkiln.store import JobRecipe, PriceQuestion, Reader
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one item of a kind costs; `cost_credits` is None for a `reason`. `items` are all of that kind."""
+    """The price of one recipe.
+
+    `cost_credits` is None if there is none; `reason` says why. `items` counts the items with this recipe.
+    """
 
     job: str
     recipe: Recipe
@@ -24,12 +27,12 @@ class Price:
 
     @property
     def title(self) -> str:
-        """The kind as a person tells it from others."""
-        return title_of(self.recipe.model, self.recipe.mode, dict(self.recipe.parameters), self.recipe.inputs_count)
+        """The recipe's name for people."""
+        return recipe_title(self.recipe.model, self.recipe.mode, dict(self.recipe.parameters), self.recipe.inputs_count)
 
 
 def planned_prices(plan: Plan) -> Iterator[Price]:
-    """Give the prices of what manifests would send."""
+    """Yield the prices of the items that manifests would send."""
     for job in plan.jobs:
         reasons = {group.title: group.reason for group in job.unpriced}
         for entry in job.manifest.counts:
@@ -37,14 +40,14 @@ def planned_prices(plan: Plan) -> Iterator[Price]:
             if recipe is None or not entry.count:
                 continue
             refused = plan.book.refused.get((job.manifest.profile, entry.price_key))
-            title = title_of(recipe.model, recipe.mode, dict(recipe.parameters), recipe.inputs_count)
+            title = recipe_title(recipe.model, recipe.mode, dict(recipe.parameters), recipe.inputs_count)
             reason = reasons.get(title) if refused is None else f"refused: {refused.code}: {refused.message}"
             yield Price(job.manifest.spec.name, recipe, entry.count, entry.cost_credits, reason)
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job of the queue: its profile, its account that is asked, and its recipes with what the queue knows."""
+    """A queued job's profile, the account to ask, and its recipes with their known prices."""
 
     name: str
     profile: str
@@ -52,7 +55,7 @@ class QueuedJob:
     recipes: tuple[JobRecipe, ...]
 
     def questions(self) -> list[PriceQuestion]:
-        """Give one question for each price that the queue does not know."""
+        """Return one question for each price that the queue does not know."""
         found: dict[str, PriceQuestion] = {}
         for each in self.recipes:
             if each.question is not None:
@@ -60,14 +63,14 @@ class QueuedJob:
         return list(found.values())
 
     def prices(self, book: Quotes) -> Iterator[Price]:
-        """Give the prices, those that were asked included."""
-        hindered = next((each.reason for each in book.hindrances), "it was not asked")
+        """Yield the prices of all recipes, including those in `book`."""
+        hindered = next((each.reason for each in book.hindrances), "no quote was requested")
         for each in self.recipes:
             place = (self.profile, each.price_key)
             cost = book.prices.get(place) if each.cost_credits is None else each.cost_credits
             reason = None if cost is not None else hindered
             if cost is None and place in book.lacking_uploads:
-                reason = "a quote needs its images, and they are uploaded only when it runs"
+                reason = "its quote needs images, which are uploaded only during a run"
             if cost is None and place in book.refused:
                 reason = f"refused: {book.refused[place].code}: {book.refused[place].message}"
             yield Price(self.name, each.recipe, each.items, cost, reason)
@@ -78,5 +81,5 @@ def queued_job(reader: Reader, name: str, profiles: Mapping[str, Profile]) -> Qu
     firsts = {profile.name: profile.account_names[0] for profile in profiles.values()}
     profile, account, recipes = reader.plans.job_recipes(name, firsts)
     if profile not in profiles:
-        raise InputError(f"the job {name} is for the profile {profile}, which is not configured here")
+        raise InputError(f"the job {name} uses the profile {profile}, which is not configured")
     return QueuedJob(name, profile, account, recipes)

@@ -1,4 +1,4 @@
-"""What `run` would do with manifests: the differences, what they cost, how the days fill, and what to know before."""
+"""The plan of a run: changes to the queue, costs, coming days and warnings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.known_accounts import known_of
+from batchkiln.planning.known_accounts import account_states
 from batchkiln.planning.quotes import AccountState, QuoteOptions, Quotes, ask_quotes
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.store import (
@@ -34,9 +34,9 @@ from batchkiln.store import (
 
 
 class SameJobTwice(InputError):
-    """Two manifests of one job: each would be planned against a queue without the other.
+    """Raised when two manifests define the same job; each would be planned without the other.
 
-    `digests` are those of all the manifests, by path.
+    `digests` maps the paths of all manifests to their digests.
     """
 
     digests: Mapping[str, str] = MappingProxyType({})
@@ -44,7 +44,10 @@ class SameJobTwice(InputError):
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """What the items of one model cost that may be sent. `unpriced` of them have no price yet, and are not in it."""
+    """The cost of one model's items that can be sent.
+
+    `unpriced` items have no price yet and are not included in the cost.
+    """
 
     profile: str
     model: str
@@ -55,7 +58,7 @@ class ModelCost:
 
 @dataclass(frozen=True, slots=True)
 class RefusedClass:
-    """Items that the service refuses to price, and so would refuse; `item` is the one that was asked with."""
+    """Items that the service refuses to price and would reject; `item` is the one that was used for the question."""
 
     model: str
     count: int
@@ -65,9 +68,10 @@ class RefusedClass:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One manifest's part of the plan. `end_at` is None where it cannot be foretold, or the job is paused.
+    """The plan of one manifest.
 
-    `most` is what it may cost at most, by prices and by what bounds the items without one.
+    `end_at` is None if it cannot be estimated or the job is paused. `most` is the maximum cost, with bounds for items
+    without a price.
     """
 
     manifest: ManifestPlan
@@ -80,26 +84,27 @@ class JobPlan:
 
     @property
     def unpriced_items(self) -> int:
-        """How many of its items have no price yet."""
+        """Number of items without a price."""
         return sum(group.items for group in self.unpriced)
 
     @property
     def has_changes(self) -> bool:
-        """Whether applying the manifest would change anything in the queue."""
+        """Whether applying the manifest would change the queue."""
         numbers = self.manifest.numbers
         return any(number for kind, number in numbers.items() if kind is not ChangeKind.LEFT_ALONE)
 
     @property
     def to_send(self) -> int:
-        """How many items would be queued."""
+        """Number of items to queue."""
         return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `run` would do. `others` are jobs that have items queued as well, which `run` leaves alone.
+    """The plan of a run.
 
-    `digests` are of what was read, by path; `complaints` say why a catalogue is missing.
+    `others` are other jobs with queued items, which `run` does not touch. `digests` maps paths to digests of what was
+    read; `complaints` explain missing catalogues.
     """
 
     jobs: tuple[JobPlan, ...]
@@ -113,22 +118,22 @@ class Plan:
 
     @property
     def credits(self) -> int:
-        """What all that has a price would cost, budgets being kept."""
+        """The cost of all items with a price, within the budgets."""
         return sum(day.credits for outlook in self.outlooks for day in outlook.forecast.days)
 
     @property
     def most(self) -> int:
-        """What all of it may cost at most; the same as `credits` where everything has a price."""
+        """The maximum cost; equal to `credits` if everything has a price."""
         return max(self.credits, sum(job.most for job in self.jobs)) if self.unpriced else self.credits
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a person's own cap or budget bounds each item without a price."""
+        """Whether a cap or budget of the user bounds each item without a price."""
         return all(group.is_wished for job in self.jobs for group in job.unpriced)
 
     @property
     def unpriced(self) -> int:
-        """How many items have no price yet."""
+        """Number of items without a price."""
         return sum(cost.unpriced for cost in self.costs)
 
     @property
@@ -139,7 +144,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What the queue and the manifests say, before any price is asked."""
+    """The queue and the manifests as read before any price is asked."""
 
     manifests: tuple[ManifestPlan, ...]
     times: Mapping[str, datetime]
@@ -159,15 +164,15 @@ async def make_plan(
     manner: QuoteOptions | None = None,
     catalogues: Catalogues | None = None,
 ) -> Plan:
-    """Plan manifests, hold them against the service's catalogue, and ask the prices that the queue does not know.
+    """Plan manifests: check their items against the catalogue, and ask for prices that the queue does not know.
 
-    Neither the queue nor anything of the account is changed. Raises `InputError` with the mistakes of the first
-    wrong manifest, and `SameJobTwice`.
+    Neither the queue nor the account changes. Raises `InputError` with the errors of the first invalid manifest, and
+    `SameJobTwice`.
     """
     if "-" in paths and len(paths) > 1:
-        raise InputError("standard input can be the only manifest, not one of several")
+        raise InputError("standard input cannot be combined with other manifests")
     if len(paths) != len(set(paths)):
-        raise InputError("the same manifest is named twice")
+        raise InputError("a manifest is named twice")
     manner = manner or QuoteOptions(setting.surroundings)
     catalogues = catalogues or Catalogues(store, setting, manner.note, is_alone=manner.is_alone)
     found = [await store.run_in_thread(read_manifest, setting, path, stdin) for path in paths]
@@ -189,7 +194,7 @@ async def make_plan(
 
 
 def _survey(reader: Reader, setting: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
-    """Read the items of the manifests, by path, and hold them against the queue, one after the other."""
+    """Read the items of the manifests, and compare them with the queue, one manifest after the other."""
     now = setting.surroundings.wall()
     profiles = setting.config.profiles
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
@@ -216,7 +221,7 @@ def _survey(reader: Reader, setting: AppContext, read: Mapping[str, ReadManifest
         manifests=tuple(manifests),
         times=times,
         accounts=accounts,
-        known=known_of(reader, accounts, profiles, times),
+        known=account_states(reader, accounts, profiles, times),
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
         digests=digests,
     )
@@ -226,7 +231,7 @@ def _check_jobs_differ(manifests: Sequence[ManifestPlan], digests: Mapping[str, 
     names = [manifest.spec.name for manifest in manifests]
     for name in names:
         if names.count(name) > 1:
-            error = SameJobTwice(f"two of these manifests are of the job {name}; plan them one after the other")
+            error = SameJobTwice(f"two of these manifests define the job {name}; plan them one after the other")
             error.digests = digests
             raise error
 
@@ -244,7 +249,7 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
 
 
 def _compose(survey: _Survey, book: Quotes, config: Config, complaints: tuple[str, ...]) -> Plan:
-    """Put the plan together. Pure. What the service said of its time counts more than the guess before."""
+    """Build the plan without side effects. The service's own time replaces the estimate."""
     times = {**survey.times, **book.times}
     usages = {
         (account.profile, account.name): usage_today(account, config.profiles[account.profile], times[account.profile])
@@ -296,7 +301,7 @@ def _job_plan(
     book: Quotes,
     profile: Profile,
 ) -> JobPlan:
-    """Give one manifest's part; `sendable` is without what the service refuses."""
+    """Build one manifest's part of the plan; `sendable` excludes items that the service refuses."""
     name = manifest.spec.name
     accounts = manifest.spec.accounts or profile.account_names[:1]
     unpriced = tuple(unpriced_groups(sendable, book, profile.limits, accounts))
@@ -313,7 +318,7 @@ def _job_plan(
 
 
 def _most(sendable: ManifestPlan, unpriced: Iterable[UnpricedGroup], unpayable: Iterable[Unpayable]) -> int:
-    """Return what a job may cost at most: prices, bounds where there is none, and its budget over all of them."""
+    """Return a job's maximum cost: prices and bounds, limited by the job's budget."""
     priced = sum(
         entry.count * (entry.cost_credits or 0) for entry in sendable.counts if entry.state is ItemState.QUEUED
     )
@@ -324,12 +329,12 @@ def _most(sendable: ManifestPlan, unpriced: Iterable[UnpricedGroup], unpayable: 
 
 
 def _age(manifest: ManifestPlan) -> float:
-    """Sort jobs as the queue does: by id, and new ones behind them."""
+    """Return the sort key of the queue's job order: by id, with new jobs last."""
     return inf if manifest.report.job_id is None else manifest.report.job_id
 
 
 def _under_way(others: Iterable[QueuedLoad]) -> Iterator[QueuedLoad]:
-    """Give what is under way of other jobs, which takes the slot first; what they have queued waits for another run."""
+    """Yield the items under way of other jobs, which occupy slots first; this run excludes their queued items."""
     for queued in others:
         classes = tuple(entry for entry in queued.load.classes if entry.is_under_way)
         if classes:
@@ -341,7 +346,7 @@ def _has_queued(load: JobLoad) -> bool:
 
 
 def _without_refused(manifest: ManifestPlan, book: Quotes) -> ManifestPlan:
-    """Leave out what the service refuses: it would be rejected, and costs neither time nor credits."""
+    """Return the manifest without items that the service refuses: they cost neither time nor credits."""
     kept = tuple(entry for entry in manifest.counts if not _is_refused(entry, manifest, book))
     return replace(manifest, counts=kept)
 
@@ -361,7 +366,7 @@ def _refused(manifest: ManifestPlan, book: Quotes) -> Iterator[RefusedClass]:
 def _costs(
     manifests: Iterable[ManifestPlan], loads: Mapping[str, QueuedLoad], limits: Mapping[str, Limits]
 ) -> Iterator[ModelCost]:
-    """Sum up what may be sent, by model, the dearest first; what can never be paid is left out."""
+    """Yield the costs by model, the highest first; items that can never be paid are excluded."""
     found: dict[tuple[str, str], ModelCost] = {}
     for manifest in manifests:
         load = loads[manifest.spec.name].load

@@ -1,4 +1,4 @@
-"""What a person should know before paying: items that can never be sent, results that may be lost, days of uploads."""
+"""Warnings of a plan: items that can never be sent, results that may be lost, and slow uploads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
-from batchkiln.api.apply_manifests import TAKEN_REMEDY, told_taken
+from batchkiln.api.apply_manifests import TAKEN_REMEDY, describe_taken_files
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.forecast import Unpayable
@@ -17,16 +17,16 @@ from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.presentation.formatting import plural
 
 _REMEDIES: Final = {
-    BudgetLimit.OVER_CAP: ("its cap", "raise max_cost_credits, or ask for less"),
-    BudgetLimit.OVER_DAY: ("what the account may spend in a day", "ask for less: no day is large enough"),
-    BudgetLimit.OVER_JOB_DAY: ("the job's budget.credits_per_day", "raise it, or ask for less"),
-    BudgetLimit.OVER_JOB_BUDGET: ("what is then left of the job's budget.credits", "raise it to have them all"),
+    BudgetLimit.OVER_CAP: ("its cap", "raise max_cost_credits, or request less"),
+    BudgetLimit.OVER_DAY: ("the account's daily credit limit", "request less: it exceeds a whole day's limit"),
+    BudgetLimit.OVER_JOB_DAY: ("the job's budget.credits_per_day", "raise it, or request less"),
+    BudgetLimit.OVER_JOB_BUDGET: ("the rest of the job's budget.credits", "raise it to generate all of them"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PlanWarning:
-    """One warning: `code` for programs, `message` for people. `job` is None where it is about an account."""
+    """One warning. `code` is for programs, `message` for people. `job` is None if the warning concerns an account."""
 
     code: str
     job: str | None
@@ -34,7 +34,7 @@ class PlanWarning:
 
 
 def cautions(plan: Plan) -> tuple[PlanWarning, ...]:
-    """Return all warnings, those about losing money or results first."""
+    """Return all warnings of a plan; those about losing money or results come first."""
     found = [caution for job in plan.jobs for caution in _of_job(job, plan)]
     found += _of_balances(plan)
     found += _of_accounts(plan)
@@ -43,9 +43,7 @@ def cautions(plan: Plan) -> tuple[PlanWarning, ...]:
         names = ", ".join(plan.others[:_NAMES]) + (
             f" and {len(plan.others) - _NAMES} more" * (len(plan.others) > _NAMES)
         )
-        message = (
-            f"items of other jobs are queued as well ({names}): `run` leaves them alone, `work` may send them first"
-        )
+        message = f"other jobs also have queued items ({names}): `run` does not send them, `work` may send them first"
         found.append(PlanWarning("other_jobs", None, message))
     return tuple(found)
 
@@ -60,28 +58,30 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "changed_after_sent",
             name,
-            f"{_items(report.changed_count)} changed after being sent: `run` refuses the manifest (exit 2). Give them "
-            "new ids to have both, or use --on-change keep",
+            f"{_items(report.changed_count)} changed after they were sent: `run` refuses the manifest (exit 2). Use "
+            "new ids to generate both versions, or pass --on-change keep",
         )
     for warning in report.warnings:
-        yield PlanWarning("catalogue", name, told_in_a_line(warning))
+        yield PlanWarning("catalogue", name, one_line_diagnostic(warning))
     if taken := taken_names(Path(job.manifest.spec.output_dir), job.manifest.new_names):
-        yield PlanWarning("files_there_already", name, f"{told_taken(job.manifest.spec, taken)}; {TAKEN_REMEDY}")
+        yield PlanWarning(
+            "files_there_already", name, f"{describe_taken_files(job.manifest.spec, taken)}; {TAKEN_REMEDY}"
+        )
     for unpayable in job.unpayable:
         yield _never(unpayable)
     for refused in job.refused:
         yield PlanWarning(
             "refused",
             name,
-            f"{_items(refused.count)} of {refused.model} would be rejected, as the service refuses to price "
+            f"{_items(refused.count)} of {refused.model} would be rejected, because the service refuses to price "
             f"{refused.item}: {refused.error.code}: {refused.error.message}",
         )
     if job.end_at is not None and job.end_at - job.now > RETENTION:
         yield PlanWarning(
             "longer_than_retention",
             name,
-            f"it takes {(job.end_at - job.now).days} days, and the service keeps a result for {RETENTION.days}: leave "
-            f"the program running, or run it at least once in {RETENTION.days} days, or paid results are lost",
+            f"it takes {(job.end_at - job.now).days} days, but the service keeps a result for only {RETENTION.days}: "
+            f"keep the program running, or run it at least every {RETENTION.days} days, or paid results are lost",
         )
     yield from _of_uploads(job, profile.limits)
     for group in job.unpriced[:_GROUPS]:
@@ -89,18 +89,18 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             code,
             name,
-            f"{_items(group.items)} of {group.title} without a price: {group.reason}. "
-            f"At most {plural(group.bound, 'credit')} each ({group.bound_by})",
+            f"{_items(group.items)} of {group.title} have no price: {group.reason}. Each costs at most "
+            f"{plural(group.bound, 'credit')} ({group.bound_by})",
         )
     if more := job.unpriced[_GROUPS:]:
         items = sum(group.items for group in more)
-        yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds without a price; see --json")
+        yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds have no price; see --json")
     if job.manifest.is_paused:
-        yield PlanWarning("paused", name, f"it is paused and begins nothing: `batchkiln unpause {name}` lets it go on")
+        yield PlanWarning("paused", name, f"it is paused and starts nothing: `batchkiln unpause {name}` resumes it")
 
 
-def told_in_a_line(warning: Diagnostic) -> str:
-    """Give what the catalogue says against an item, with its place."""
+def one_line_diagnostic(warning: Diagnostic) -> str:
+    """Return the catalogue's objection to an item in one line, with its place."""
     place = ":".join(str(part) for part in (warning.file, warning.line, warning.column) if part is not None)
     return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 
@@ -108,7 +108,7 @@ def told_in_a_line(warning: Diagnostic) -> str:
 def _never(unpayable: Unpayable) -> PlanWarning:
     what, remedy = _REMEDIES[unpayable.obstacle]
     message = (
-        f"{_items(unpayable.count)} would be rejected: {unpayable.cost:,} credits each, which exceeds {what} "
+        f"{_items(unpayable.count)} would be rejected: {unpayable.cost:,} credits each exceed {what} "
         f"({unpayable.limit:,}); {remedy}"
     )
     return PlanWarning(unpayable.obstacle.value, unpayable.job, message)
@@ -122,7 +122,7 @@ def _of_uploads(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "over_upload_limit",
             name,
-            f"an image of {_mib(uploads.largest_bytes)} is larger than what the account may upload in a whole day "
+            f"an image of {_mib(uploads.largest_bytes)} exceeds the account's daily upload limit "
             f"({_mib(limits.upload_bytes_per_day)}): its items would be rejected",
         )
         return
@@ -133,9 +133,9 @@ def _of_uploads(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "uploads_take_days",
             name,
-            f"{uploads.files:,} images ({_mib(uploads.size_bytes)}) are to be uploaded, and a day takes "
-            f"{limits.upload_files_per_day:,} files and {_mib(limits.upload_bytes_per_day)}: that alone takes {days} "
-            "days, which the calendar does not foresee",
+            f"{uploads.files:,} images ({_mib(uploads.size_bytes)}) must be uploaded, and the daily limit is "
+            f"{limits.upload_files_per_day:,} files and {_mib(limits.upload_bytes_per_day)}: the uploads alone take "
+            f"{days} days, which the calendar does not include",
         )
 
 
@@ -146,7 +146,7 @@ def _of_balances(plan: Plan) -> Iterator[PlanWarning]:
         balance = sum(credit_count or 0 for credit_count in known)
         if None not in known and balance < cost:
             accounts = ", ".join(f"{outlook.profile}/{account}" for account in outlook.accounts)
-            message = f"{accounts} has {balance:,} credits, and this takes about {cost:,}: buy some before they run out"
+            message = f"{accounts} has {balance:,} credits, and this costs about {cost:,}: buy more before they run out"
             yield PlanWarning("balance_too_low", None, message)
 
 

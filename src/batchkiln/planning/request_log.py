@@ -1,4 +1,4 @@
-"""Reads of a plan, written into the queue before they leave, as a drive writes its own (Law 5)."""
+"""Recording the free requests of planning in the queue before they are sent, as the worker does (Law 5)."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class RequestLog:
-    """Writes reads down by way of a connection that may write."""
+    """Records requests in an open queue."""
 
     def __init__(self, store: Store, setting: AppContext) -> None:
-        """Take the queue, and the profiles whose days and windows count."""
+        """Use an open queue and the configured profiles' days and limits."""
         self._store = store
         self._setting = setting
         self._ids: dict[tuple[str, str], int] = {}
 
     async def note(self, profile: str, account: str, now: ClockReading) -> None:
-        """Write down a read that is about to leave. Raises `QueueBusy`."""
+        """Record a request that is about to be sent. Raises `QueueBusy`."""
         used = self._setting.config.profiles[profile]
         kept = kept_seconds(used.limits)
         store = self._store.for_workers(ChangeNotifier(), profile=profile, day=used.day, keep_requests_seconds=kept)
@@ -35,12 +35,12 @@ class RequestLog:
 
 
 @asynccontextmanager
-async def noting_beside(setting: AppContext) -> AsyncIterator["Note"]:
-    """Give what notes reads in a queue that is there, beside whoever drives it.
+async def shared_request_log(setting: AppContext) -> AsyncIterator["Note"]:
+    """Yield a callback that records requests in an existing queue while another process may be running it.
 
-    Each is a write of one row, as short as one of `enqueue`, and takes no lock but SQLite's own. The queue is opened
-    for it by the first read. Where it cannot be, as on a disk for reading only, reads go unnoted: whoever notes
-    beside a drive, or not at all, leaves half of each minute free in any case.
+    Each record is one short write, and takes no lock but SQLite's own. The first request opens the queue. If it cannot
+    be opened, for example on a read-only disk, requests are not recorded; this is safe, because a process without the
+    queue's lock uses at most half of each minute's limit.
     """
     async with AsyncExitStack() as stack:
         opened: list[RequestLog | None] = []

@@ -1,1 +1,1 @@
-"""What a person is told of the queue, for a terminal and for a web page: gathered once, in the same words."""
+"""The queue as people read it, on the terminal and on the dashboard, in the same words."""

@@ -1,4 +1,4 @@
-"""Past and coming service days, account by account and profile by profile."""
+"""Past and coming service days of each profile, with their requests, items and credits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,15 @@ from batchkiln.store import PastDay, Reader
 DAYS_BACK: Final = 28
 DAYS_AHEAD: Final = 60
 DAYS_SHOWN: Final = 14
-"""At least so many, so that the first day of a queue is a bar among days and not a wall."""
+"""Show at least this many days, so that a new queue's first day is one bar among several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One service day of a profile, all its accounts together.
+    """One service day of a profile, summed over its accounts.
 
-    `credits` were used, `credits_ahead` are expected on top; `items_ahead` likewise. `creates` and `reads` were sent.
+    `creates` and `reads` count the requests sent; `credits` were used. `items_ahead` and `credits_ahead` are expected
+    on top.
     """
 
     starts_at: datetime
@@ -32,13 +33,13 @@ class Day:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was done in it, and nothing is expected."""
+        """Whether the day has no requests, no used credits and no expected items."""
         return not (self.creates or self.reads or self.credits or self.items_ahead)
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """A profile's days from the first in which something was done, or is expected to be, to the last."""
+    """A profile's days, from the first with activity to the last with activity or expected items."""
 
     profile: str
     credits_per_day: int
@@ -52,7 +53,7 @@ def read_calendars(
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
 ) -> list[Calendar]:
-    """Give the calendar of each profile that has any."""
+    """Return the calendars of the configured profiles that have any days."""
     ahead = coming_days(reader, config, times, accounts, most=DAYS_AHEAD + 1)
     calendars = []
     for name, profile in config.profiles.items():
@@ -81,7 +82,7 @@ def _with(day: Day, past: PastDay) -> Day:
 
 
 def _filled(days: Mapping[datetime, Day], today: datetime, length: timedelta) -> tuple[Day, ...]:
-    """Add the days between in which nothing is done, and mark the present one."""
+    """Fill the gaps with empty days, and mark today."""
     first, last = min(*days, today), max(*days, today)
     last = max(last, first + (DAYS_SHOWN - 1) * length)
     found: list[Day] = []

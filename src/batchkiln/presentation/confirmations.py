@@ -1,4 +1,4 @@
-"""What an action of a person may cost, said before it is done: on a terminal and on a page."""
+"""What an action may cost, as the question before it on the terminal and on the dashboard."""
 
 from collections.abc import Mapping
 
@@ -9,13 +9,13 @@ from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, Retr
 
 
 def cost_of_retry(job: str, preview: RetryReport) -> str:
-    """Say what queueing items again may cost."""
+    """Return a sentence with the cost of queuing items again."""
     number = sum(preview.requeued.values())
     if not number:
-        return f"{job}: nothing to retry; it costs nothing."
+        return f"{job}: nothing to retry; this costs nothing."
     parts = [f"{job}: retrying {plural(number, 'item')} ({_by_state(preview.requeued)})"]
     if preview.may_cost is not None:
-        parts.append(f"may cost {plural(preview.may_cost, 'credit')} by the quotes known")
+        parts.append(f"may cost {plural(preview.may_cost, 'credit')} by the known quotes")
     if preview.unquoted:
         parts.append(
             f"{plural(preview.unquoted, 'item')} of them {'has' if preview.unquoted == 1 else 'have'} no quote"
@@ -26,26 +26,26 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
 
 
 def cost_of_cancel(job: str, preview: CancelReport) -> str:
-    """Say what canceling costs: nothing."""
+    """Return a sentence about canceling, which is free."""
     items = plural(preview.canceled, "queued item")
-    return f"{job}: canceling {items}; it costs nothing, and what was sent is still fetched."
+    return f"{job}: canceling {items}; this costs nothing. Items that were already sent are still downloaded."
 
 
 def cost_of_pause(job: str) -> str:
-    """Say what pausing costs: nothing."""
-    return f"{job}: pausing costs nothing; what was sent already is finished and fetched."
+    """Return a sentence about pausing, which is free."""
+    return f"{job}: pausing costs nothing; items that were already sent are still finished and downloaded."
 
 
 def cost_of_unpause(summary: JobSummary) -> str:
-    """Say what the queued items of a job may cost once it goes on."""
+    """Return a sentence with the cost of a job's queued items, which unpausing releases."""
     queued = plural(summary.items[ItemState.QUEUED], "item")
-    unquoted = f", and {summary.queued_unquoted:,} without a quote on top" if summary.queued_unquoted else ""
+    unquoted = f", plus {summary.queued_unquoted:,} without a quote" if summary.queued_unquoted else ""
     cost = plural(summary.queued_cost, "credit")
-    return f"{summary.name}: {queued} queued, which may cost {cost} by the quotes known{unquoted}."
+    return f"{summary.name}: {queued} queued, which may cost {cost} by the known quotes{unquoted}."
 
 
 def cost_of_resolve(decision: Decision, story: ItemDetail) -> str:
-    """Say what a decision about a held item may cost."""
+    """Return a sentence with the cost of a decision about a held item."""
     name = f"{story.job}/{story.item.name}"
     price = f"about {story.quote_credits} credits" if story.quote_credits is not None else "the price of one item"
     match decision:
@@ -53,29 +53,32 @@ def cost_of_resolve(decision: Decision, story: ItemDetail) -> str:
             if not story.attempts:
                 return f"{name} was never sent; it is queued again, and will cost {price}."
             return (
-                f"{name} is queued again with a new key, and costs {price}. If the earlier attempt did create "
-                "something, that is paid as well."
+                f"{name} is queued again with a new idempotency key, and costs {price}. If the earlier attempt did "
+                "create something, that is paid as well."
             )
         case Decision.FAILED:
-            return f"{name} is given up. This costs nothing more; what it may have cost stays paid."
+            return f"{name} is given up. This costs nothing more; credits that were already charged stay charged."
         case Decision.ASK_AGAIN:
             return (
-                f"{name} is sent again, with the same bytes under the same key. It costs nothing more where the "
-                f"service still knows the key, and {price} where it has forgotten it or never got it."
+                f"{name} is sent again, with the same bytes and the same idempotency key. It costs nothing more if "
+                f"the service still knows the idempotency key, and {price} if it has forgotten or never received it."
             )
         case Decision.SAVED:
             files = plural(len(story.item.outputs), "file")
-            return f"{name} is done with the {files} on disk. This costs nothing; the rest of it is not fetched."
+            return (
+                f"{name} is marked done with the {files} on disk. This costs nothing; its other outputs are not "
+                "downloaded."
+            )
         case Decision.GENERATION:
             return _cost_of_fetching(name, price, story)
 
 
 def _cost_of_fetching(name: str, price: str, story: ItemDetail) -> str:
     if story.attempts and story.attempts[-1].state is AttemptState.SUCCEEDED:
-        return f"{name} is fetched again; it is paid already, and this costs nothing."
+        return f"{name} is downloaded again; it is already paid, so this costs nothing."
     return (
-        f"{name} is taken to have become this generation, for {price}; it is polled and fetched. "
-        "Its id can be changed only once the service has denied it for an hour."
+        f"{name} is linked to this generation, for {price}; it is polled and downloaded. The id can be changed only "
+        "after the service has denied it for an hour."
     )
 
 

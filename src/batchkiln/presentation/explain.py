@@ -1,4 +1,4 @@
-"""One item put into sentences: where it stands and why, what it has cost, and what to do next."""
+"""One item explained in sentences: its state and why, what it has cost, and what to do next."""
 
 import re
 import shlex
@@ -16,23 +16,27 @@ from batchkiln.presentation.formatting import REASONS, format_age, format_minute
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
-DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict
-GONE: Final = "outputs_gone"  # likewise, of outputs that cannot be had
-_TOLD_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # codes of errors that are our own words
-_COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # a name in it is quoted, as shlex does it
+DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CONFLICT
+GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
+_SHOWN_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # error codes whose messages are this program's own words
+_COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
 
-_ASK: Final = "`batchkiln show --bundle support.zip {item}` gathers what the service's support needs to find it. "
-_SAY: Final = (
-    "Then say what you found: `batchkiln resolve --as generation --generation-id ID {item}` fetches it, "
-    "`batchkiln resolve --as not-created {item}` queues it again with a new key, and `batchkiln resolve --as failed "
-    "{item}` gives it up"
+_ASK_SUPPORT: Final = (
+    "`batchkiln show --bundle support.zip {item}` collects what the service's support needs to find it. "
 )
-_ASK_AGAIN: Final = "; `batchkiln resolve --as ask-again {item}` sends the same request once more under the same key"
+_RECORD_DECISION: Final = (
+    "Then record what you found: `batchkiln resolve --as generation --generation-id ID {item}` downloads it, "
+    "`batchkiln resolve --as not-created {item}` queues it again with a new idempotency key, and `batchkiln resolve "
+    "--as failed {item}` gives it up"
+)
+_ASK_AGAIN: Final = (
+    "; `batchkiln resolve --as ask-again {item}` sends the same request once more with the same idempotency key"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """Why an item is held, and what a person may do."""
+    """Why an item is held, and what a person can do about it."""
 
     why: str
     remedy: str
@@ -40,98 +44,103 @@ class HoldReason:
 
 HOLDS: Final[Mapping[str, HoldReason]] = {
     Event.KEY_MISSING: HoldReason(
-        "the API key that made the request is not configured, or was refused, and no other may ask for it (Service "
-        "rules 4.2 and 4.4)",
-        "put that key back beside the new one and run `batchkiln work`; where it is gone for good, `batchkiln resolve "
-        "--as failed {item}` gives the item up and lets the account go on",
+        "the API key that sent the request is not configured or was refused, and no other API key may read it "
+        "(Service rules 4.2 and 4.4)",
+        "put that API key back beside the new one and run `batchkiln work`; if it is gone for good, `batchkiln "
+        "resolve --as failed {item}` gives the item up and frees the account",
     ),
     Event.KEY_CONFLICT: HoldReason(
-        "the service has said for an hour that it knows its idempotency key with another body (Service rule 4.3), so "
-        "that something may have been created",
-        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+        "the service has said for an hour that it knows the idempotency key with another body (Service rule 4.3), so "
+        "something may have been created",
+        "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     DAMAGED: HoldReason(
-        "the disk no longer gives what was sent: key or request have changed, so that sending it again could pay twice",
-        "look for it in the account, and look after the disk. " + _ASK + _SAY,
+        "the stored request or its idempotency key no longer matches its checksum, so sending it again could pay twice",
+        "look for it in the account, and check the disk. " + _ASK_SUPPORT + _RECORD_DECISION,
     ),
     Event.REFUSED_IN_DOUBT: HoldReason(
-        "an earlier send of it got no reply, and sent again it was refused for an hour, which says nothing about the "
-        "first: something may have been created (Law 2)",
-        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+        "an earlier send got no reply, and later sends were refused for an hour; a refusal does not decide the first "
+        "send, so something may have been created (Law 2)",
+        "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     Event.KEY_FORGOTTEN: HoldReason(
-        "an earlier send of it got no reply, and the service has not answered for it for a day: it may have forgotten "
-        "the key, and would make and charge it anew",
-        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+        "an earlier send got no reply, and the service has not answered for a day: it may have forgotten the "
+        "idempotency key, and would create and charge the item again",
+        "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     Event.SET_ASIDE: HoldReason(
-        "the service works, and does not decide this request: sent again and again, it got no reply that names a "
-        "generation or refuses it",
-        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+        "the service works but does not decide this request: no reply to its repeated sends named a generation or "
+        "refused it",
+        "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     Event.INPUT_LOST: HoldReason(
         "a local image is gone or has changed since it was accepted",
-        "put the image back and run its manifest again, `batchkiln run {manifest}`, which takes it up; `batchkiln "
-        "resolve --as failed {item}` gives the item up",
+        "put the image back and run the manifest again with `batchkiln run {manifest}`; `batchkiln resolve --as "
+        "failed {item}` gives the item up",
     ),
     Event.OUTPUTS_UNUSABLE: HoldReason(
-        "it is paid and generated, and not all of its outputs could be fetched",
-        "look at the error, and mend what it names; `batchkiln resolve --as generation --generation-id {generation} "
-        "{item}` fetches it again, which costs nothing, `batchkiln resolve --as saved {item}` takes the files on disk "
-        "for all of it, and `batchkiln resolve --as failed {item}` gives it up",
+        "it is paid and generated, but not all of its outputs could be downloaded",
+        "fix what the error names; `batchkiln resolve --as generation --generation-id {generation} {item}` downloads "
+        "it again at no cost, `batchkiln resolve --as saved {item}` accepts the files on disk as complete, and "
+        "`batchkiln resolve --as failed {item}` gives it up",
     ),
     GONE: HoldReason(
-        "it is paid, some of its outputs are on disk, and the service no longer holds the others",
-        "`batchkiln resolve --as saved {item}` takes the files on disk for all of it, `batchkiln resolve --as failed "
-        "{item}` gives it up, and `batchkiln resolve --as not-created {item}` generates all of it anew, and pays again",
+        "it is paid, some of its outputs are on disk, and the service no longer keeps the others",
+        "`batchkiln resolve --as saved {item}` accepts the files on disk as complete, `batchkiln resolve --as failed "
+        "{item}` gives it up, and `batchkiln resolve --as not-created {item}` generates all of it again, and pays "
+        "again",
     ),
     Event.GENERATION_LOST: HoldReason(
-        "the service no longer knows the generation, which was paid",
-        "ask its support about the id. " + _ASK + _SAY,
+        "the generation was paid, and the service no longer knows it",
+        "ask its support about the id. " + _ASK_SUPPORT + _RECORD_DECISION,
     ),
 }
 
-_BY_ITSELF: Final = "nothing, it goes on by itself"
+_BY_ITSELF: Final = "nothing: it continues by itself"
 WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.NOW: _BY_ITSELF,
     WaitReason.MINUTE_WINDOW: _BY_ITSELF,
     WaitReason.DAY_REQUESTS: _BY_ITSELF,
-    WaitReason.DAY_CREDITS: _BY_ITSELF + " after the reset; `batchkiln status {job}` tells when the job will end",
+    WaitReason.DAY_CREDITS: _BY_ITSELF + " after the reset; `batchkiln status {job}` shows when the job will end",
     WaitReason.JOB_DAY_CREDITS: (
-        _BY_ITSELF + " after the reset; a larger budget.credits_per_day in the manifest, and `batchkiln run "
-        "{manifest}`, lets it go on today"
+        _BY_ITSELF
+        + " after the reset; to continue today, raise budget.credits_per_day in the manifest, then `batchkiln run "
+        "{manifest}`"
     ),
     WaitReason.POLL_INTERVAL: _BY_ITSELF,
     WaitReason.THROTTLED: _BY_ITSELF,
-    WaitReason.OTHER_GENERATION: _BY_ITSELF + " when the other program or key of this account is through",
-    WaitReason.EDGE_FIREWALL: "let other programs of this machine ask the service less; it goes on by itself",
-    WaitReason.UNREACHABLE: "look at the network and at the profile's base_url; it is tried on by itself",
+    WaitReason.OTHER_GENERATION: _BY_ITSELF + " when the other program or API key of this account has finished",
+    WaitReason.EDGE_FIREWALL: "let other programs on this machine send fewer requests; it continues by itself",
+    WaitReason.UNREACHABLE: "check the network and the profile's base_url; the program keeps trying",
     WaitReason.UNAVAILABLE: _BY_ITSELF + " when the service is back",
-    WaitReason.NOT_UNDERSTOOD: "`batchkiln status` says what came, and what to do; `batchkiln ask-again` asks again",
-    WaitReason.NO_PRICE: _BY_ITSELF + ", ever more rarely; `batchkiln cancel {item}` gives it up at no cost",
-    WaitReason.NO_UPLOAD: _BY_ITSELF + ", ever more rarely; `batchkiln cancel {item}` gives it up at no cost",
+    WaitReason.NOT_UNDERSTOOD: "`batchkiln status` shows the reply and what to do; `batchkiln ask-again` asks again",
+    WaitReason.NO_PRICE: _BY_ITSELF + ", less and less often; `batchkiln cancel {item}` gives it up at no cost",
+    WaitReason.NO_UPLOAD: _BY_ITSELF + ", less and less often; `batchkiln cancel {item}` gives it up at no cost",
     WaitReason.PREPARING: _BY_ITSELF,
     WaitReason.SETTLING: (
         _BY_ITSELF
-        + " when what is under way has ended; or raise budget.credits in the manifest: `batchkiln run {manifest}`"
+        + (
+            " when the items under way have ended; or raise budget.credits in the manifest, then `batchkiln run "
+            "{manifest}`"
+        )
     ),
-    WaitReason.ACCOUNT_BLOCKED: "`batchkiln doctor` says why the service refuses the account; then `batchkiln work`",
-    WaitReason.NO_KEY: "put the account's API key where the configuration looks for it; then `batchkiln work`",
-    WaitReason.UNDECIDED: _BY_ITSELF + ", ever more rarely; after an hour without a decision a person is asked",
-    WaitReason.REFUSED_ALIKE: "look at what the service says of them, in `batchkiln items {job}`; it goes on by itself",
-    WaitReason.HELD: "end the held item first: `batchkiln show {holder}` tells how",
-    WaitReason.ENOUGH: "`batchkiln work` without --until and --max-credits goes on",
+    WaitReason.ACCOUNT_BLOCKED: "`batchkiln doctor` shows why the service refuses the account; then `batchkiln work`",
+    WaitReason.NO_KEY: "set the account's API key where the configuration expects it; then `batchkiln work`",
+    WaitReason.UNDECIDED: _BY_ITSELF + ", less and less often; after an hour without a decision it is held for you",
+    WaitReason.REFUSED_ALIKE: "read the service's messages with `batchkiln items {job}`; it continues by itself",
+    WaitReason.HELD: "resolve the held item first: `batchkiln show {holder}` explains how",
+    WaitReason.ENOUGH: "run `batchkiln work` without --until and --max-credits to continue",
     WaitReason.NOTHING: _BY_ITSELF,
 }
-"""What a person may do about each reason to wait."""
+"""What a person can do about each reason to wait."""
 
 
-_OF_THE_RUN: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
+_RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One item's sentences, without full stops. `next` names commands in backquotes."""
+    """One item's sentences, without final full stops. `next` contains commands in backquotes."""
 
     story: str
     charged: str
@@ -139,71 +148,71 @@ class Explanation:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The commands that `next` names, in its order."""
+        """The commands in `next`, in order."""
         return tuple(_COMMAND.findall(self.next))
 
 
-def explain_item(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> Explanation:
-    """Put one item into sentences."""
-    return Explanation(_story(story, summary, standing), charged(story), _next(story, summary, standing))
+def explain_item(story: ItemDetail, summary: JobSummary, context: ItemContext) -> Explanation:
+    """Return the explanation of one item."""
+    return Explanation(_story(story, summary, context), charged(story), _next(story, summary, context))
 
 
-# --- where it stands -------------------------------------------------------------------------------------
+# --- its state -------------------------------------------------------------------------------------------
 
 
-def _story(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
+def _story(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     last = story.attempts[-1] if story.attempts else None
     error = story.item.error
-    said = "" if error is None else f": {sanitize(error.code)}, {sanitize(error.message)}"
+    error_text = "" if error is None else f": {sanitize(error.code)}, {sanitize(error.message)}"
     match story.item.state:
         case ItemState.QUEUED:
-            return _queued(story, summary, standing, said)
+            return _queued(story, summary, context, error_text)
         case ItemState.HELD:
-            details = said if error is not None and error.code in _TOLD_IN_FULL else ""
+            details = error_text if error is not None and error.code in _SHOWN_IN_FULL else ""
             return f"it needs you, since {_held_since(story)}: {hold_of(story).why}{details}"
         case ItemState.REJECTED:
-            return f"it was rejected before anything was created{said}"
+            return f"it was rejected, and nothing was created{error_text}"
         case ItemState.CANCELED:
             return "a person canceled it before it was sent"
         case ItemState.FAILED:
-            return _failed(story, last, said)
+            return _failed(story, last, error_text)
         case ItemState.SUBMITTING | ItemState.ACTIVE | ItemState.DOWNLOADING | ItemState.DONE | ItemState.EXPIRED:
             if last is None:
                 raise InvariantBroken(f"item {story.item.id} is {story.item.state} without an attempt")
-            return _sent(story, last, standing)
+            return _sent(story, last, context)
         case _:
             assert_never(story.item.state)
 
 
-def _failed(story: ItemDetail, last: AttemptDetail | None, said: str) -> str:
+def _failed(story: ItemDetail, last: AttemptDetail | None, error_text: str) -> str:
     if last is None or last.state is AttemptState.ABANDONED:
         return "a person gave it up while it was held"
     if last.state is AttemptState.CANCELED:
-        return f"the service canceled generation {last.generation_id}, and nothing says that it was refunded{said}"
+        return f"the service canceled generation {last.generation_id}, and did not confirm a refund{error_text}"
     times = plural(story.failures, "time")
-    return f"it failed {times} of {story.recipe.attempts} allowed, as the service verified{said}"
+    return f"it failed {times} of {story.recipe.attempts} allowed, as the service verified{error_text}"
 
 
-def _queued(story: ItemDetail, summary: JobSummary, standing: ItemContext, said: str) -> str:
-    before = f"it was sent before, and is queued again{said}" if story.attempts else "it was not sent yet"
+def _queued(story: ItemDetail, summary: JobSummary, context: ItemContext, error_text: str) -> str:
+    before = f"it was sent before, and is queued again{error_text}" if story.attempts else "it has not been sent yet"
     if summary.is_paused:
         return f"{before}; its job is paused"
-    before += _not_had(story)
-    return f"{before}; {_waiting(standing)}" if _waiting(standing) else before
+    before += _not_supplied(story)
+    return f"{before}; {_waiting(context)}" if _waiting(context) else before
 
 
-def _not_had(story: ItemDetail) -> str:
-    """Say what the service fails to give each time it is asked; nothing where it did since."""
+def _not_supplied(story: ItemDetail) -> str:
+    """Describe what the service failed to supply at every try, such as a price; "" if it has supplied it since."""
     kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
     last = next((event for event in reversed(story.events) if event.kind in {*kinds, "quoted"}), None)
     if last is None or last.kind not in kinds or (last.kind == "price_not_had" and story.quote_credits is not None):
         return ""
-    return f"; {kinds[last.kind]} cannot be had: {sanitize(str(last.detail.get('reason', '')))}"
+    return f"; the service does not supply {kinds[last.kind]}: {sanitize(str(last.detail.get('reason', '')))}"
 
 
-def _sent(story: ItemDetail, last: AttemptDetail, standing: ItemContext) -> str:
-    """Tell of an item whose last attempt reached the service, or may have."""
-    waiting = f"; {_waiting(standing)}" if _waiting(standing) else ""
+def _sent(story: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
+    """Describe an item whose last attempt reached the service or may have."""
+    waiting = f"; {_waiting(context)}" if _waiting(context) else ""
     here = plural(len(story.item.outputs), "file")
     match story.item.state:
         case ItemState.SUBMITTING:
@@ -212,8 +221,8 @@ def _sent(story: ItemDetail, last: AttemptDetail, standing: ItemContext) -> str:
                 f"account {last.account} without a definite reply: it may or may not have been created{waiting}"
             )
         case ItemState.ACTIVE:
-            status = f", which last called it {sanitize(last.generation_status)}" if last.generation_status else ""
-            age_text = format_age(last.made_at, standing.now)
+            status = f", last reported as {sanitize(last.generation_status)}" if last.generation_status else ""
+            age_text = format_age(last.made_at, context.now)
             return f"generation {last.generation_id} has been with the service for {age_text}{status}{waiting}"
         case ItemState.DOWNLOADING:
             ends = format_minute(retention_ends_at(last.made_at))
@@ -221,21 +230,21 @@ def _sent(story: ItemDetail, last: AttemptDetail, standing: ItemContext) -> str:
                 f"generation {last.generation_id} is ready, and {here} here; the service keeps it until {ends}{waiting}"
             )
         case ItemState.EXPIRED:
-            return f"generation {last.generation_id} was ready, but the service no longer holds it; {here} here"
+            return f"generation {last.generation_id} was ready, but the service no longer keeps it; {here} here"
         case _:
-            return f"generation {last.generation_id} was fetched whole: {here}"
+            return f"generation {last.generation_id} was downloaded completely: {here}"
 
 
-def _waiting(standing: ItemContext) -> str:
-    """Say what it waits for; nothing where it simply has its turn."""
-    wait = standing.wait
-    if not standing.is_configured or wait is None:
+def _waiting(context: ItemContext) -> str:
+    """Describe what the item waits for; "" if it is simply its turn."""
+    wait = context.wait
+    if not context.is_configured or wait is None:
         return ""
     if wait.reason is WaitReason.NOW:
-        return "" if wait.holder is None else f"{_holder(wait)} has the one place of account {wait.account}"
+        return "" if wait.holder is None else f"{_holder(wait)} occupies the only slot of account {wait.account}"
     until = "" if wait.until is None else f" (until {format_minute(wait.until)})"
-    if wait.reason in _OF_THE_RUN:
-        return f"the run that drives account {wait.account} begins nothing new{until}"
+    if wait.reason in _RUN_REASONS:
+        return f"the current run of account {wait.account} starts nothing new{until}"
     return f"it waits on account {wait.account} for {REASONS[wait.reason]}{until}"
 
 
@@ -245,7 +254,7 @@ def _holder(wait: Wait) -> str:
 
 
 def hold_of(story: ItemDetail) -> HoldReason:
-    """Return why an item is held: by its error where that says more than the event, else by the event."""
+    """Return why an item is held, by its error's code if that is more specific than the event."""
     if story.item.error is not None and story.item.error.code in {DAMAGED, GONE}:
         return HOLDS[story.item.error.code]
     return HOLDS[next(event.kind for event in reversed(story.events) if event.state is ItemState.HELD)]
@@ -259,30 +268,30 @@ def _held_since(story: ItemDetail) -> str:
 
 
 def charged(story: ItemDetail) -> str:
-    """Say what an item has cost, attempt by attempt, and what is not known."""
+    """Describe what an item has cost, attempt by attempt, and what is unknown."""
     told = Counter(text for attempt in story.attempts if (text := _cost(attempt)))
     if told:
         return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in told.items())
-    return "nothing: it was refused before anything was created" if story.attempts else "nothing: it was never sent"
+    return "nothing: it was refused, and nothing was created" if story.attempts else "nothing: it was never sent"
 
 
 def _cost(attempt: AttemptDetail) -> str:
-    """Say what one attempt has cost; empty for one of which the service said that nothing was created."""
+    """Describe what one attempt has cost; "" if the service said that it created nothing."""
     quote = plural(attempt.quote_credits, "credit")
     cost = quote if attempt.cost_credits is None else plural(attempt.cost_credits, "credit")
     match attempt.state:
         case AttemptState.REFUSED:
             told = ""
         case AttemptState.SENT:
-            told = f"{quote} are reserved, and charged at most once, if it was created"
+            told = f"{quote} are reserved; they are charged at most once, and only if it was created"
         case AttemptState.FAILED:
             told = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
         case AttemptState.CANCELED:
-            told = f"{cost}; nothing says that they were refunded"
+            told = f"{cost}; a refund was not confirmed"
         case AttemptState.DISPUTED if attempt.generation_id is None:
-            told = f"{quote} stay reserved, since nobody knows whether they were charged"
+            told = f"{quote} stay reserved, because it is unknown whether they were charged"
         case AttemptState.ABANDONED if attempt.generation_id is None:
-            told = f"{quote} may have been charged for an attempt that a person ended; they are not counted"
+            told = f"{quote} may have been charged for an attempt that a person gave up; they are not counted"
         case _:
             told = cost
     return told
@@ -291,9 +300,9 @@ def _cost(attempt: AttemptDetail) -> str:
 # --- what to do ------------------------------------------------------------------------------------------
 
 
-def _next(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
-    text = _remedy(story, summary, standing)
-    holder = standing.wait.holder if standing.wait else None
+def _next(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    text = _remedy(story, summary, context)
+    holder = context.wait.holder if context.wait else None
     return text.format(
         job=story.job,
         item=command_arguments(story.job, story.item.name),
@@ -303,50 +312,50 @@ def _next(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
     )
 
 
-def _remedy(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
+def _remedy(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     state = story.item.state
     if state is ItemState.QUEUED and summary.is_paused:
-        return "`batchkiln unpause {job}` lets it go on, and says first what that may cost"
+        return "`batchkiln unpause {job}` resumes it, and first shows what that may cost"
     if state in WORKING_STATES:
-        return _moving(story, summary, standing)
+        return _moving(story, summary, context)
     if state is ItemState.HELD:
         return hold_of(story).remedy
     if state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.CANCELED:
-        return "look at the account first; `batchkiln retry {item}` may pay for it again"
+        return "check the account first; `batchkiln retry {item}` may pay for it again"
     if state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.ABANDONED:
-        return "`batchkiln retry {item}` tries again, and pays again where the attempt that was given up was charged"
+        return "`batchkiln retry {item}` tries again, and pays again if the attempt that was given up was charged"
     return _ENDED[state]
 
 
-def _moving(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
-    if not standing.is_configured:
-        place = f"its service, the profile {sanitize(summary.profile)}, is not in this configuration"
-        return _escaped(place) + ": name the right one with --config, then `batchkiln work`"
-    text = _BY_ITSELF if standing.wait is None else WAITS[standing.wait.reason]
-    if is_stuck(story, standing):
-        text = _STUCK[story.item.state] + _ASK.removesuffix(". ")
-    if not standing.is_driven:
-        start = "no process drives the queue: `batchkiln work` lets it go on"
+def _moving(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    if not context.is_configured:
+        place = f"its profile {sanitize(summary.profile)} is not in this configuration"
+        return _escaped(place) + ": pass the right configuration with --config, then `batchkiln work`"
+    text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
+    if is_stuck(story, context):
+        text = _STUCK[story.item.state] + _ASK_SUPPORT.removesuffix(". ")
+    if not context.is_driven:
+        start = "no process is running this queue: `batchkiln work` continues it"
         return start if text == _BY_ITSELF else f"{start}. Then: {text}"
-    return text if "`" in text else text + "; `batchkiln status {job}` tells how far its job is"
+    return text if "`" in text else text + "; `batchkiln status {job}` shows its job's progress"
 
 
 _STUCK: Final[Mapping[ItemState, str]] = {
     ItemState.SUBMITTING: (
-        "the same request is sent on, which is never charged twice (Service rule 4.2); `batchkiln resolve --as failed "
-        "{item}` ends that while no process drives the queue. "
+        "the same request is sent again, which is never charged twice (Service rule 4.2); to give it up, stop the "
+        "process that runs the queue and use `batchkiln resolve --as failed {item}`. "
     ),
     ItemState.ACTIVE: (
-        "ask the service's support about the generation; it is polled on and never replaced, since it may be charged "
-        "(Service rule 4.5). Where its reads never succeed, `batchkiln resolve --as failed {item}` frees the account "
-        "while no process drives the queue. "
+        "ask the service's support about the generation; it is still polled and never replaced, because it may be "
+        "charged (Service rule 4.5). If its polls never succeed, stop the process that runs the queue and free the "
+        "account with `batchkiln resolve --as failed {item}`. "
     ),
 }
 
 
-def is_stuck(story: ItemDetail, standing: ItemContext) -> bool:
-    """Whether an item was sent so long ago, without an end, that the service's support should hear of it."""
-    return story.item.state in WITH_SERVICE and is_long_pending(story.attempts[-1].made_at, standing.now)
+def is_stuck(story: ItemDetail, context: ItemContext) -> bool:
+    """Return whether an unfinished item was sent so long ago that the service's support should be asked."""
+    return story.item.state in WITH_SERVICE and is_long_pending(story.attempts[-1].made_at, context.now)
 
 
 def _escaped(text: str) -> str:
@@ -355,11 +364,11 @@ def _escaped(text: str) -> str:
 
 _ENDED: Final[Mapping[ItemState, str]] = {
     ItemState.DONE: "nothing: it is done",
-    ItemState.FAILED: "`batchkiln retry {item}` tries again, and is paid like any attempt",
+    ItemState.FAILED: "`batchkiln retry {item}` tries again, at the price of a new attempt",
     ItemState.REJECTED: (
-        "mend the request, or raise the cap or budget that the error names, in the manifest, then `batchkiln run "
-        "{manifest}`; where the reason has gone by itself, `batchkiln retry {item}`"
+        "fix the request in the manifest, or raise the cap or budget that the error names, then `batchkiln run "
+        "{manifest}`; if the cause no longer exists, `batchkiln retry {item}`"
     ),
-    ItemState.EXPIRED: "`batchkiln retry {item}` generates it anew, and pays again",
+    ItemState.EXPIRED: "`batchkiln retry {item}` generates it again, and pays again",
     ItemState.CANCELED: "`batchkiln retry {item}` queues it again",
 }

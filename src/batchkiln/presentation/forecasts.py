@@ -1,4 +1,4 @@
-"""When jobs end, account by account: one forecast behind `status`, `plan` and the question that `run` asks."""
+"""Forecasts of when jobs end, shared by `status`, `plan` and the confirmation of `run`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from batchkiln.store import AccountSummary, QueuedLoad
 
 @dataclass(frozen=True, slots=True)
 class JobForecast:
-    """What is to come of the jobs that the same accounts carry; they are taken to go one after the other."""
+    """The forecast of the jobs on one set of accounts; jobs are assumed to run one after the other."""
 
     profile: str
     accounts: tuple[str, ...]
@@ -27,9 +27,10 @@ def job_forecasts(
     times: Mapping[str, datetime],
     usages: Mapping[tuple[str, str], DayUsage],
 ) -> list[JobForecast]:
-    """Return how the loads are worked off. `times` is service time by profile; `usages` today's, by profile and name.
+    """Return the forecasts of the queued loads.
 
-    Loads of a profile that is not configured are left out.
+    `times` is service time by profile; `usages` is today's usage by profile and account name. Loads of profiles that
+    are not configured are left out.
     """
     groups: dict[tuple[str, tuple[str, ...]], list[QueuedLoad]] = {}
     for queued in loads:
@@ -55,7 +56,7 @@ def job_forecasts(
 
 
 def usage_today(account: AccountSummary, profile: Profile, now: datetime) -> DayUsage:
-    """Return what an account has used of the service's present day."""
+    """Return an account's usage on the current service day."""
     return account.usage if account.day == profile.day.start_of(now) else DayUsage()
 
 

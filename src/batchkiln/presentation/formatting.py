@@ -1,4 +1,4 @@
-"""How states, reasons and amounts are put to a person."""
+"""Texts for states and wait reasons, and formats for times, numbers and untrusted text."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -8,28 +8,28 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
 
 REASONS: Final[Mapping[WaitReason, str]] = {
-    WaitReason.NOW: "nothing: it goes on",
-    WaitReason.MINUTE_WINDOW: "a free place in this minute's requests",
+    WaitReason.NOW: "nothing: it continues",
+    WaitReason.MINUTE_WINDOW: "the minute's request limit",
     WaitReason.DAY_REQUESTS: "the next day: today's requests are used up",
     WaitReason.DAY_CREDITS: "the next day: today's credits do not cover the next item",
-    WaitReason.JOB_DAY_CREDITS: "the next day: the job's own daily budget is spent",
-    WaitReason.POLL_INTERVAL: "the next look at the active generation",
+    WaitReason.JOB_DAY_CREDITS: "the next day: the job's daily budget is spent",
+    WaitReason.POLL_INTERVAL: "the next poll of the active generation",
     WaitReason.THROTTLED: "the service, which asked for a pause (a limit was reached)",
-    WaitReason.OTHER_GENERATION: "a generation of another program or key of this account to end",
-    WaitReason.EDGE_FIREWALL: "the service's firewall: too many requests a minute came from this machine",
+    WaitReason.OTHER_GENERATION: "the end of a generation that another program or API key started on this account",
+    WaitReason.EDGE_FIREWALL: "the service's firewall: this machine sent too many requests a minute",
     WaitReason.UNREACHABLE: "the service, which cannot be reached",
-    WaitReason.UNAVAILABLE: "the service, which is unavailable for now",
-    WaitReason.NOT_UNDERSTOOD: "a reply that is understood: the service answers, but not with what was asked for",
-    WaitReason.NO_PRICE: "its price, which cannot be had for now: the service fails each time it is asked",
-    WaitReason.NO_UPLOAD: "its image, whose upload fails each time",
-    WaitReason.PREPARING: "its price or its images, which are under way",
+    WaitReason.UNAVAILABLE: "the service, which is temporarily unavailable",
+    WaitReason.NOT_UNDERSTOOD: "a reply that the program understands: the service answers, but not as documented",
+    WaitReason.NO_PRICE: "its price: every request for a quote has failed",
+    WaitReason.NO_UPLOAD: "its image: every upload has failed",
+    WaitReason.PREPARING: "its price or its images, which are being requested",
     WaitReason.SETTLING: "the job's budget, which depends on what is under way",
-    WaitReason.ACCOUNT_BLOCKED: "a person: the service refuses the account",
-    WaitReason.NO_KEY: "a person: the account has no API key",
-    WaitReason.UNDECIDED: "the next try of a request that the service answered without deciding it",
-    WaitReason.REFUSED_ALIKE: "a pause: several items in a row were refused in the same words",
-    WaitReason.HELD: "a person: the account's one place belongs to a held item",
-    WaitReason.ENOUGH: "nothing new is begun (--until, --max-credits or a signal)",
+    WaitReason.ACCOUNT_BLOCKED: "you: the service refuses the account",
+    WaitReason.NO_KEY: "you: the account has no API key",
+    WaitReason.UNDECIDED: "the next try of a request that the service has not decided",
+    WaitReason.REFUSED_ALIKE: "the end of a pause: several items in a row were refused with the same message",
+    WaitReason.HELD: "your decision: a held item occupies the account's only slot",
+    WaitReason.ENOUGH: "nothing: no new item is started (--until, --max-credits or a signal)",
     WaitReason.NOTHING: "nothing to do",
 }
 
@@ -51,7 +51,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def format_duration(seconds: float) -> str:
-    """Give a length of time in its two largest units."""
+    """Format a length of time in its two largest units."""
     whole = max(0, round(seconds))
     if whole < _MINUTE:
         return f"{whole} s"
@@ -63,25 +63,25 @@ def format_duration(seconds: float) -> str:
 
 
 def format_age(since: datetime, now: datetime) -> str:
-    """Give how long ago something was, never negative."""
+    """Format how long ago an instant was; never negative."""
     return format_duration(max(timedelta(), now - since).total_seconds())
 
 
 def format_minute(instant: datetime) -> str:
-    """Give an instant of service time, to the minute."""
+    """Format an instant of service time to the minute."""
     return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def format_second(instant: datetime) -> str:
-    """Give an instant of service time, to the second."""
+    """Format an instant of service time to the second."""
     return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """Give a number with its noun."""
+    """Format a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def sanitize(text: str) -> str:
-    """Make a foreign text safe and short of lines: what moves a terminal's cursor is dropped."""
+    """Return untrusted text on one line, without control characters, so that it is safe on a terminal."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -1,4 +1,4 @@
-"""What `status`, `run` and `work` show of the queue, read at once from one snapshot."""
+"""The overview that `status`, `run` and `work` show, read in one snapshot."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,7 +15,10 @@ from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job with what else a person wants to know. `now` is service time; `examples` name an item a trouble."""
+    """A job's summary with its forecast.
+
+    `now` is service time. `examples` maps each group of problem items to the name of one of them.
+    """
 
     summary: JobSummary
     now: datetime
@@ -25,7 +28,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """An account with what it used today; `limits` is None where its profile is not configured here."""
+    """An account with today's usage; `limits` is None if its profile is not configured."""
 
     summary: AccountSummary
     usage: DayUsage
@@ -35,7 +38,7 @@ class AccountView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Jobs, accounts, and who drives the queue; None where nobody does."""
+    """Jobs, accounts and the lease of the process that runs the queue; None if there is none."""
 
     jobs: tuple[JobView, ...]
     accounts: tuple[AccountView, ...]
@@ -49,9 +52,10 @@ def read_overview(
     machine_now: datetime,
     observed: Mapping[str, datetime] | None = None,
 ) -> Overview:
-    """Read all jobs, or those named. Raises `InputError` for one that is not there.
+    """Read all jobs, or the named ones.
 
-    `observed` is the service time of profiles that are in use here; of others the best guess is taken.
+    `observed` is the service time of profiles in use in this process; for other profiles it is estimated. Raises
+    `InputError` for a job that does not exist.
     """
     wanted = list(names) if names is not None else list(reader.jobs.names())
     summaries = [reader.jobs.summary(name) for name in wanted]
@@ -78,7 +82,7 @@ def read_accounts(
     observed: Mapping[str, datetime] | None = None,
     profiles: AbstractSet[str] = frozenset(),
 ) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
-    """Read the accounts, and what time it is for each profile: theirs, those configured, and `profiles`."""
+    """Read all accounts, and the service time of their profiles, the configured ones and those in `profiles`."""
     accounts = reader.accounts.summaries()
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
     times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})
@@ -97,7 +101,7 @@ def estimated_ends(
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
 ) -> dict[str, datetime]:
-    """Return when each job ends, by name; jobs on the same accounts are taken to go one after the other."""
+    """Return when each job ends, by name; jobs on the same accounts are assumed to run one after the other."""
     ends: dict[str, datetime] = {}
     for outlook in _outlooks(reader, config, times, accounts):
         ends |= outlook.forecast.ends
@@ -112,7 +116,7 @@ def coming_days(
     *,
     most: int,
 ) -> dict[str, list[CalendarDay]]:
-    """Return what the coming days will take, by profile and `most` of each, as `estimated_ends` sees them."""
+    """Return the coming days by profile, `most` at most of each, from the same forecast as `estimated_ends`."""
     days: dict[str, dict[datetime, CalendarDay]] = {}
     for outlook in _outlooks(reader, config, times, accounts):
         found = days.setdefault(outlook.profile, {})

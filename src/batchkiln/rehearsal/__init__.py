@@ -1,1 +1,1 @@
-"""A manifest's whole run in virtual time: the program against the local service, over a network in memory."""
+"""Rehearsals: run a manifest in virtual time against the local service, over a network in memory."""

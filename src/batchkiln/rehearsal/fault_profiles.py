@@ -1,4 +1,4 @@
-"""What goes wrong in a rehearsal, and how often: faults of the local service, and connections that are cut."""
+"""The faults of a rehearsal and their rates: faults of the local service, and cut connections."""
 
 import random  # noqa: TID251  drawn from the rehearsal's seed alone, so that it can be repeated
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Level = Literal["none", "mild", "rough"]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often a misbehaviour strikes the requests of an endpoint, of a hundred, at either level."""
+    """How many percent of an endpoint's requests a fault affects, at each level."""
 
     kind: Misbehaviour
     endpoint: Endpoint
@@ -42,7 +42,7 @@ RATES: Final = (
     Rate("stay_pending", "create", mild=0, rough=0.5, seconds=1800),
 )
 CUT_REQUESTS: Final = {"none": 0.0, "mild": 0.3, "rough": 2.0}
-"""Of a hundred requests, how many lose their connection."""
+"""Percentage of requests that lose their connection."""
 
 _CUTS: Final[tuple[Misfortune, ...]] = ("lost", "reset_before", "reset_after", "cut")
 _DELAY_SECONDS: Final = 0.02
@@ -62,7 +62,7 @@ def fault_rules(level: Level) -> tuple[FaultRule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A request that lost its connection: in which way, when, by the hash of whose API key, and at which path."""
+    """A request that lost its connection: how, when, the hash of its API key, and its path."""
 
     kind: Misfortune
     at_seconds: float
@@ -71,10 +71,10 @@ class Cut:
 
 
 class ConnectionCuts:
-    """The weather of a rehearsal: some of the program's requests lose their connection, and which is remembered."""
+    """Cuts some of the program's connections, and records which requests were lost."""
 
     def __init__(self, level: Level, seed: int, *, sender: str) -> None:
-        """Strike what the node `sender` writes."""
+        """Cut connections of the node `sender`."""
         self.cuts: list[Cut] = []
         self._chance = random.Random(f"cut connections {seed}")  # noqa: S311  guards nothing
         self._probability = CUT_REQUESTS[level] / 100
@@ -82,15 +82,15 @@ class ConnectionCuts:
         self._head: bytes = b""
 
     def see(self, sender: str, content: bytes) -> None:
-        """Look at what is about to be written: `misfortune` is asked about it next."""
+        """Inspect bytes that are about to be written; `misfortune` is called for them next."""
         self._head = content.partition(b"\r\n\r\n")[0] if sender == self._sender else b""
 
     def delay_seconds(self) -> float:
-        """Return how long bytes are on their way."""
+        """Return how many seconds bytes travel."""
         return _DELAY_SECONDS
 
     def misfortune(self, sender: str, now: float) -> Misfortune:
-        """Draw whether the request just seen is cut; what belongs to one that went before is left alone."""
+        """Draw whether the last inspected request is cut; later bytes of the same request are never cut."""
         line, *headers = self._head.split(b"\r\n")
         words = line.split(b" ")
         if sender != self._sender or not line.endswith(b"HTTP/1.1") or self._chance.random() >= self._probability:
@@ -101,7 +101,7 @@ class ConnectionCuts:
 
 
 def _key_sha256(headers: list[bytes]) -> str | None:
-    """Return the hash of the API key among a request's headers; the key itself is kept nowhere."""
+    """Return the hash of the API key in a request's headers; the API key itself is not stored."""
     for header in headers:
         name, _, value = header.partition(b":")
         scheme, _, key = value.strip().partition(b" ")

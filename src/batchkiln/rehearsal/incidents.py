@@ -1,6 +1,6 @@
-"""Which troubles a rehearsal met, how often, and how each ended: read from the service's request log, not guessed.
+"""The incidents of a rehearsal, counted from the service's request log, and how each was resolved.
 
-A request that met a trouble has ended when the next one of its kind, under the same API key, got through.
+A failed request is resolved when the next request of its kind with the same API key succeeds.
 """
 
 from collections import Counter, deque
@@ -22,26 +22,26 @@ ENDPOINTS: Final = {
     "/credits/balance": "balance",
     "/openapi.json": "openapi",
 }
-NEVER: Final = "never got through"
+NEVER: Final = "never succeeded"
 _POLL: Final = "poll"
 _STORAGE: Final = {"/storage/outputs/": "download", "/storage/uploads/": "put"}
-# What strikes the generation or its link, and leaves the request alone.
+# These faults affect the generation or its link and leave the request alone.
 _SURVIVED: Final = {
     "fail_generation": "refunded, tried again",
     "cancel_generation": "tried again",
     "stay_pending": "waited for",
     "slow_generation": "waited for",
-    "link_dies_early": "fetched by a fresh link",
+    "link_dies_early": "downloaded with a fresh link",
 }
 OF_GENERATIONS: Final = frozenset(_SURVIVED)
 _TOLD_TO_WAIT: Final = frozenset({"throttle", "unavailable", "edge_block"})
-_ENDINGS: Final = {"create": "sent again", "poll": "read again", "models": "read again", "quote": "asked again"}
+_ENDINGS: Final = {"create": "sent again", "poll": "polled again", "models": "polled again", "quote": "asked again"}
 _OK, _REDIRECT = 200, 300
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """One kind of trouble at an endpoint, how often it was met, and how often it ended in which way."""
+    """One kind of fault at an endpoint: how often it occurred, and how often it was resolved in each way."""
 
     kind: str
     endpoint: str
@@ -51,7 +51,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """A request whose connection was cut on the way: the service may never have heard of it."""
+    """A request whose connection was cut; the service may not have received it."""
 
     at_ms: int
     key_sha256: str | None
@@ -61,19 +61,19 @@ class LostRequest:
 
 @dataclass(slots=True)
 class IncidentLog:
-    """All troubles while they are read; `generations` are those that a fault struck, by kind and endpoint."""
+    """The incidents found so far; `generations` lists those affected by a fault, by kind and endpoint."""
 
     endings: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     generations: list[tuple[str, str]] = field(default_factory=list)
-    stored: Counter[tuple[str, str]] = field(default_factory=Counter)  # troubles with files, by kind and endpoint
+    stored: Counter[tuple[str, str]] = field(default_factory=Counter)  # faults of file transfers, by kind and endpoint
 
     @property
     def struck_generations(self) -> list[str]:
-        """The ids of the generations that a fault struck."""
+        """The ids of the generations that a fault affected."""
         return [generation_id for _, generation_id in self.generations]
 
     def add_generations(self, states: Mapping[str, ItemState]) -> None:
-        """Tell how the struck generations ended, by the states of their items."""
+        """Count how the affected generations ended, from the states of their items."""
         for kind, generation_id in self.generations:
             endpoint = _POLL if kind == "link_dies_early" else "create"
             state = states.get(generation_id)
@@ -81,12 +81,13 @@ class IncidentLog:
             self.endings[kind, endpoint, ending] += 1
 
     def add_stored(self, struck: Iterable[FaultCount], jobs: Iterable[JobSummary]) -> None:
-        """Tell how transfers of files ended: again and again until the file was whole, unless an item says otherwise.
+        """Count how file transfers ended.
 
-        The service logs no such requests; that all items ended well is what the queue says.
+        The service does not log them: they were repeated until the file was complete, unless an item's state says
+        otherwise.
         """
         expired = sum(job.items[ItemState.EXPIRED] + job.items[ItemState.DOWNLOADING] for job in jobs)
-        ending = f"fetched again, but {expired:,} not in time" if expired else "fetched again"
+        ending = f"downloaded again, but {expired:,} too late" if expired else "fetched again"
         for fault in struck:
             if fault.endpoint in _STORAGE.values():
                 self.stored[fault.kind, fault.endpoint] += fault.struck
@@ -94,7 +95,7 @@ class IncidentLog:
             self.endings[kind, endpoint, ending if endpoint == "download" else "sent again"] += times
 
     def troubles(self) -> list[Incident]:
-        """Return each kind once, the most frequent first."""
+        """Return each kind of incident once, the most frequent first."""
         found: dict[tuple[str, str], Counter[str]] = {}
         for (kind, endpoint, ending), times in self.endings.items():
             found.setdefault((kind, endpoint), Counter())[ending] += times
@@ -106,7 +107,7 @@ class IncidentLog:
 
 
 def endpoint_of(path: str) -> str:
-    """Return the endpoint that a path of the log, or of a request as it was sent, belongs to."""
+    """Return the endpoint of a path, from the log or from a request."""
     for start, endpoint in _STORAGE.items():
         if path.startswith(start):
             return endpoint
@@ -114,40 +115,40 @@ def endpoint_of(path: str) -> str:
     return _POLL if path.startswith("/generations/") else ENDPOINTS.get(path, path)
 
 
-def tell(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) -> IncidentLog:
-    """Read the request log, in order, beside the requests that were cut on their way, in order."""
-    tale = IncidentLog()
+def read_incidents(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) -> IncidentLog:
+    """Return the incidents in the request log and the lost requests; both must be in order of time."""
+    incident_log = IncidentLog()
     waiting: dict[str, deque[tuple[str, str | None]]] = {}
     cut = deque(lost)
     for seen in log:
         while cut and cut[0].at_ms <= seen.at_ms:
-            _lose(tale, waiting, cut.popleft())
+            _lose(incident_log, waiting, cut.popleft())
         endpoint = endpoint_of(seen.path)
         for fault in seen.faults:
             if fault in OF_GENERATIONS and seen.generation_id is not None:
-                tale.generations.append((fault, seen.generation_id))
-        trouble = _trouble(seen)
+                incident_log.generations.append((fault, seen.generation_id))
+        trouble = _failure_of(seen)
         if trouble is not None:
             waiting.setdefault(endpoint, deque()).append((trouble, seen.key_sha256))
         elif endpoint in waiting:
-            _end(tale, waiting, endpoint, seen)
+            _end(incident_log, waiting, endpoint, seen)
     for left in cut:
-        _lose(tale, waiting, left)
+        _lose(incident_log, waiting, left)
     for endpoint, troubles in waiting.items():
-        tale.endings.update((kind, endpoint, NEVER) for kind, _ in troubles)
-    return tale
+        incident_log.endings.update((kind, endpoint, NEVER) for kind, _ in troubles)
+    return incident_log
 
 
-def _lose(tale: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest) -> None:
+def _lose(incident_log: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest) -> None:
     endpoint = endpoint_of(request.path)
-    if endpoint in _STORAGE.values():  # the service keeps no log of these
-        tale.stored[f"connection_{request.kind}", endpoint] += 1
+    if endpoint in _STORAGE.values():  # the service does not log these
+        incident_log.stored[f"connection_{request.kind}", endpoint] += 1
     else:
         waiting.setdefault(endpoint, deque()).append((f"connection_{request.kind}", request.key_sha256))
 
 
-def _trouble(seen: LoggedRequest) -> str | None:
-    """Return what kept a request from getting through, None where nothing did."""
+def _failure_of(seen: LoggedRequest) -> str | None:
+    """Return why a request failed; None if it succeeded."""
     faults = [fault for fault in seen.faults if fault not in OF_GENERATIONS]
     if faults:
         return faults[0]
@@ -155,13 +156,13 @@ def _trouble(seen: LoggedRequest) -> str | None:
 
 
 def _end(
-    tale: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest
+    incident_log: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest
 ) -> None:
-    """Let what waited for this success be over."""
+    """Mark the incidents resolved that this successful request ends."""
     still: deque[tuple[str, str | None]] = deque()
     for kind, key in waiting.pop(endpoint):
         if key in {None, seen.key_sha256} or seen.key_sha256 is None:
-            tale.endings[kind, endpoint, _ending(kind, endpoint, seen)] += 1
+            incident_log.endings[kind, endpoint, _ending(kind, endpoint, seen)] += 1
         else:
             still.append((kind, key))
     if still:
@@ -176,6 +177,6 @@ def _ending(kind: str, endpoint: str, seen: LoggedRequest) -> str:
 
 
 def lost_requests(cuts: Iterable[tuple[str, float, str | None, str]], *, starts_at_ms: int) -> Iterator[LostRequest]:
-    """Put the network's own record of cut requests beside the service's instants."""
+    """Yield the network's cut requests as lost requests with the service's instants."""
     for kind, at_seconds, key_sha256, path in cuts:
         yield LostRequest(starts_at_ms + round(at_seconds * 1000), key_sha256, path, kind)

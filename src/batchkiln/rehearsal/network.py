@@ -1,6 +1,6 @@
-"""A network in memory: byte streams between nodes, with a delay and, if asked, misfortune for each write.
+"""A network in memory: byte streams between nodes, with a delay and optional faults for each write.
 
-aiohttp's own server and client speak over it unchanged, by way of the loop's connections to Unix sockets.
+aiohttp's server and client use it unchanged, through the event loop's connections to Unix sockets.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from batchkiln.rehearsal.nodes import node_of
 
 Misfortune = Literal[
     "none",
-    "lost",  # the bytes vanish, and the connection stays open
+    "lost",  # the bytes are lost, and the connection stays open
     "reset_before",  # both ends are reset, and the bytes never arrive
     "reset_after",  # the bytes arrive, then both ends are reset
     "cut",  # half of the bytes arrive, then both ends are reset
@@ -26,26 +26,26 @@ _Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class NetworkConditions(Protocol):
-    """What happens to bytes on their way; drawn from a seed."""
+    """Delays and faults of a network, drawn from a seed."""
 
     def delay_seconds(self) -> float:
-        """Return how long the next bytes are on their way."""
+        """Return how many seconds the next bytes travel."""
         ...
 
     def misfortune(self, sender: str, now: float) -> Misfortune:
-        """Return what befalls the next write of a node; `now` is the loop's time."""
+        """Return the fault of a node's next write; `now` is the loop's time."""
         ...
 
 
 class ReliableNetwork:
-    """A millisecond each way, and nothing goes wrong."""
+    """A network without faults and with a delay of one millisecond."""
 
     def delay_seconds(self) -> float:
-        """Return a millisecond."""
+        """Return one millisecond."""
         return 0.001
 
     def misfortune(self, sender: str, now: float) -> Misfortune:
-        """Let nothing happen."""
+        """Return that there is no fault."""
         del sender, now
         return "none"
 
@@ -57,33 +57,34 @@ class _Listener:
 
 
 class MemoryNetwork:
-    """All names that are listened at, and all connections between nodes."""
+    """All listening names, and all connections between nodes."""
 
     def __init__(self, weather: NetworkConditions | None = None) -> None:
         self.weather: NetworkConditions = weather or ReliableNetwork()
-        self.on_write: Callable[[str], None] = lambda _: None  # told before and after each write of a node
-        self.on_bytes: list[Callable[[str, bytes], None]] = []  # told what a node is about to write
-        self.on_misfortune: Callable[[str, Misfortune], None] = lambda _, __: None  # told whose bytes it befell
-        self.acts = 0  # connections made and closed, and writes
+        self.on_write: Callable[[str], None] = lambda _: None  # called before and after each write of a node
+        self.on_bytes: list[Callable[[str, bytes], None]] = []  # called with the bytes that a node is about to write
+        # called with the node whose write had a fault
+        self.on_misfortune: Callable[[str, Misfortune], None] = lambda _, __: None
+        self.acts = 0  # connections opened and closed, and writes
         self.late: list[float] = []  # when bytes arrived much later than their sender could know
         self._listeners: dict[str, _Listener] = {}
         self._ends: list[End] = []
 
     def listen(self, name: str, factory: _Factory) -> "MemoryServer":
-        """Accept connections at a name, on behalf of the node that calls."""
+        """Accept connections at a name for the current node."""
         self._listeners[name] = _Listener(factory, copy_context())
         return MemoryServer(self, name)
 
     def stop_listening(self, name: str) -> None:
-        """Refuse connections from now on; those that stand, stay."""
+        """Refuse new connections; existing ones remain."""
         self._listeners.pop(name, None)
 
     async def connect(self, name: str, factory: _Factory) -> "tuple[End, asyncio.BaseProtocol]":
-        """Connect the node that calls. Raises ConnectionRefusedError where nobody listens."""
+        """Connect the current node. Raises ConnectionRefusedError if the name is not listening."""
         await asyncio.sleep(self.weather.delay_seconds())  # noqa: TID251  the loop's own, virtual time
         listener = self._listeners.get(name)
         if listener is None:
-            raise ConnectionRefusedError(f"nobody listens at {name}")
+            raise ConnectionRefusedError(f"{name} is not listening")
         near_protocol = factory()
         far_protocol = listener.context.copy().run(listener.factory)
         self.acts += 1
@@ -95,7 +96,7 @@ class MemoryNetwork:
         return near, near_protocol
 
     def cut_off(self, node: str) -> None:
-        """End all that a dead node had: its names, and its connections, which their other ends see reset."""
+        """Remove a dead node's names and connections; the other ends see a reset."""
         self._listeners = {
             name: listener for name, listener in self._listeners.items() if node_of(listener.context) != node
         }
@@ -106,17 +107,17 @@ class MemoryNetwork:
 
 
 class MemoryServer:
-    """What `create_server` returns, as far as anybody uses it: it is its own only socket."""
+    """The server that `create_server` returns; it is also its own only socket."""
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
         self._network = network
         self._name = name
 
     async def start_serving(self) -> None:
-        """Return at once: it serves since it was made."""
+        """Return at once; the server has been serving since its creation."""
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._network.stop_listening(self._name)
 
     async def wait_closed(self) -> None:
@@ -124,16 +125,16 @@ class MemoryServer:
 
     @property
     def sockets(self) -> "tuple[MemoryServer, ...]":
-        """The one that stands for all."""
+        """The single socket, which is the server itself."""
         return (self,)
 
     def getsockname(self) -> tuple[str, int]:
-        """Return the name that is listened at, and a port."""
+        """Return the listening name, and a port."""
         return self._name, PORT
 
 
 class End(asyncio.Transport):
-    """One end of a connection, which belongs to one node."""
+    """One end of a connection; it belongs to one node."""
 
     peer: "End"
 
@@ -148,7 +149,7 @@ class End(asyncio.Transport):
         self.is_over = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes on their way, or let something befall them."""
+        """Send bytes, unless a fault affects them."""
         if self._is_closing or not data:
             return
         content = bytes(data)
@@ -182,52 +183,52 @@ class End(asyncio.Transport):
                 self._network.late.append(self._last_at)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Send pieces as one."""
+        """Send several pieces as one."""
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """Close in order: what was written arrives, then the end of it."""
+        """Close the connection after the written bytes have arrived."""
         self._close(None)
 
     def abort(self) -> None:
-        """Close at once, with a reset that the other end sees."""
+        """Close the connection at once with a reset."""
         self._close(ConnectionResetError("reset by peer"))
 
     def is_closing(self) -> bool:
-        """Say whether the end of it has begun."""
+        """Return whether the connection is closing."""
         return self._is_closing
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return whom the bytes are given to."""
+        """Return the protocol that receives the bytes."""
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give the bytes to somebody else from now on."""
+        """Set the protocol that receives the bytes."""
         self._protocol = protocol
 
     def get_write_buffer_size(self) -> int:
-        """Return how much waits to be sent."""
+        """Return how many bytes wait to be sent."""
         return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is buffered here, and so nothing is bounded."""
+        """Do nothing: there is no write buffer."""
 
     def can_write_eof(self) -> bool:
-        """Say that a connection ends both ways at once."""
+        """Return false: a connection always closes in both directions."""
         return False
 
     def is_reading(self) -> bool:
-        """Say whether what arrives is delivered."""
+        """Return whether arriving bytes are delivered."""
         return not self._is_closing
 
     def pause_reading(self) -> None:
-        """Nothing waits in a socket: what has arrived is delivered."""
+        """Do nothing: bytes that have arrived are always delivered."""
 
     def resume_reading(self) -> None:
-        """As `pause_reading`."""
+        """Do nothing, as in `pause_reading`."""
 
     def vanish(self) -> None:
-        """Be gone with the node: its protocol hears nothing, its peer sees a reset."""
+        """Disappear with the node: its protocol gets no more calls, and its peer sees a reset."""
         self._is_closing = self.is_over = True
         self.peer.hear_of_end(ConnectionResetError("reset by peer"))
 
@@ -235,13 +236,13 @@ class End(asyncio.Transport):
         self._at_arrival(self.peer.deliver, content)
 
     def _at_arrival(self, call: Callable[..., None], *args: object) -> None:
-        """Call at the other end when what is on its way has arrived; bytes never overtake each other."""
+        """Call a function at the other end after earlier bytes have arrived; bytes keep their order."""
         loop = asyncio.get_running_loop()
         self._last_at = max(self._last_at, loop.time() + self._network.weather.delay_seconds())
         loop.call_at(self._last_at, call, *args, context=self.peer.context)
 
     def deliver(self, content: bytes) -> None:
-        """Give what has arrived to the protocol."""
+        """Pass bytes that have arrived to the protocol."""
         if not self._is_closing and isinstance(self._protocol, asyncio.Protocol):
             self._protocol.data_received(content)
 
@@ -254,7 +255,7 @@ class End(asyncio.Transport):
         self._at_arrival(self.peer.hear_of_end, peer_sees)
 
     def hear_of_end(self, error: Exception | None) -> None:
-        """Learn that the other end has closed, or that the connection was reset."""
+        """Handle that the other end closed or the connection was reset."""
         if self._is_closing:
             return
         self._is_closing = True

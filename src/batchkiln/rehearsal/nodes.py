@@ -1,4 +1,4 @@
-"""Nodes: the processes of the simulated world, told apart by a context variable that tasks and callbacks inherit."""
+"""Nodes: the simulated processes, identified by a context variable that tasks and callbacks inherit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ _NODE: ContextVar[str] = ContextVar("node", default=HARNESS)
 
 
 def node_of(context: Context | None) -> str:
-    """Return the node whose context it is; None is the current one."""
+    """Return the node of a context; None is the current context."""
     return _NODE.get() if context is None else context.get(_NODE, HARNESS)
 
 
 @contextmanager
 def as_node(name: str) -> Iterator[None]:
-    """Let what is started here belong to a node."""
+    """Assign tasks and callbacks created in the block to a node."""
     token = _NODE.set(name)
     try:
         yield

@@ -1,7 +1,7 @@
-"""The stage of a rehearsal: a folder of its own, the local service on one node, the program on another, virtual time.
+"""A rehearsal: a temporary folder, the service on one node, the program on another, in virtual time.
 
-Nothing of the user's is opened but manifests and input images, and those to be read. No key is looked up, no socket
-is bound, and no time is waited for.
+Of the user's files only manifests and input images are opened, for reading. No API key is read, no socket is bound, and
+no real time passes in waits.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.outputs import FileSystem
 from batchkiln.rehearsal.fault_profiles import ConnectionCuts, Level, fault_rules
-from batchkiln.rehearsal.incidents import Incident, lost_requests, tell
+from batchkiln.rehearsal.incidents import Incident, lost_requests, read_incidents
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
@@ -38,15 +38,15 @@ from batchkiln_service import AccountConfig, LocalService, Report, ServiceConfig
 
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"
-CREDITS: Final = 10**12  # of each account: what a job costs is found out, not whether the balance covers it
-PROGRESS_SECONDS: Final = 6 * 3600.0  # of virtual time
+CREDITS: Final = 10**12  # for each account: a rehearsal finds out the cost, not whether the balance covers it
+PROGRESS_SECONDS: Final = 6 * 3600.0  # in virtual time
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalOptions:
-    """What is to be rehearsed: manifests, how much goes wrong, and the seed that all chance comes from.
+    """The options of a rehearsal: manifests, fault level and random seed.
 
-    `on_progress` is told the virtual time and how many items are left, a few times a virtual day.
+    `on_progress` receives the virtual time and the number of items left, a few times a virtual day.
     """
 
     manifests: Sequence[str]
@@ -59,7 +59,7 @@ class RehearsalOptions:
 
 @dataclass(frozen=True, slots=True)
 class RehearsalResult:
-    """How a rehearsal went: the queue's word in `jobs` and `paid`, the service's in `report` and `troubles`."""
+    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `troubles` from the service."""
 
     profile: Profile
     starts_at: datetime
@@ -71,7 +71,7 @@ class RehearsalResult:
 
     @property
     def charged_twice(self) -> int:
-        """How many generations were paid for beyond one for each item, by the service's own books."""
+        """Number of charged generations beyond one for each item, according to the service."""
         kept = sum(
             account.succeeded_generations + account.canceled_generations + account.active_generations
             for account in self.report.accounts
@@ -80,7 +80,7 @@ class RehearsalResult:
 
     @property
     def charged_credits(self) -> int:
-        """What the service kept, by its own books."""
+        """Number of credits the service charged."""
         return sum(account.charged_credits + account.reserved_credits for account in self.report.accounts)
 
     @property
@@ -89,70 +89,69 @@ class RehearsalResult:
         return all(job.items[ItemState.DONE] == job.total for job in self.jobs)
 
     def requests_of(self, budget: str) -> int:
-        """Count the requests that a window of that name counts, with those that were refused."""
+        """Return how many requests a limit counted, including refused ones."""
         kinds = {"creates": {"create", "upload"}, "reads": {"read", "quote"}}[budget]
         return sum(entry.requests for entry in self.report.requests if entry.kind in kinds)
 
     @property
     def is_sound(self) -> bool:
-        """Whether queue and books say the same of every credit, and no limit was overstepped."""
+        """Whether queue and service agree on every credit, and no limit was exceeded."""
         report = self.report
         is_alone = report.overlaps.pairs == 0 and report.poll_gaps.too_short == 0
         return self.charged_twice == 0 and self.charged_credits == self.paid.credits and is_alone
 
 
 class VirtualServiceClock:
-    """The service's time: that of the loop, which is right by definition."""
+    """The service's clock, which follows the event loop."""
 
     def __init__(self, starts_at: datetime) -> None:
-        """Take the instant of the loop's zero."""
+        """Start at an instant, which corresponds to the loop's time 0."""
         self._starts_at_ms = to_milliseconds(starts_at)
 
     def now_ms(self) -> int:
-        """Return the present instant."""
+        """Return the current instant."""
         return self._starts_at_ms + round(asyncio.get_running_loop().time() * 1000)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, in virtual time."""
+        """Wait in virtual time."""
         await asyncio.sleep(seconds)  # noqa: TID251  a clock of its own
 
 
 class UnsyncedFileSystem(FileSystem):
-    """Files that nobody will ever need: what a disk may lose is not flushed."""
+    """A file system that does not sync: the files are temporary."""
 
     def sync_folder(self, path: Path) -> None:
-        """Leave the folder as it is."""
+        """Do nothing."""
 
     def sync_file(self, handle: int) -> None:
-        """Leave the file as it is."""
+        """Do nothing."""
 
     def sync_path(self, path: Path) -> None:
-        """Leave the file as it is."""
+        """Do nothing."""
 
 
-def rehearse(setting: AppContext, wish: RehearsalOptions) -> RehearsalResult:
-    """Run manifests to their end, in virtual time and in a folder that is removed afterwards.
+def rehearse(setting: AppContext, options: RehearsalOptions) -> RehearsalResult:
+    """Run manifests to their end, in virtual time and in a temporary folder.
 
-    Raises `InputError` for what is wrong in them. SIGINT ends it between two steps, and everything is closed in order
-    before `KeyboardInterrupt` is raised: in the middle of a step it could be lost in a library, or tear a transaction.
-    A second SIGINT is raised at once.
+    Raises `InputError` for errors in them. A first SIGINT stops the rehearsal between two steps, where no transaction
+    is open, and closes everything before `KeyboardInterrupt` is raised. A second SIGINT raises it at once.
     """
-    cuts = ConnectionCuts(wish.level, wish.seed, sender=PROGRAM)
+    cuts = ConnectionCuts(options.level, options.seed, sender=PROGRAM)
     network = MemoryNetwork(cuts)
     network.on_bytes.append(cuts.see)
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(network)) as runner:
-        return runner.run(_played(setting, wish, cuts))
+        return runner.run(_played(setting, options, cuts))
 
 
-async def _played(setting: AppContext, wish: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
-    """Play in a folder that is made and removed where no signal can come in between."""
+async def _played(setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
+    """Run the rehearsal in a temporary folder that a signal cannot leave behind."""
     with tempfile.TemporaryDirectory(prefix="batchkiln-rehearsal-") as folder:
-        return await _Stage(Path(folder), setting, wish, cuts).play()
+        return await _Stage(Path(folder), setting, options, cuts).play()
 
 
 @contextmanager
 def _raising_signals() -> Iterator[None]:
-    """Have SIGINT raised at once: a million rows are read in one step, and nothing else goes on that could be torn."""
+    """Raise `KeyboardInterrupt` at once on SIGINT: enqueueing is one long step, and nothing else runs yet."""
     is_ours = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_ours else None
     try:
@@ -163,11 +162,11 @@ def _raising_signals() -> Iterator[None]:
 
 
 class _Stage:
-    """One rehearsal in its folder: `queue.db`, `out/`, and `service/` with the books."""
+    """One rehearsal in its folder, which contains `queue.db`, `out/` and `service/`."""
 
-    def __init__(self, folder: Path, setting: AppContext, wish: RehearsalOptions, cuts: ConnectionCuts) -> None:
+    def __init__(self, folder: Path, setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> None:
         self._folder = folder
-        self._wish = wish
+        self._options = options
         self._cuts = cuts
         self._books = folder / "service"
         self._setting = replace(
@@ -180,20 +179,20 @@ class _Stage:
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=UnsyncedFileSystem,
                 suspended=None,
-                seed=wish.seed,
+                seed=options.seed,
             ),
         )
 
     async def play(self) -> RehearsalResult:
-        """Apply the manifests, run them, and look at what is left."""
+        """Apply the manifests, run them, and return the result."""
         with as_node(PROGRAM):
             store = await Store.open_inline(self._setting.queue)
             try:
-                uid = Random(f"queue {self._wish.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
+                uid = Random(f"queue {self._options.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
                 await store.write(lambda writer: writer.name_queue(uid))
                 with _raising_signals():
                     applied = await apply_manifests(
-                        store, self._setting, self._wish.manifests, options=ApplyOptions(), stdin=self._wish.stdin
+                        store, self._setting, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
                     )
                 profile = self._profile_of(applied)
                 async with self._serving(profile) as service:
@@ -206,7 +205,9 @@ class _Stage:
 
     async def _drive(self, store: Store, profile: Profile, applied: Sequence[Applied]) -> None:
         control = RunState(scope=scope_of(applied))
-        alone = Config({profile.name: profile}, profile.name)  # here all profiles have the one service, and its keys
+        alone = Config(
+            {profile.name: profile}, profile.name
+        )  # in a rehearsal all profiles use the same service and its API keys
         setting = replace(self._setting, config=alone)
         async with open_engine(store, setting, control, command="rehearse") as driver:
             progress = asyncio.create_task(self._tell_progress(driver, control), name="progress")
@@ -217,7 +218,7 @@ class _Stage:
 
     async def _tell_progress(self, driver: Engine, control: RunState) -> None:
         while True:
-            self._wish.on_progress(self._wall(), (await driver.outstanding(control.scope)).total)
+            self._options.on_progress(self._wall(), (await driver.outstanding(control.scope)).total)
             await asyncio.sleep(PROGRESS_SECONDS)  # noqa: TID251  virtual time
 
     @asynccontextmanager
@@ -226,15 +227,15 @@ class _Stage:
             state_dir=self._books,
             host=ADDRESS,
             tiny_media=True,
-            seed=self._wish.seed,
+            seed=self._options.seed,
             day_seconds=profile.day.seconds,
             day_start=profile.day.start,
             limits=service_limits(profile.limits),
             accounts=tuple(AccountConfig(name=name, credits=CREDITS) for name in profile.account_names),
-            faults=fault_rules(self._wish.level),
+            faults=fault_rules(self._options.level),
         )
         with as_node("service"):
-            service = LocalService(config, VirtualServiceClock(self._wish.starts_at), is_inline=True)
+            service = LocalService(config, VirtualServiceClock(self._options.starts_at), is_inline=True)
             await service.__aenter__()
         try:
             yield service
@@ -245,36 +246,36 @@ class _Stage:
     def _outcome(
         self, reader: Reader, profile: Profile, applied: Sequence[Applied], report: Report, ends_at: datetime
     ) -> RehearsalResult:
-        lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._wish.starts_at))
-        tale = tell(logged_requests(self._books), lost)
-        tale.add_generations(reader.generations.item_states(tale.struck_generations))
+        lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._options.starts_at))
+        incident_log = read_incidents(logged_requests(self._books), lost)
+        incident_log.add_generations(reader.generations.item_states(incident_log.struck_generations))
         jobs = tuple(reader.jobs.summary(entry.job.name) for entry in applied)
-        tale.add_stored(report.faults, jobs)
+        incident_log.add_stored(report.faults, jobs)
         return RehearsalResult(
             profile=profile,
-            starts_at=self._wish.starts_at,
+            starts_at=self._options.starts_at,
             ends_at=ends_at,
             jobs=jobs,
             paid=reader.generations.paid(),
             report=report,
-            troubles=tuple(tale.troubles()),
+            troubles=tuple(incident_log.troubles()),
         )
 
     def _profile_of(self, applied: Sequence[Applied]) -> Profile:
         names = sorted({entry.profile for entry in applied})
         if len(names) > 1:
             raise InputError(
-                f"these manifests are for several services ({', '.join(names)}): rehearse one service at a time, "
-                "or name one with --profile"
+                f"these manifests use several services ({', '.join(names)}): rehearse one at a time, or choose one "
+                "with --profile"
             )
         return self._setting.config.profiles[names[0]]
 
     def _wall(self) -> datetime:
-        return self._wish.starts_at + timedelta(seconds=asyncio.get_running_loop().time())
+        return self._options.starts_at + timedelta(seconds=asyncio.get_running_loop().time())
 
 
 def _staged(config: Config, books: Path) -> Config:
-    """Return the same profiles with their limits and days, at the rehearsal's service and with its keys."""
+    """Return the profiles with their limits and days, but with the rehearsal's service and API keys."""
     profiles = {
         name: replace(
             profile,

@@ -1,8 +1,8 @@
-"""An event loop in virtual time: time passes only when nobody has anything left to do.
+"""An event loop in virtual time: time advances only when nothing is ready to run.
 
-Whatever is ready runs first, in the order in which it became ready; then the clock jumps to the next timer. Threads do
-not exist here: what the program gives to a thread runs at once, and its result arrives with the loop's next turn. So a
-run is a function of its inputs: the same seed gives the same steps, on any machine and at any load.
+Ready callbacks run first, in order; then the clock jumps to the next timer. There are no threads: work for a thread
+runs at once, and its result arrives in the loop's next turn. So a run depends only on its inputs: the same seed
+produces the same steps on any machine.
 """
 
 import asyncio
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from collections import deque
 
 T = TypeVar("T")
-# Far more than all that has to be done at any one instant.
+# Far above the number of steps that one instant can need.
 STEPS_WITHOUT_TIME_MAX: Final = 1_000_000
 
 
 class NothingScheduledError(RuntimeError):
-    """Somebody waits for what can never happen: nothing is ready, and no timer is set."""
+    """Raised when nothing is ready and no timer is set, so the wait would never end."""
 
 
 class TimeStandsStillError(RuntimeError):
-    """Somebody is busy for ever without waiting for anything."""
+    """Raised when callbacks run forever without waiting."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """asyncio's own loop with another `_run_once`, no selector, and the memory network's connections."""
+    """asyncio's event loop with its own `_run_once`, no selector, and connections in the memory network."""
 
-    # What BaseEventLoop has and its published types do not tell.
+    # Attributes of BaseEventLoop that its published types omit.
     _ready: "deque[Handle]"
     _scheduled: list[TimerHandle]
     _timer_cancelled_count: int
     _stopping: bool
 
     def __init__(self, network: MemoryNetwork, *, now: float = 0.0) -> None:
-        """Begin at a moment, in virtual seconds."""
+        """Start at a time in virtual seconds."""
         super().__init__()
         self._now = now
         self.network = network
         self._steps_at_this_time = 0
 
     def time(self) -> float:
-        """Return virtual seconds since the loop was made."""
+        """Return the time in virtual seconds."""
         return self._now
 
     def run_in_executor(  # type: ignore[override]  # any executor: none is used
@@ -56,7 +56,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         func: Callable[..., T],
         *args: Any,  # noqa: ANN401
     ) -> "asyncio.Future[T]":
-        """Run a thread's work at once; its result arrives with the next turn."""
+        """Run a thread's work at once; its result arrives in the next turn."""
         del executor
         future: asyncio.Future[T] = self.create_future()
         try:
@@ -68,27 +68,27 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return future
 
     async def create_server(self, protocol_factory: Any, host: Any = None, *_: Any, **__: Any) -> Any:  # noqa: ANN401
-        """Listen at a host of the memory network, whatever the port."""
+        """Listen at a name of the memory network; the port is ignored."""
         return self.network.listen(str(host), protocol_factory)
 
     async def create_unix_connection(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:  # noqa: ANN401
-        """Connect to a name of the memory network. Raises ConnectionRefusedError where nobody listens."""
+        """Connect to a name of the memory network. Raises ConnectionRefusedError if the name is not listening."""
         return await self.network.connect(str(path), protocol_factory)
 
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]  # noqa: ANN401
-        """Watch nothing: a simulation has no descriptors that other processes write to."""
+        """Do nothing: a simulation has no descriptors that other processes write to."""
         del fd, callback, args
 
     def remove_reader(self, *_: Any) -> bool:  # noqa: ANN401
-        """As `add_reader`."""
+        """Do nothing, as in `add_reader`."""
         return False
 
     def _run_once(self) -> None:
-        """Run all that is ready, after moving the clock where nothing is."""
+        """Run everything that is ready; if nothing is, advance the clock first."""
         self._drop_cancelled()
         if not self._ready and not self._stopping:
             if not self._scheduled:
-                raise NothingScheduledError("nothing is ready and no timer is set: somebody waits for ever")
+                raise NothingScheduledError("nothing is ready and no timer is set: the wait would never end")
             self._move_on(self._scheduled[0].when())
         while self._scheduled and self._scheduled[0].when() <= self._now:
             self._ready.append(self._pop_timer())
@@ -101,12 +101,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._now, self._steps_at_this_time = moment, 0
 
     def _step(self, handle: Handle) -> None:
-        """Run one step, unless it was cancelled."""
+        """Run one step unless it was cancelled."""
         if handle.cancelled():
             return
         self._steps_at_this_time += 1
         if self._steps_at_this_time > STEPS_WITHOUT_TIME_MAX:
-            raise TimeStandsStillError(f"steps are taken for ever: {handle}")
+            raise TimeStandsStillError(f"callbacks run forever: {handle}")
         handle._run()  # noqa: SLF001  as BaseEventLoop does
 
     def _drop_cancelled(self) -> None:
@@ -120,10 +120,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def _process_events(self, event_list: object) -> None:
-        """There is no selector, and so there are no events."""
+        """Do nothing: there is no selector."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector that would have to be woken."""
+        """Do nothing: no selector has to be woken."""
 
 
 def _giving(result: T) -> "Callable[[asyncio.Future[T]], None]":

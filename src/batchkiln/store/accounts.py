@@ -1,4 +1,4 @@
-"""Accounts: usage of a service day, waits that the service asked for, past days, and the time of their service."""
+"""Accounts: daily usage, waits that the service imposed, past days, and the service's time."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from batchkiln.store.usage import logged_requests, usages
 
 @dataclass(frozen=True, slots=True)
 class AccountSummary:
-    """What an account has used of the latest day that it worked in, and how long the service makes it wait."""
+    """An account's usage on its latest day, and the wait that the service imposed."""
 
     id: int
     profile: str
@@ -34,7 +34,7 @@ class AccountSummary:
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """The item that has the account's one place (Law 4)."""
+    """The item that occupies the account's only slot (Law 4)."""
 
     item_id: int
     job: str
@@ -44,7 +44,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """One account. `is_ready`: it has all images of the item."""
+    """One account. `is_ready` is true if it has all images of the item."""
 
     account: str
     holder: SlotHolder | None
@@ -57,7 +57,7 @@ class AccountStanding:
 
 @dataclass(frozen=True, slots=True)
 class PastDay:
-    """What an account used in one service day."""
+    """An account's usage on one service day."""
 
     starts_at: datetime
     creates: int
@@ -98,7 +98,7 @@ class Accounts:
         )
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
-        """Return an account's days from an instant on, without those in which it did nothing."""
+        """Return an account's days from an instant on, without those without activity."""
         params = {"account_id": account_id, "since": to_milliseconds(since)}
         return [
             PastDay(from_milliseconds(row["day_start_at"]), row["creates"], row["reads"], row["credits"])
@@ -106,7 +106,7 @@ class Accounts:
         ]
 
     def logged_requests(self, profile: str, last_seconds: float) -> list[LoggedRequest]:
-        """Return a profile's requests of the seconds before its last one, oldest first."""
+        """Return a profile's requests within some seconds before its last one, oldest first."""
         return logged_requests(self._connection, profile, last_seconds)
 
     def misunderstood(self, account_id: int) -> tuple[Misunderstood, ...]:
@@ -118,7 +118,7 @@ class Accounts:
         return snapshot(self._connection, viewpoint, days)
 
     def service_time(self, profile: str, machine_now: datetime) -> datetime:
-        """Return the best guess at a service's time while nobody talks to it."""
+        """Return the best estimate of a service's time while no process talks to it."""
         known = latest_time(self._connection, profile)
         return machine_now if known is None else max(machine_now, known)
 
@@ -144,7 +144,7 @@ def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> Acc
 
 
 def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:
-    """Return the latest instant that a profile's service is known to have reached: by what it said, or was asked."""
+    """Return the latest instant that a profile's service is known to have reached, from replies and requests."""
     params = {"profile": profile, "key": f"service_time/{profile}"}
     newest = connection.execute(query("latest_time"), params).fetchone()[0]
     return None if newest is None else from_milliseconds(int(newest))

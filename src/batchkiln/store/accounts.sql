@@ -2,7 +2,7 @@
 SELECT day_start_at, creates, reads, credits FROM account_day
 WHERE account_id = :account_id AND day_start_at >= :since ORDER BY day_start_at;
 
--- name: latest_time  (requests are kept for some minutes only, so that this reads few rows)
+-- name: latest_time  (requests are kept for only some minutes, so this reads few rows)
 SELECT max(at) FROM (
     SELECT CAST(value AS INTEGER) AS at FROM meta WHERE key = :key
     UNION ALL

@@ -1,8 +1,8 @@
-"""Applying a manifest: new items are added, known ones left alone, changed ones updated while never sent.
+"""Applying a manifest: add new items, keep known ones, and update changed ones that were never sent.
 
-Two phases. The first reads: all items are staged, every mistake is found, and the differences to the job are
-worked out while the queue stays open to others. The second writes, in transactions so short that a process at
-work hardly waits. Killed at any instant it leaves a whole queue, and the same command completes it.
+The first phase stages all items, finds every error and compares the items with the job; other processes can use the
+queue meanwhile. The second phase writes in short transactions, so that a running process hardly waits. A kill at any
+instant leaves a consistent queue, and the same command completes it.
 """
 
 import json
@@ -24,10 +24,10 @@ from batchkiln.store.staging import MistakeAt, Placed, Staging, staging_of, tran
 from batchkiln.store.transitions import log_job_event, transition_all
 
 ITEMS_AT_ONCE: Final = 20_000
-"""New items in one transaction: a fraction of a second."""
+"""New items per transaction; it takes a fraction of a second."""
 
 MOVES_AT_ONCE: Final = 2_000
-"""Changed items in one transaction; each has a line in its history."""
+"""Changed items per transaction; each adds an event."""
 
 CHANGED_SHOWN: Final = 20
 
@@ -36,10 +36,9 @@ __all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """How to apply. `dry_run` works out the report and changes nothing.
+    """How to apply. `dry_run` only computes the report.
 
-    `agreed` is the digest of what a person saw before: where the manifest asks for anything else by now, nothing is
-    enqueued.
+    `agreed` is the digest of what a person confirmed: if the manifest has changed since, nothing is enqueued.
     """
 
     on_change: Literal["error", "keep"] = "error"
@@ -50,14 +49,13 @@ class ApplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
-    """What applying did, or would do. The manifest's items are `new` + `known`.
+    """The result of applying a manifest, or its preview. The manifest has `new` + `known` items.
 
-    `updated`: of the known, those whose request or settings were taken over. `changed`: names, the first 20 of
-    `changed_count`, whose request changed after they were sent; `kept` counts them where they were to be left
-    alone. `requeued`: may run again, by a larger budget, a mended request or an image that is back.
-    `missing`: in the job, not canceled and not in the manifest; `pruned` of them were canceled.
-    `digest` is a hash of all that the manifest asks for, images by their contents. `warnings` are what the service's
-    catalogue says against items, where that is not clear, or they are queued already.
+    `updated` counts known items whose request or settings changed. `changed` names the first 20 of `changed_count`
+    items whose request changed after they were sent; `kept` counts them if they were kept on purpose. `requeued` items
+    may run again because of a larger budget, a fixed request or a restored image. `missing` items are in the job, not
+    canceled and not in the manifest; `pruned` of them were canceled. `digest` is a hash of the manifest's whole
+    content, images included. `warnings` are the catalogue's objections that are uncertain or concern queued items.
     """
 
     job_id: int | None
@@ -136,7 +134,7 @@ def _in_order(mistakes: list[Diagnostic], files: list[str]) -> list[Diagnostic]:
 
 
 class ManifestApplication:
-    """One application of a manifest whose items are staged; `report` says what it would do."""
+    """The application of one staged manifest; `report` describes its result."""
 
     def __init__(
         self,
@@ -163,26 +161,26 @@ class ManifestApplication:
         self._old_profile: str | None = found[1] if found else None
 
     def profile_mistakes(self) -> list[Diagnostic]:
-        """Refuse another profile for a job that has been sent: its generations belong to an account there."""
+        """Return an error if a sent job would change its profile: its generations belong to an account there."""
         if self._old_profile in {None, self._profile} or not self._one("has_attempts"):
             return []
         reason = (
-            f"the job {self._spec.name!r} was begun with the profile {self._old_profile!r}, not {self._profile!r}; "
-            "what was sent there can only be fetched there"
+            f"the job {self._spec.name!r} uses the profile {self._old_profile!r}, not {self._profile!r}; items that "
+            "were sent there can only be downloaded there"
         )
-        remedy = f"use --profile {self._old_profile}, or give the job another name"
+        remedy = f"use --profile {self._old_profile}, or rename the job"
         return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
     def disagreement(self, digest: str) -> list[Diagnostic]:
-        """Refuse what is not what a person was shown: the manifest, its rows or its images changed meanwhile."""
+        """Return an error if the manifest, its rows or its images changed after a person confirmed them."""
         if self._options.agreed in {None, digest}:
             return []
-        reason = "the manifest, its rows or its images changed after what it would cost was shown; nothing was enqueued"
-        remedy = "run the same command again, which shows it anew"
+        reason = "the manifest, its rows or its images changed after the cost was shown; nothing was enqueued"
+        remedy = "run the same command again to see the new cost"
         return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
     def compare(self, mistake_at: MistakeAt, observe: Callable[[Difference], None]) -> ApplyReport:
-        """Work out what applying does, without changing the queue; `mistakes` gets what forbids it."""
+        """Compute the report without changing the queue; add errors to `mistakes`."""
         if self._job_id is None:
             self._connection.execute(query("find_all_fresh"))
             return ApplyReport(job_id=None, new=self._one("count_fresh"))
@@ -223,8 +221,8 @@ class ManifestApplication:
         return mistake_at(
             self._staging.files[difference.file],
             difference.line,
-            f"the item {difference.name!r} was sent already (it is {difference.state}), and its {fields} changed",
-            "give it a new id to have both, or use `--on-change keep` to leave it as it was sent",
+            f"the item {difference.name!r} was already sent (it is {difference.state}), but its {fields} changed",
+            "use a new id to generate both versions, or pass `--on-change keep` to keep the sent version",
         )
 
     def _count_wishes(self, report: ApplyReport) -> ApplyReport:
@@ -238,9 +236,9 @@ class ManifestApplication:
         return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
     def store(self, report: ApplyReport) -> ApplyReport:
-        """Write it, a piece at a time, and give the report of what was really done.
+        """Write the changes in pieces, and return the report of what was done.
 
-        Between the comparison and this an item may have been sent: it is left alone then, and reported.
+        An item that was sent after the comparison is left alone and reported.
         """
         job_id = self._job_id = self._store_job()
         report = self._take_over_all(replace(report, job_id=job_id))
@@ -306,10 +304,10 @@ class ManifestApplication:
         return replace(report, requeued=report.requeued + moved.total(), pruned=pruned)
 
     def _fulfil(self, event: Event, ids: Sequence[int]) -> int:
-        """Move the items of which the whole wish still holds, inside the caller's transaction; give how many.
+        """Apply pending transitions whose conditions still hold, inside the caller's transaction; return their number.
 
-        The state alone would not do: an item that was held for an image may have been sent since, and be held again
-        for what is in doubt, which is never queued again without a person (Law 2).
+        The state alone is not enough: an item that was held for an image may have been sent since, and be held again
+        while it may have been charged; a person has to decide it (Law 2).
         """
         params = self._settings() | {"ids": json.dumps(ids)}
         found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), params)]
@@ -317,7 +315,7 @@ class ManifestApplication:
         return len(found)
 
     def _insert_fresh(self, count: int) -> int:
-        """Add the new items, each chunk with its share of the counters; give how many there were."""
+        """Insert the new items with their counters, in chunks; return their number."""
         inserted = 0
         for after in range(0, count, ITEMS_AT_ONCE):
             upto = min(after + ITEMS_AT_ONCE, count)

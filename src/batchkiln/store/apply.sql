@@ -23,7 +23,7 @@ SET description = :description, profile = :profile, accounts = :accounts, item_o
     filename = :filename, manifest_path = :manifest_path
 WHERE id = :job_id;
 
--- name: find_differences  (what a done item has no use for is left out)
+-- name: find_differences  (without fields that a done item no longer uses)
 INSERT INTO staging.difference (seq, item_id)
 SELECT p.seq, i.id
 FROM staging.placed AS p LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
@@ -40,7 +40,7 @@ INSERT INTO staging.fresh (seq) SELECT seq FROM staging.placed ORDER BY seq;
 -- name: count_fresh
 SELECT count(*) FROM staging.fresh;
 
--- name: possible_again  (by its quote it fits its new cap and the job's new budgets; nothing else changed)
+-- name: possible_again  (its quote fits its new cap and the job's new budgets; nothing else changed)
 SELECT i.id AS item_id
 FROM item AS i
 JOIN job AS j ON j.id = i.job_id
@@ -56,7 +56,7 @@ WHERE i.job_id = :job_id AND i.state = 'rejected' AND i.error_code IN (SELECT va
         AND q.cost_credits + j.reserved + j.charged - j.refunded
             <= coalesce(:budget_credits, q.cost_credits + j.reserved + j.charged - j.refunded)))
 
--- name: inputs_back  (held without an attempt: an image was lost, and the manifest was just read with it)
+-- name: inputs_back  (held without an attempt: an image was missing, and the manifest now has it again)
 SELECT i.id AS item_id
 FROM item AS i JOIN staging.placed AS p ON p.name = i.name
 WHERE i.job_id = :job_id AND i.state = 'held' AND i.attempt_id IS NULL AND i.prompt = p.prompt AND i.inputs IS p.inputs
@@ -77,7 +77,7 @@ SELECT coalesce(sum(event <> 'cancel_requested'), 0), coalesce(sum(event = 'canc
 -- name: wishes
 SELECT item_id, event FROM staging.wish WHERE item_id > :after ORDER BY item_id LIMIT :limit;
 
--- name: still_wished  (`of_kind` as above: which of these items are as they were when it was wished)
+-- name: still_wished  (`of_kind` as above: items that still meet the conditions of their transition)
 SELECT item_id FROM (of_kind) WHERE item_id IN (SELECT value FROM json_each(:ids));
 
 -- name: count_missing

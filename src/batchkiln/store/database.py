@@ -1,4 +1,4 @@
-"""A connection to the queue file: settings, migrations, and whole transactions as one hop to its thread."""
+"""A connection to the queue file: settings, migrations, and transactions that run in its thread."""
 
 import asyncio
 import secrets
@@ -29,14 +29,14 @@ from batchkiln.store.preflight import (
 )
 
 JOINED_AT_MOST: Final = 8
-"""How many writes may be committed together with one that came before: the first waits for all of them."""
+"""Maximum number of waiting writes that are committed together with an earlier one, which waits for all of them."""
 
 BUSY_SECONDS: Final = 60.0
-"""How long a write waits for another process's transaction: an enqueue commits in chunks far shorter."""
+"""Time that a write waits for another process's transaction; an enqueue commits in much shorter chunks."""
 
 SQLITE_VERSION: Final = sqlite3.sqlite_version_info
 OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
-_LEAST_ROOM_BYTES: Final = 64 * 1024  # for the index of the write-ahead log, and a little more
+_LEAST_ROOM_BYTES: Final = 64 * 1024  # for the index of the write-ahead log, plus a reserve
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,10 +53,10 @@ SCHEMA_VERSION: Final = migrations()[-1][0]
 
 
 class Database:
-    """One open queue file. A function given to `write` or `read` runs whole in the connection's thread.
+    """One open queue file. Functions passed to `write` or `read` run entirely in the connection's thread.
 
-    aiosqlite has no public way to run several statements in one hop, and a hop for each would halve the rate
-    (two statements: 2,770 against 5,190 transactions a second); hence the one use of its inner call, here.
+    aiosqlite has no public way to run several statements in one call to its thread. One call for each statement would
+    halve the rate (5,190 to 2,770 transactions a second), so this class uses its internal method.
     """
 
     def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
@@ -75,23 +75,23 @@ class Database:
         """
         if SQLITE_VERSION < OLDEST_SQLITE:
             raise QueueUnusable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or later is needed")
-        check_file(path)  # before the connection makes an empty file, which cannot be told from one that lost all
+        check_file(path)  # before the connection creates an empty file, which looks like a queue that lost its content
         try:
             make_folder(path.parent)
         except OSError as error:
-            raise QueueUnusable(f"{path.parent}: the queue's folder cannot be made: {error.strerror}") from error
+            raise QueueUnusable(f"{path.parent}: the queue's folder cannot be created: {error.strerror}") from error
         make_private(path)
         return await cls._open(f"{path.absolute().as_uri()}?mode=rwc", path, prepare_for_writing)
 
     @classmethod
     async def open_for_reading(cls, path: Path) -> Self:
-        """Open an existing queue without the right to change it; readers never block the writer."""
+        """Open an existing queue read-only; readers never block the writer."""
         check_there(path)
         return await cls._open(f"{path.absolute().as_uri()}?mode=ro", path, prepare_for_reading)
 
     @classmethod
     async def open_empty(cls, path: Path) -> Self:
-        """Open what a queue that is not there yet would be: in memory, and for reading. Nothing is made at `path`."""
+        """Open an empty in-memory queue in place of one that does not exist. Nothing is created at `path`."""
         return await cls._open("file::memory:", path, _prepare_empty)
 
     @staticmethod
@@ -115,18 +115,18 @@ class Database:
     async def write(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work(connection, …)` inside a durable transaction: all of it or nothing; when this returns, on the disk.
+        """Run `work(connection, …)` in one durable transaction: when this returns, it is on disk.
 
-        What waits for the thread at the same time is committed together, so that one sync serves all of it.
-        A cancellation while it runs is held back until it is over: a half-known commit is worse than a wait.
+        Waiting writes are committed together, so that one sync serves all of them. A cancellation is delayed until the
+        commit is over, so that its result is always known.
         """
         write = _Write(work, args, kwargs)
         self._waiting.append(write)
         try:
             result: T = await self._hop(_in_transaction, write, self._waiting)
         except asyncio.CancelledError:
-            with suppress(QueueUnusable):  # closed meanwhile, behind what was to be waited for
-                await self._hop(_nothing)  # the thread does one thing after the other: it comes to this after that
+            with suppress(QueueUnusable):  # closed in the meantime, after the work that was waited for
+                await self._hop(_nothing)  # the thread works in order, so this runs after the write
             raise
         return result
 
@@ -135,11 +135,11 @@ class Database:
         return await self._hop(_in_snapshot, work, args, kwargs)
 
     async def run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work(connection, …)` that makes its own transactions, one after the other."""
+        """Run `work(connection, …)`, which opens its own transactions."""
         return await self._hop(work, *args, **kwargs)
 
     async def close(self) -> None:
-        """Close the connection; the last one folds the write-ahead log back into the file."""
+        """Close the connection; the last connection merges the write-ahead log into the file."""
         self._is_closed = True
         await self._connection.close()
 
@@ -151,7 +151,7 @@ class Database:
             result: T = await self._connection._execute(work, raw, *args, **kwargs)  # type: ignore[no-untyped-call]  # noqa: SLF001
         except sqlite3.DatabaseError as error:
             raise translated(error, self.path) from error
-        except UnicodeDecodeError as error:  # met by the module in SQLite's own words about a damaged schema
+        except UnicodeDecodeError as error:  # raised by the sqlite3 module for SQLite's message about a damaged schema
             raise corruption_error(self.path, "a text in it is not UTF-8") from error
         return result
 
@@ -162,7 +162,7 @@ def _nothing(_: sqlite3.Connection) -> None:
 
 @dataclass(slots=True)
 class _Write:
-    """Work that waits for its transaction; and how it ended, where it was committed together with an earlier one."""
+    """A write that waits for its transaction, and its result."""
 
     work: Callable[..., Any]
     args: tuple[object, ...]
@@ -172,25 +172,25 @@ class _Write:
     error: BaseException | None = None
 
     def join(self, connection: sqlite3.Connection) -> None:
-        """Run inside the transaction of another, which stands even where this fails."""
+        """Run inside the transaction of another write, which remains valid if this one fails."""
         connection.execute("SAVEPOINT joined")
         try:
             self.result = self.work(connection, *self.args, **self.kwargs)
         except Exception as error:
-            if not connection.in_transaction:  # an error of the disk took the whole transaction with it
+            if not connection.in_transaction:  # a disk error has rolled back the whole transaction
                 raise
             connection.execute("ROLLBACK TO joined")
-            self.error = error  # it belongs to whoever asked for this
+            self.error = error  # the error belongs to this write's caller
         connection.execute("RELEASE joined")
 
 
 def _in_transaction(connection: sqlite3.Connection, write: _Write, waiting: deque[_Write]) -> Any:  # noqa: ANN401
-    """Run the first of those that wait, and in the same transaction those that came meanwhile."""
+    """Run the first waiting write, and those that arrived in the meantime, in one transaction."""
     if write.is_over:
         if write.error is not None:
             raise write.error
         return write.result
-    first = waiting.popleft()  # outside the assertion, which `python -O` leaves out
+    first = waiting.popleft()  # outside the assertion, because `python -O` removes assertions
     assert first is write, "the thread takes them in the order in which they came"
     work, args, kwargs = write.work, write.args, write.kwargs
     joined: list[_Write] = []
@@ -220,17 +220,17 @@ def _in_snapshot(
     try:
         return work(connection, *args, **kwargs)
     finally:
-        if connection.in_transaction:  # an error of the disk may have ended it, and is what has to be told
+        if connection.in_transaction:  # a disk error may have ended it, and must be raised
             connection.execute("COMMIT")
 
 
 def data_version(connection: sqlite3.Connection) -> int:
-    """Return a number that changes with each commit of other connections; it reads a few bytes."""
+    """Return a number that changes with each commit of other connections; it reads only a few bytes."""
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that the file is ours, set it up, and apply the migrations that it lacks."""
+    """Check that the file is a queue, configure the connection, and apply missing migrations."""
     connection.row_factory = sqlite3.Row
     look_without_changing(path)
     _check_ours(connection, path, may_be_empty=True)
@@ -239,16 +239,17 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
     if sum(_migrate(connection, version, script) for version, script in migrations()):
-        # A copy of the file without its log then is an older state of this queue, and no new queue with new keys.
+        # A copy without its log is then an older state of the queue, not an empty queue that draws new idempotency
+        # keys.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def look_without_changing(path: Path) -> None:
-    """Check a file with content, and change nothing in it: what is refused stays as it was, to the byte.
+    """Check a file without changing it: a refused file stays unchanged to the byte.
 
-    The last connection to close would fold the log, perhaps a damaged one, into the file. So the last is one that
-    may only read; yet for such a one SQLite leaves the CHECKs out of what it checks. A file that a kill left in its
-    first moment, empty, with a journal and not yet with a log, is left to SQLite, which rolls it back as it is opened.
+    The last connection to close would merge the log, perhaps a damaged one, into the file, so the last one is
+    read-only. But SQLite skips CHECK constraints when validating through a read-only connection, so another one checks
+    them. SQLite itself rolls back a file that a kill left empty, with a journal and without a log.
     """
     if not check_file(path, is_connected=True) or Path(f"{path}-journal").exists():
         return
@@ -261,9 +262,9 @@ def look_without_changing(path: Path) -> None:
 
 
 def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that the file is ours and of this version."""
+    """Check that the file is a queue with this version's schema."""
     connection.row_factory = sqlite3.Row
-    check_file(path)  # a reader, too, would have SQLite delete the log of an empty file
+    check_file(path)  # a reader, too, would make SQLite delete the log of an empty file
     _check_ours(connection, path, may_be_empty=False)
     connection.execute("PRAGMA query_only = ON")
 
@@ -277,34 +278,34 @@ def _prepare_empty(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> int:
-    """Return the file's schema version, 0 for an empty file; raise where it is nothing that may become a queue."""
-    was_driven = locked_error(path)  # asked first: who makes a queue locks it only when it is whole
+    """Return the file's schema version, 0 for an empty file; raise if it cannot become a queue."""
+    was_driven = locked_error(path)  # read first: a process locks a new queue only after it is complete
     application_id, version, tables, ours = _marks(connection, path)
     is_empty = application_id == 0 and version == 0 and tables == 0
     if is_empty and was_driven and check_file(path, is_connected=True):
         raise corruption_error(
-            path, "nothing is in it, yet it was driven; to begin anew on purpose, remove it and its -wal"
+            path, "the file is empty although it has been used; to start over, delete it and its -wal"
         )
     if is_empty and may_be_empty:
         return 0
     if application_id != APPLICATION_ID:
         if was_driven or ours:
-            raise corruption_error(path, "the mark of a queue is gone from its header")
-        raise QueueUnusable(f"{path}: this SQLite file is no queue of batchkiln; name another with --queue")
+            raise corruption_error(path, "the header no longer identifies a queue")
+        raise QueueUnusable(f"{path}: this SQLite file is not a batchkiln queue; choose another file with --queue")
     if version > SCHEMA_VERSION:
         raise QueueUnusable(
             f"{path}: the queue was written by a newer batchkiln (schema {version}, this one knows "
             f"{SCHEMA_VERSION}); nothing was changed: update batchkiln"
         )
     if version < 1:
-        raise corruption_error(path, f"its header says schema {version}, which never was")
+        raise corruption_error(path, f"its header names schema {version}, which does not exist")
     if version < SCHEMA_VERSION and not may_be_empty:
-        raise QueueUnusable(f"{path}: the queue has an older schema; `batchkiln work` brings it up to date")
+        raise QueueUnusable(f"{path}: the queue has an older schema; `batchkiln work` updates it")
     return version
 
 
 def _marks(connection: sqlite3.Connection, path: Path) -> list[int]:
-    """Return application id, schema version, and how many entries the schema has: of any name, and of a queue's."""
+    """Return application id, schema version, the number of schema entries, and how many are a queue's."""
     statements = (
         "PRAGMA application_id",
         "PRAGMA user_version",
@@ -316,13 +317,13 @@ def _marks(connection: sqlite3.Connection, path: Path) -> list[int]:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and was_used_before(
             path
-        ):  # these statements have no mistakes
+        ):  # the statements are correct, so the file is damaged
             raise corruption_error(path, str(error)) from error
         raise
 
 
 def _migrate(connection: sqlite3.Connection, version: int, script: str) -> bool:
-    """Apply one migration, unless it was applied before; whole or not at all. Returns whether it was news."""
+    """Apply one migration atomically unless it has been applied. Return whether it was applied now."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         is_news: bool = connection.execute("PRAGMA user_version").fetchone()[0] < version
@@ -343,7 +344,7 @@ def _migrate(connection: sqlite3.Connection, version: int, script: str) -> bool:
 
 
 def _statements(script: str) -> list[str]:
-    """Split a script where SQLite itself says that a statement is complete."""
+    """Split a script into the statements that SQLite considers complete."""
     found, buffer = [], ""
     for line in script.splitlines(keepends=True):
         buffer += line
@@ -354,17 +355,19 @@ def _statements(script: str) -> list[str]:
 
 
 def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | QueueBusy | sqlite3.DatabaseError:
-    """Turn what the surroundings did into a named error; our own mistakes stay as they are."""
+    """Translate errors of the environment into this program's errors; programming errors pass."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if "decode to UTF-8" in str(error):  # the module's error about a row, without a code
+    if "decode to UTF-8" in str(error):  # the sqlite3 module's error about a row has no code
         code = sqlite3.SQLITE_CORRUPT
     match code:
         case sqlite3.SQLITE_NOTADB if not was_used_before(path):
-            return QueueUnusable(f"{path}: this file is no queue: {error}; name another with --queue")
+            return QueueUnusable(f"{path}: this file is not a queue: {error}; choose another file with --queue")
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return corruption_error(path, str(error))
         case code if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
-            return QueueBusy(f"{path}: the disk is full; nothing is lost: make room and run the same command again")
+            return QueueBusy(
+                f"{path}: the disk is full; nothing is lost: free disk space and run the same command again"
+            )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return QueueBusy(f"{path}: another process kept the queue locked; run the same command again")
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:

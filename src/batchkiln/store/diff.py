@@ -1,4 +1,4 @@
-"""What a manifest asks for that a job has otherwise: judged one item at a time, and taken over where it may be."""
+"""Differences between a manifest and its job, decided one item at a time."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ _EVENTS: Final = {
     ItemState.QUEUED: Event.REQUEST_CHANGED,
     ItemState.REJECTED: Event.REQUEST_CHANGED,
     ItemState.CANCELED: Event.REQUEST_CHANGED,
-    ItemState.HELD: Event.REQUEUED,  # it never was sent, so it waited for an image
+    ItemState.HELD: Event.REQUEUED,  # it was never sent, so it waited for an image
 }
 
 
 class DiffKind(Enum):
-    """What becomes of an item that the manifest has otherwise."""
+    """How a difference is handled."""
 
-    SAME = auto()  # only in what an item of its state has no use for
+    SAME = auto()  # differs only in what the item's state no longer uses
     TAKE_OVER = auto()
     SETTINGS = auto()
     METADATA = auto()
@@ -33,9 +33,9 @@ class DiffKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One known item with what the manifest has otherwise. `seq`, `file` and `line` are those of the staging.
+    """The difference of one known item. `seq`, `file` and `line` come from the staging.
 
-    The ids are those of the recipe that it has, and of the one that the manifest asks for.
+    The ids are those of the item's current recipe and of the manifest's.
     """
 
     seq: int
@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def verdict(self) -> DiffKind:
-        """The rule: a request is free until it was sent, settings until the item is done, metadata for ever."""
+        """The kind: a request may change until it is sent, settings until the item is done, metadata always."""
         if self.request_fields:
             return DiffKind.SENT if self.was_sent else DiffKind.TAKE_OVER
         if self.settings and self.state is not ItemState.DONE:
@@ -62,7 +62,7 @@ class Difference:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What differs, by the words of the manifest. A request that is sent anew carries its settings along."""
+        """The differing fields, in the manifest's words. A request that is sent again includes its settings."""
         settings = () if self.state is ItemState.DONE else self.settings
         if "inputs" in self.request_fields:
             settings = tuple(name for name in settings if name != _INPUT_PATHS)
@@ -70,7 +70,7 @@ class Difference:
 
     @property
     def requeues(self) -> bool:
-        """Whether taking it over brings the item back into the queue."""
+        """Whether applying the change queues the item again."""
         return self.verdict is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
 
 
@@ -137,7 +137,7 @@ def apply_change(connection: sqlite3.Connection, difference: Difference, now: in
 def _tell(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
     detail = {"fields": ", ".join(difference.request_fields)}
     event = _EVENTS.get(difference.state)
-    if event is None:  # given up by a person before it was sent: it stays so
+    if event is None:  # a person gave it up before it was sent, so its state remains
         log_event(connection, Event.REQUEST_CHANGED, item_id=difference.item_id, now=now, detail=detail)
         return
     transition(connection, item_id=difference.item_id, expected=difference.state, event=event, now=now, detail=detail)

@@ -1,4 +1,4 @@
--- name: differences  (images are the same where their contents are, wherever they lie)
+-- name: differences  (images are equal if their contents are, whatever their paths)
 SELECT
     d.seq, p.file, p.line, i.id AS item_id, i.name, i.state,
     i.prompt <> p.prompt AS prompt_differs,

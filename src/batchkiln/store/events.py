@@ -1,4 +1,4 @@
-"""The event log, read forward: what `run --json` prints as it happens, and which items have ended since."""
+"""The event log, read forward: for `run --json`, and to find items that have ended."""
 
 import json
 import sqlite3
@@ -13,7 +13,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """One fact of the history. `item` and `state` are None for a fact about the whole job."""
+    """One event. `item` and `state` are None for an event of the whole job."""
 
     id: int
     at: datetime
@@ -26,7 +26,7 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class ItemEnded:
-    """That an item came into a state which only a person can change."""
+    """An item's transition into a state that only a person can change."""
 
     event_id: int
     job_id: int
@@ -63,7 +63,7 @@ class Events:
         return newest
 
     def ended_after(self, after: int, limit: int = 1000) -> tuple[list[ItemEnded], int]:
-        """Look through the next `limit` events for items that ended; return them, and the last event looked at."""
+        """Return the items that ended within the next `limit` events, and the id of the last event read."""
         rows = self._connection.execute(query("moves_after"), {"after": after, "limit": limit}).fetchall()
         ended = [
             ItemEnded(row["id"], row["job_id"], row["item_id"], ItemState(row["state"]))

@@ -1,8 +1,8 @@
 """Rows for datasets and reports, page by page.
 
-A dataset's pages are read each on a snapshot of its own (`Store.run`): a driver never waits for an export. Items that a
-manifest adds meanwhile are left for the next one. A report adds up the rows that it shows, so that its sums are those
-of its pictures also while the queue moves on.
+Each page of a dataset is read in its own snapshot (`Store.run`), so that a running process never waits for an export.
+Items that a manifest adds in the meantime belong to the next export. A report sums the rows that it shows, so its
+totals match its pictures even if the queue changes.
 """
 
 import json
@@ -24,7 +24,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class ItemShape:
-    """What decides a dataset's columns, of an item in whatever state."""
+    """What an item contributes to a dataset's columns, in any state."""
 
     makes_video: bool
     parameters: Mapping[str, Any]
@@ -36,7 +36,7 @@ _RESERVING = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """One item of a report. `inputs` are the paths of its images; `charges` has one entry an attempt."""
+    """One item of a report. `inputs` are the paths of its images; `charges` has one entry for each attempt."""
 
     item: ItemSummary
     recipe: Recipe

@@ -1,4 +1,4 @@
-"""What `doctor` asks of a queue: whether it is whole, of which version, and what hangs on the configuration."""
+"""The queue's state for `doctor`: integrity, version, and what depends on the configuration."""
 
 import sqlite3
 from contextlib import closing
@@ -15,7 +15,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedKey:
-    """An attempt that has not ended can only be asked for with this API key (Service rule 5.7)."""
+    """An unfinished attempt that only this API key can read (Service rule 5.7)."""
 
     profile: str
     account: str
@@ -24,7 +24,7 @@ class UnresolvedKey:
 
 @dataclass(frozen=True, slots=True)
 class QueueHealth:
-    """A sound queue. `work` and what follows is empty where `version` is older than this program's."""
+    """An intact queue. `work` and the following fields are empty if `version` is older than this program's."""
 
     version: int
     size_bytes: int

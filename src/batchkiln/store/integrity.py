@@ -1,8 +1,8 @@
-"""Whether a queue file still says what was written: looked at before anything is built on it, or paid for.
+"""Checks that a queue file is undamaged, made before anything is built on it or paid for.
 
-SQLite tells of damage when it comes upon it, which may be after a request that the lost rows forbade. So whoever
-opens a queue to change it checks it first, in a bounded time; and an attempt is compared with its checksum before
-it is sent again, since a changed byte of key or body is no damage to SQLite.
+SQLite reports damage only when it reads the damaged page, which may be after a request that the lost rows would have
+prevented. So a queue is checked, within a time limit, when it is opened for changes. An attempt is compared with its
+checksum before it is sent again, because SQLite does not detect a changed byte in an idempotency key or body.
 """
 
 import sqlite3
@@ -18,27 +18,27 @@ CHECKED_WHOLE_BYTES: Final = 4 * 1024 * 1024
 """Up to this size (about five thousand items) every page is read, in less than a tenth of a second."""
 
 CHECKED_QUICKLY_BYTES: Final = 256 * 1024 * 1024
-"""Up to this size every page's place is checked, in about half a second, where a log is there to be folded in.
+"""Up to this size the structure of all pages is checked, in about half a second, if there is a log to merge.
 
-A log is left by a kill, and may belong to another state of the file: of all that a person can do to a queue, an old
-copy put under a newer log is the likeliest. Who drives a queue keeps a log, too. To tell the two apart the lock would
-have to be tried, which could refuse it for that moment to a process that begins to drive.
+A kill leaves a log that may belong to another state of the file; the likeliest cause is an old copy restored beside a
+newer log. A running process has a log, too. Only the queue's lock could tell the two apart, but trying it could briefly
+block a process that is starting.
 """
 
 _OF_MONEY: Final = ("meta", "account", "account_day", "job", "job_day", "request")
-"""Checked at any size: they stay small, and say what may be spent and which keys are drawn."""
+"""Checked at any size: these tables stay small, and decide what may be spent and which idempotency keys are drawn."""
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path, *, is_current: bool, has_log: bool) -> None:
-    """Raise `QueueUnusable` for the first damage that is found. Changes nothing; errors of SQLite pass.
+    """Raise `QueueUnusable` for the first damage found. Changes nothing; SQLite's errors pass.
 
-    `is_current`: the schema is this version's, so that its queries apply. `has_log`: not all is in the file itself.
+    `is_current`: the schema is this version's, so its queries apply. `has_log`: the file alone is incomplete.
     """
     try:
         for what in _damage(connection, is_current=is_current, has_log=has_log):
             raise corruption_error(path, what)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # these statements have no mistakes: JSON in a CHECK has
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # the statements are correct, so a CHECK found invalid JSON
             raise corruption_error(path, str(error)) from error
         raise
 
@@ -51,9 +51,9 @@ def _damage(connection: sqlite3.Connection, *, is_current: bool, has_log: bool) 
 
 
 def _damage_of_pages(connection: sqlite3.Connection, *, has_log: bool) -> Iterator[str]:
-    """Look at all of a small queue; of a large one, at what says how much may be spent, and how its pages fit a log.
+    """Check all pages of a small queue; of a large one, the tables about money and the structure if there is a log.
 
-    The pages of large tables would take seconds. Each is read when it is needed, which notices most damage as well.
+    Reading large tables would take seconds. They are read when needed, which detects most damage as well.
     """
     page_count, page_size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
     size_bytes = page_count * page_size
@@ -74,7 +74,7 @@ def _complaints(connection: sqlite3.Connection, pragma: str) -> Iterator[str]:
 
 
 def attempt_checksum(attempt: Mapping[str, Any] | sqlite3.Row) -> int:
-    """Return the CRC-32 of what a resend has to repeat: against damage, not against malice."""
+    """Return the CRC-32 of what a resend must repeat; it detects damage, not malice."""
     words = (attempt["idempotency_key"], attempt["key_fingerprint"], str(int(attempt["is_video"])))
     return zlib.crc32("\n".join(words).encode() + b"\n" + attempt["body"])
 

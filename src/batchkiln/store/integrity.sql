@@ -1,4 +1,4 @@
--- name: contradictions -- items under way and unresolved attempts that do not tell the same, found by either's index
+-- name: contradictions -- items under way and unresolved attempts that contradict each other, by the indexes of both
 SELECT item.id
 FROM item LEFT JOIN attempt ON attempt.id = item.attempt_id AND attempt.item_id = item.id
 WHERE item.state IN ('submitting', 'active', 'downloading', 'held')

@@ -1,7 +1,7 @@
-"""Items: a page of a job's list, a search, and the whole history of one item.
+"""Items: pages of a job's list, searches, and the details of one item.
 
-A page takes the same time wherever it begins and however large the job is: it is found by key. A filter that few
-items pass would read a million rows to fill one page, so a search reads a bounded number of items a page.
+A page is found by key, so it takes the same time wherever it starts. A filter that few items pass would read a million
+rows for one page, so a search reads a limited number of items for each page.
 """
 
 import heapq
@@ -26,7 +26,7 @@ PAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class OutputSummary:
-    """One file that stands whole under its name; `sha256` is hex."""
+    """One complete file under its final name; `sha256` is hex."""
 
     id: int
     number: int
@@ -40,9 +40,9 @@ class OutputSummary:
 
 @dataclass(frozen=True, slots=True)
 class ItemSummary:
-    """One item for a list. `id` is the key to page by; `attempts` counts those made.
+    """One item of a list. `id` is the key for paging; `attempts` is their number.
 
-    `credits` is what its attempts cost, less what was refunded; `generation_id` the latest one known.
+    `credits` is the cost of its attempts minus refunds; `generation_id` is the latest one known.
     """
 
     id: int
@@ -61,7 +61,7 @@ class ItemSummary:
 
 @dataclass(frozen=True, slots=True)
 class AttemptDetail:
-    """One attempt, told to a person; the key is named by its fingerprint only (Law 8)."""
+    """One attempt for display; its API key is identified only by the fingerprint (Law 8)."""
 
     id: int
     number: int
@@ -84,13 +84,13 @@ class AttemptDetail:
 
     @property
     def made_at(self) -> datetime:
-        """When the service made its generation; before a record tells it, the earliest that it can have been."""
+        """When the service created the generation; the earliest possible instant until a record is known."""
         return self.generation_created_at or self.recorded_at
 
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """One fact of the history. `state` is the item's after it, None where it did not change."""
+    """One event. `state` is the item's state after it, None if unchanged."""
 
     id: int
     at: datetime
@@ -102,7 +102,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class ItemDetail:
-    """All that the queue knows of one item. `arrival` is the job's event of the manifest that brought it."""
+    """Everything that the queue knows of one item. `arrival` is the job's event of the manifest that added it."""
 
     job: str
     item: ItemSummary
@@ -118,13 +118,13 @@ class ItemDetail:
 
     @property
     def hold_asked(self) -> str:
-        """Name the hold that a person is asked about: the same item may be held once more, and for what is paid."""
+        """Return an id of the current hold, so that a decision about an earlier hold does not apply to it."""
         return f"{len(self.events)},{self.quote_credits}"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """The request of one attempt, to the byte."""
+    """The exact request of one attempt."""
 
     number: int
     is_video: bool
@@ -132,12 +132,12 @@ class RequestRecord:
 
 
 LOOKED_AT: Final = 4000
-"""How many items a page of a filter looks at: some milliseconds."""
+"""Number of items that a page of a filtered list reads; it takes some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is wanted; None is anything. `value` None: any item that has the metadata `key`."""
+    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`."""
 
     state: ItemState | None = None
     model: str | None = None
@@ -147,15 +147,15 @@ class Filter:
 
     @property
     def is_by_content(self) -> bool:
-        """Whether more than the index on states has to be looked at."""
+        """Whether the index on states is not sufficient."""
         return any(wish is not None for wish in (self.model, self.code, self.key))
 
 
 @dataclass(frozen=True, slots=True)
 class GalleryPage:
-    """Some items, in the job's order. `next_after` begins the next page, `previous_before` ends the one before.
+    """Some items in the job's order. `next_after` starts the next page, `previous_before` ends the previous one.
 
-    `is_cut`: the page is short because only so many items were looked at, and there may be more.
+    `is_cut`: the page is short because the number of items read is limited, and there may be more.
     """
 
     items: tuple[ItemSummary, ...]
@@ -175,7 +175,7 @@ class OutputFile:
 
 
 NAMES_AT_MOST: Final = 10_000
-"""How many new items' names are given: whoever made some of a job before began with its first."""
+"""Maximum number of names of new items to return; files of an earlier queue start with a job's first items."""
 
 
 class Items:
@@ -218,7 +218,7 @@ class Items:
             after_id = page[-1].id
 
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
-        """Return the ids of a page of a job's items, all of them or those in one state, in the job's order."""
+        """Return the ids of a page of a job's items, in one state or in all, in the job's order."""
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
         rows = self._connection.execute(query("item_ids" if state is None else "items_in_state"), params)
         return [row[0] for row in rows]

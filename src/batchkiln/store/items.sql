@@ -1,4 +1,4 @@
--- name: item_ids_before  (as `item_ids`, from there backward)
+-- name: item_ids_before  (as `item_ids`, backward)
 SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id < :before
 UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'submitting' AND id < :before
 UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'active' AND id < :before
@@ -14,7 +14,7 @@ ORDER BY id DESC LIMIT :limit;
 -- name: items_in_state_before
 SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id < :before ORDER BY id DESC LIMIT :limit;
 
--- name: matching_items  (of items that were looked up before, so many and no more)
+-- name: matching_items  (of a limited number of items that were selected before)
 SELECT i.id
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
@@ -40,7 +40,7 @@ ORDER BY o.id DESC;
 -- name: output_by_id
 SELECT path, size_bytes, sha256, media_type FROM output WHERE id = :id;
 
--- name: first_new_items  (their indexes begin where the job ended before)
+-- name: first_new_items  (their indexes start after the job's earlier items)
 SELECT i.name, i.position, i.file_name, r.model
 FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
 WHERE i.job_id = :job_id AND i.state = 'queued' AND i.position >= (SELECT items FROM job WHERE id = :job_id) - :new
@@ -104,7 +104,7 @@ SELECT number, is_video, body FROM attempt WHERE item_id = :item_id ORDER BY num
 SELECT id, at, kind, state, attempt_id, detail FROM event
 WHERE item_id = :item_id AND item_id IS NOT NULL ORDER BY id;
 
--- name: story_arrival  (the first application that ended with more items than were before this one)
+-- name: story_arrival  (the first application after which the job had more items than this item's index)
 SELECT id, at, kind, state, attempt_id, detail FROM event
 WHERE job_id = :job_id AND item_id IS NULL AND kind = 'manifest_applied' AND json_extract(detail, '$.items') > :position
 ORDER BY id LIMIT 1;

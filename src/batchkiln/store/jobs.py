@@ -1,6 +1,6 @@
-"""Jobs as a person and a run see them: names, progress, troubles, and the work that is left.
+"""Jobs: names, progress, problem items, and the work left.
 
-Counts come from counters that triggers keep: a job of a million items is read as fast as a job of ten.
+Triggers maintain the counters: a job of a million items is read as fast as a job of ten.
 """
 
 import difflib
@@ -39,7 +39,7 @@ class Credits:
 class UnderWay:
     """An item that was sent and has not ended. `status` is the service's word for its generation.
 
-    `retention_ends_at` is when the service may delete what was paid for; None while no id is known.
+    `retention_ends_at` is when the service may delete the paid result; None while no id is known.
     """
 
     item: str
@@ -54,7 +54,7 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why items failed, were rejected, expired or are held, and how many. `example` is the latest one's message."""
+    """A group of failed, rejected, expired or held items with the same cause. `example` is the latest message."""
 
     state: ItemState
     code: str
@@ -64,10 +64,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """How far a job has come.
+    """A job's progress.
 
-    `items` has every state, also those of no item. `queued_cost` is what the queued items will cost by the quotes
-    known, and `queued_unquoted` how many have none. `is_finished`: no item can change any more without a person.
+    `items` has every state, also those without items. `queued_cost` is the cost of the queued items by the known
+    quotes; `queued_unquoted` of them have no quote. `is_finished`: only a person can change an item.
     """
 
     name: str
@@ -88,19 +88,19 @@ class JobSummary:
 
     @property
     def total(self) -> int:
-        """How many items the job has."""
+        """The job's number of items."""
         return sum(self.items.values())
 
     @property
     def is_finished(self) -> bool:
-        """Whether only a person can still change anything: nothing is under way, and nothing queued may start."""
+        """Whether only a person can change anything: nothing is under way, and no queued item may start."""
         is_moving = any(self.items[state] for state in UNDER_WAY)
         return not is_moving and (self.is_paused or not self.items[ItemState.QUEUED])
 
 
 @dataclass(frozen=True, slots=True)
 class JobAtWork:
-    """A job that is not ended. `accounts` is empty where the profile's first account is meant."""
+    """An unfinished job. `accounts` is empty if it uses the profile's first account."""
 
     id: int
     name: str
@@ -124,7 +124,7 @@ _PREFIX_LENGTH: Final = 3
 
 
 class Jobs:
-    """Reads jobs by the names that a person typed."""
+    """Reads jobs by name."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Read on this connection."""
@@ -160,7 +160,7 @@ class Jobs:
         )
 
     def work(self, scope: Scope) -> Work:
-        """Return the work of a scope; what is under way counts whatever job it belongs to."""
+        """Return the work in a scope; items under way count whatever job they belong to."""
         jobs = tuple(
             JobAtWork(row["id"], row["name"], row["profile"], tuple(json.loads(row["accounts"])), row["output_dir"])
             for row in self._connection.execute(query("jobs_at_work"))
@@ -171,7 +171,7 @@ class Jobs:
         return Work(jobs, under_way)
 
     def outstanding(self, scope: Scope) -> Outstanding:
-        """Count the items of a scope that may still change without a person."""
+        """Count the items in a scope that can still change without a person."""
         return outstanding(self._connection, scope)
 
     def id_of(self, name: str) -> int:
@@ -180,10 +180,12 @@ class Jobs:
         if found is not None:
             return int(found[0])
         names = [row[0] for row in self._connection.execute(query("job_names"))]
-        raise InputError([_unknown(f"the queue has no job {name!r}", name, names, "`batchkiln status` lists the jobs")])
+        raise InputError(
+            [_unknown(f"the queue has no job {name!r}", name, names, "run `batchkiln status` for a list of jobs")]
+        )
 
     def items_named(self, job_id: int, *, job: str, names: Sequence[str]) -> dict[str, tuple[int, ItemState]]:
-        """Return id and state of each item named. Raises one `InputError` for all that the job does not have."""
+        """Return id and state of each named item. Raises one `InputError` for all unknown names."""
         found: dict[str, tuple[int, ItemState]] = {}
         mistakes: list[Diagnostic] = []
         for name in dict.fromkeys(names):
@@ -192,23 +194,23 @@ class Jobs:
                 found[name] = (row[0], ItemState(row[1]))
                 continue
             near = _names_near(self._connection, job_id, name)
-            remedy = f"`batchkiln items {job}` lists its items"
+            remedy = f"run `batchkiln items {job}` for a list of its items"
             mistakes.append(_unknown(f"the job {job!r} has no item {name!r}", name, near, remedy))
         if mistakes:
             raise InputError(mistakes)
         return found
 
     def unfinished(self) -> frozenset[str]:
-        """Return the jobs that have an item queued or under way, also those that are paused."""
+        """Return the jobs with items queued or under way, including paused ones."""
         return frozenset(row["name"] for row in self._connection.execute(query("open_jobs")))
 
     def known(self, names: Collection[str]) -> frozenset[str]:
-        """Return those of these names that are jobs of the queue."""
+        """Return which of these names are jobs of the queue."""
         found = (self._connection.execute(query("find_job"), {"name": name}).fetchone() for name in names)
         return frozenset(name for name, row in zip(names, found, strict=True) if row is not None)
 
     def trouble_items(self, job_name: str) -> dict[tuple[ItemState, str], str]:
-        """Return an item's name for each (state, error code) of a job's troubles: the latest one."""
+        """Return the name of the latest item of each group of problem items, by state and error code."""
         rows = self._connection.execute(query("trouble_items"), {"job": job_name})
         return {(ItemState(row["state"]), row["error_code"]): row["name"] for row in rows}
 
@@ -218,7 +220,7 @@ class Jobs:
         return machine_now if row is None else Accounts(self._connection).service_time(row["profile"], machine_now)
 
     def account_names(self, job_name: str) -> str:
-        """Return the accounts that a job names, as stored: a JSON array, empty for the profile's first."""
+        """Return the accounts that a job names, as a JSON array; empty for the profile's first account."""
         return str(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["accounts"])
 
     def credits(self, job_name: str, day: datetime) -> JobCredits:
@@ -234,12 +236,12 @@ class Jobs:
         )
 
     def item_count(self, job_name: str) -> int:
-        """Return how many items a job has. Raise `InputError` for an unknown job."""
+        """Return how many items a job has. Raises `InputError` for an unknown job."""
         self.id_of(job_name)
         return int(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["items"])
 
     def models(self, job_name: str) -> list[str]:
-        """Return the models that a job's items ask for."""
+        """Return the models that a job's items use."""
         params = {"job_id": self.id_of(job_name)}
         return [row[0] for row in self._connection.execute(query("job_models"), params)]
 

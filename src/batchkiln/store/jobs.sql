@@ -5,7 +5,7 @@ WHERE t.job_id = :job_id AND t.n > 0 ORDER BY r.model;
 -- name: find_job
 SELECT id, profile FROM job WHERE name = :name;
 
--- name: trouble_items  (where the latest one has left its state, any other by the index on states)
+-- name: trouble_items  (if the latest item has left its state, another one by the index on states)
 SELECT t.state, t.error_code, coalesce(
     (SELECT i.name FROM item AS i WHERE i.id = t.latest_id AND i.state = t.state AND i.error_code = t.error_code),
     (SELECT i.name FROM (
@@ -18,17 +18,17 @@ WHERE j.name = :job AND t.n > 0 AND name IS NOT NULL;
 -- name: named_item
 SELECT id, state FROM item WHERE job_id = :job_id AND name = :name;
 
--- name: names_near  (those that begin alike, by the index on names)
+-- name: names_near  (names with the same beginning, by the index on names)
 SELECT name FROM item WHERE job_id = :job_id AND name >= :begin AND name < :begin || char(1114111)
 ORDER BY name LIMIT :limit;
 
--- name: jobs_at_work -- jobs that still have something for the program to do
+-- name: jobs_at_work -- jobs with items that the program can still change
 SELECT DISTINCT job.id, job.name, job.profile, job.accounts, job.output_dir
 FROM tally JOIN job ON job.id = tally.job_id
 WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
 ORDER BY job.id;
 
--- name: accounts_under_way -- accounts that have sent something which has not ended
+-- name: accounts_under_way -- accounts with unfinished attempts
 SELECT DISTINCT account.profile, account.name
 FROM item
 JOIN attempt ON attempt.id = item.attempt_id
@@ -70,7 +70,7 @@ LEFT JOIN item AS i ON i.id = t.latest_id AND i.state = t.state AND i.error_code
 WHERE t.job_id = :job_id AND t.state IN ('failed', 'rejected', 'expired', 'held') AND t.n > 0
 ORDER BY t.n DESC, t.state, t.error_code;
 
--- name: open_jobs  (by the partial index of what is open: jobs that ended long ago cost nothing)
+-- name: open_jobs  (by the partial index of unfinished items: finished jobs cost nothing)
 SELECT DISTINCT j.name
 FROM tally AS t
 CROSS JOIN job AS j ON j.id = t.job_id

@@ -1,4 +1,4 @@
-"""The work left per job, its prices, and how long such items took: the input of a forecast."""
+"""The work left in each job, its prices and the durations of similar items: the input of a forecast."""
 
 import json
 import sqlite3
@@ -21,7 +21,7 @@ IMAGE_SECONDS: Final = 20.0
 
 
 CLIP_SECONDS: Final = 90.0
-"""What is expected of an item while nothing like it was made yet; it counts as `PRIOR_WEIGHT` observations."""
+"""Expected duration of an item without comparable observations; it counts as `PRIOR_WEIGHT` observations."""
 
 
 PRIOR_WEIGHT: Final = 1
@@ -29,7 +29,7 @@ PRIOR_WEIGHT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class QueuedLoad:
-    """A job's load, and where it is carried. `accounts` is empty where the profile's first account is meant."""
+    """A job's load and its accounts. `accounts` is empty if it uses the profile's first account."""
 
     profile: str
     accounts: tuple[str, ...]
@@ -38,7 +38,7 @@ class QueuedLoad:
 
 @dataclass(frozen=True, slots=True)
 class RecipeCount:
-    """How many items of a job share a recipe and a state. `cost_credits` is the quote, None while there is none."""
+    """The number of a job's items with one recipe and state. `cost_credits` is the quote, None without one."""
 
     recipe_id: int
     state: ItemState
@@ -52,12 +52,12 @@ class RecipeCount:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """How many of the newest attempts at each recipe succeeded, and how many seconds they took on average."""
+    """How many of the newest attempts at each recipe succeeded, and their average duration in seconds."""
 
     by_recipe: Mapping[int, tuple[int, float]]
 
     def expected(self, recipe_id: int, mode: Mode, limits: Limits) -> float:
-        """Return how long an item holds the slot: what was seen of its recipe, tempered by what is usual."""
+        """Return how long an item occupies the slot: its recipe's average, weighted with the general one."""
         usual = with_poll_delay(CLIP_SECONDS if mode.makes_video else IMAGE_SECONDS, limits)
         count, mean = self.by_recipe.get(recipe_id, (0, 0.0))
         return (PRIOR_WEIGHT * usual + count * mean) / (PRIOR_WEIGHT + count)
@@ -73,7 +73,7 @@ class Loads:
     def queued(self, limits: Mapping[str, Limits], days: Mapping[str, datetime]) -> list[QueuedLoad]:
         """Return the loads of all jobs that are not paused, in the queue's order, for the profiles in `limits`.
 
-        `days` tells, by profile, when the service's present day began.
+        `days` contains the start of each profile's current service day.
         """
         means = self.means()
         found: list[QueuedLoad] = []
@@ -83,7 +83,7 @@ class Loads:
         return found
 
     def recipe_counts(self, job_id: int, profile: str) -> list[RecipeCount]:
-        """Return what is queued or under way of a job, by recipe; quotes are those of the profile."""
+        """Return a job's queued items and items under way, by recipe; quotes are those of the profile."""
         rows = self._connection.execute(query("forecast_classes"), {"job_id": job_id, "profile": profile})
         return [
             RecipeCount(
@@ -100,13 +100,13 @@ class Loads:
         ]
 
     def means(self) -> Means:
-        """Return what the newest attempts took."""
+        """Return the durations of the newest attempts."""
         rows = self._connection.execute(query("recent_durations"), {"limit": ATTEMPTS_LOOKED_AT})
         return Means({row["recipe_id"]: (row["n"], row["mean_ms"] / 1000) for row in rows})
 
 
 def item_classes(counts: Iterable[RecipeCount], limits: Limits, means: Means) -> tuple[ItemClass, ...]:
-    """Return them as the forecast takes them; of what is under way, half the time is over on average."""
+    """Return the counts as classes for the forecast; an item under way is assumed to need half its time."""
     return tuple(_item_class(entry, means.expected(entry.recipe_id, entry.mode, limits)) for entry in counts)
 
 

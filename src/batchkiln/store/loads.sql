@@ -1,4 +1,4 @@
--- name: forecast_jobs  (jobs that may still begin something)
+-- name: forecast_jobs  (jobs that may still start items)
 SELECT j.id, j.name, j.profile, j.accounts, j.item_order, j.budget_credits, j.budget_credits_per_day,
        j.reserved + j.charged - j.refunded AS committed
 FROM job AS j
@@ -7,7 +7,7 @@ WHERE j.is_paused = 0 AND j.profile = :profile
         AND t.state IN ('queued', 'submitting', 'active') AND t.n > 0)
 ORDER BY j.id;
 
--- name: forecast_classes  (under way: paid already, so that it takes time but no credits)
+-- name: forecast_classes  (items under way are already paid: they take time but no credits)
 SELECT t.recipe_id, t.state, t.n, r.model, r.mode, r.price_key, r.max_cost_credits, q.cost_credits
 FROM tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id
@@ -15,7 +15,7 @@ LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
 WHERE t.job_id = :job_id AND t.state IN ('queued', 'submitting', 'active') AND t.n > 0
 ORDER BY t.state = 'queued', t.recipe_id;
 
--- name: recent_durations  (the newest attempts by their key, whatever became of them, and of these the successes)
+-- name: recent_durations  (the successes among the newest attempts, found by their key)
 SELECT i.recipe_id, a.is_video, count(*) AS n, avg(a.ended_at - a.recorded_at) AS mean_ms
 FROM (SELECT item_id, is_video, state, recorded_at, ended_at FROM attempt ORDER BY id DESC LIMIT :limit) AS a
 JOIN item AS i ON i.id = a.item_id

@@ -1,4 +1,4 @@
-"""One process drives a queue. The lock is the operating system's, so that a crash of any kind releases it."""
+"""The lock that lets one process run a queue. The operating system holds it, so any crash releases it."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The process that drives the queue, or that was killed while it did."""
+    """The process that runs the queue, or was killed while it did."""
 
     pid: int
     host: str
@@ -27,7 +27,7 @@ class Lease:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is still there, as far as this machine can tell; one of another host counts so."""
+        """Whether the process is alive as far as this machine knows; a process of another host counts as alive."""
         if self.host != socket.gethostname():
             return True
         try:
@@ -40,17 +40,17 @@ class Lease:
 
 
 class QueueLock:
-    """The right to drive one queue. Who holds it is written in the queue as well, for a person to read."""
+    """The exclusive right to run a queue. The holder is also recorded in the queue, for display."""
 
     def __init__(self, path: Path) -> None:
-        """Name the queue file; nothing is taken yet."""
+        """Prepare the lock of a queue file without acquiring it."""
         from filelock import FileLock  # noqa: PLC0415  slow to import, and only who drives or resolves needs it
 
         self._lock = FileLock(f"{path}.lock", timeout=0, mode=PRIVATE_MODE)
         self._path = path
 
     async def acquire(self, database: Database, *, command: str, now: datetime) -> None:
-        """Take the lock, or raise `QueueInUse` that says who has it."""
+        """Acquire the lock. Raises `QueueInUse`, which names the holder."""
         from filelock import Timeout  # noqa: PLC0415  as above
 
         try:
@@ -59,7 +59,7 @@ class QueueLock:
             raise QueueInUse(await database.read(_holder, self._path)) from None
         try:
             await database.write(_write_lease, command, to_milliseconds(now))
-        except BaseException:  # a cancellation comes when it is written down: no driver must be named that is none
+        except BaseException:  # a cancellation arrives after the holder is recorded, and must not leave it there
             await self.release(database)
             raise
 
@@ -82,8 +82,8 @@ def undriven(path: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         raise QueueInUse(
-            f"{path}: a process drives this queue, and may be sending this very request; nothing was changed. End it "
-            "with Ctrl-C, which is safe, then the same command"
+            f"{path}: a process runs this queue, and may be sending this request; nothing was changed. Stop it with "
+            "Ctrl-C, which is safe, then repeat the command"
         ) from None
     try:
         yield
@@ -98,8 +98,8 @@ def _holder(connection: sqlite3.Connection, path: Path) -> str:
         since = from_milliseconds(row["started_at"]).strftime("%Y-%m-%d %H:%M:%S UTC")
         who = f"process {row['pid']} on {row['host']} ({row['command']}, since {since})"
     return (
-        f"{path}: {who} drives this queue; nothing was sent or changed. "
-        "`batchkiln enqueue` adds to it, and `batchkiln status` shows how far it is"
+        f"{path}: {who} runs this queue; nothing was sent or changed. `batchkiln enqueue` adds to it, and `batchkiln "
+        "status` shows its progress"
     )
 
 
@@ -113,7 +113,7 @@ def _drop_lease(connection: sqlite3.Connection) -> None:
 
 
 def lease(connection: sqlite3.Connection) -> Lease | None:
-    """Return who has written down that they drive the queue."""
+    """Return the recorded process that runs the queue."""
     row = connection.execute(query("get_lease")).fetchone()
     if row is None:
         return None

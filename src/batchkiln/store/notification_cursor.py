@@ -1,6 +1,7 @@
-"""What notifications need of the queue: whom a job names, how far each notifier was told, what is about to expire.
+"""The queue's data for notifications: the notifiers of jobs, the position of each notifier, and expiring results.
 
-All of it stands in `meta`, a row a job that names notifiers and a row a notifier: names only, never an address.
+It is stored in `meta`, one row for each job that names notifiers and one for each notifier: names only, never an
+address.
 """
 
 import json
@@ -17,7 +18,7 @@ from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.sql import query
 
 TOLD_KEPT: Final = 200
-"""Ids of notices that a notifier was told of: more than accounts and jobs have to tell at a time."""
+"""Maximum number of delivered ids kept for a notifier: more than accounts and jobs produce at a time."""
 
 
 EXPIRING_SHOWN: Final = 1000
@@ -25,23 +26,23 @@ EXPIRING_SHOWN: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class NotificationPosition:
-    """How far a notifier was told: the history up to an event; and notices, by their ids, the newest last."""
+    """A notifier's position: the last delivered event, and the ids of delivered notifications, the newest last."""
 
     cursor: int
     ids: tuple[str, ...] = ()
 
     def also(self, notice_id: str) -> "NotificationPosition":
-        """Return this with one more that was told."""
+        """Return a copy with one more delivered notification."""
         return NotificationPosition(self.cursor, (*self.ids, notice_id)[-TOLD_KEPT:])
 
     def at(self, cursor: int) -> "NotificationPosition":
-        """Return this with the history told up to an event."""
+        """Return a copy at a later event."""
         return NotificationPosition(cursor, self.ids)
 
 
 @dataclass(frozen=True, slots=True)
 class Expiring:
-    """A paid item that is not fetched yet."""
+    """A paid item that is not downloaded yet."""
 
     job: str
     item: str
@@ -49,14 +50,14 @@ class Expiring:
 
 
 class Notifications:
-    """Reads what notifications were delivered, and to whom."""
+    """Reads the deliveries and their recipients."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Read on this connection."""
         self._connection = connection
 
     def audience(self, jobs: Iterable[str]) -> frozenset[str] | None:
-        """Return the notifiers that any of these jobs names; None, all of them, where one of the jobs does not say."""
+        """Return the notifiers named by these jobs; None (all notifiers) if one of the jobs names none."""
         names: set[str] = set()
         for job in jobs:
             text = read_meta(self._connection, f"audience/{job}")
@@ -66,7 +67,7 @@ class Notifications:
         return frozenset(names)
 
     def cursor(self, notifier: str) -> NotificationPosition:
-        """Return how far a notifier was told; a new one is told from now on."""
+        """Return a notifier's position; a new notifier starts at the current event."""
         text = read_meta(self._connection, f"told/{notifier}")
         if text is None:
             return NotificationPosition(Events(self._connection).last_id())
@@ -74,7 +75,7 @@ class Notifications:
         return NotificationPosition(kept["cursor"], tuple(kept["ids"]))
 
     def near_expiry(self, profile: str, ends_before: datetime) -> list[Expiring]:
-        """Return the paid items of a profile that are not fetched and whose retention ends before a moment."""
+        """Return a profile's paid items that are not downloaded and whose retention ends before an instant."""
         before = to_milliseconds(ends_before - RETENTION)
         params = {"profile": profile, "before": before, "limit": EXPIRING_SHOWN}
         rows = self._connection.execute(query("near_expiry"), params)
@@ -82,7 +83,7 @@ class Notifications:
 
 
 def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str, ...] | None) -> None:
-    """Keep which notifiers a job names; None takes back what was kept. Inside the caller's transaction."""
+    """Store a job's notifiers; None deletes them. Runs inside the caller's transaction."""
     value = None if names is None else json.dumps(list(names), ensure_ascii=False)
     write_meta(connection, f"audience/{job}", value)
 

@@ -23,32 +23,32 @@ from batchkiln.store.transitions import set_paused, transition_all
 ITEMS_AT_ONCE: Final = 2_000
 
 _NOT_RETRIED: Final = {
-    ItemState.QUEUED: "it is queued already",
-    ItemState.SUBMITTING: "it was sent, and its reply is awaited",
+    ItemState.QUEUED: "it is already queued",
+    ItemState.SUBMITTING: "it was sent and waits for a reply",
     ItemState.ACTIVE: "it is being generated",
-    ItemState.DOWNLOADING: "it is generated, and its files are being fetched",
-    ItemState.DONE: "it is done; its files are there",
-    ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
+    ItemState.DOWNLOADING: "it is generated, and its files are being downloaded",
+    ItemState.DONE: "it is done; its files are saved",
+    ItemState.HELD: "it is held; `batchkiln show {item}` explains how to resolve it",
 }
 _NOT_CANCELED: Final = {state: f"it has ended: {state}" for state in FINAL_STATES} | {
     ItemState.SUBMITTING: (
-        "it was sent, and may be paid already; if so, it will be fetched. `batchkiln resolve --as failed {item}` gives "
-        "it up while no process drives the queue"
+        "it was sent and may be paid; if so, it will be downloaded. To give it up, stop the process that runs the "
+        "queue and use `batchkiln resolve --as failed {item}`"
     ),
     ItemState.ACTIVE: (
-        "active: it is paid already and will be fetched. Where its reads never succeed, `batchkiln resolve --as failed "
-        "{item}` gives it up while no process drives the queue"
+        "active: it is already paid and will be downloaded. If its polls never succeed, stop the process that runs "
+        "the queue and use `batchkiln resolve --as failed {item}`"
     ),
-    ItemState.DOWNLOADING: "downloading: it is paid already and will be fetched",
-    ItemState.DONE: "it is done; its files are there",
-    ItemState.CANCELED: "it is canceled already",
-    ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
+    ItemState.DOWNLOADING: "downloading: it is already paid and will be downloaded",
+    ItemState.DONE: "it is done; its files are saved",
+    ItemState.CANCELED: "it is already canceled",
+    ItemState.HELD: "it is held; `batchkiln show {item}` explains how to resolve it",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An item that was named and left as it is, and why."""
+    """A named item that was left unchanged, and the reason."""
 
     name: str
     reason: str
@@ -56,11 +56,11 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class RetryReport:
-    """What a retry brings back into the queue, counted by the state before.
+    """The number of items that a retry queues, by their previous state.
 
-    `may_cost` is the sum of the quotes known, in credits, or None where none is; `unquoted` items come on top.
-    `paying_again` counts those whose first result may have been paid: expired, canceled by the service, or
-    given up by a person.
+    `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
+    `paying_again` counts items whose first result may have been paid: expired, canceled by the service, or given up by
+    a person.
     """
 
     requeued: Mapping[ItemState, int]
@@ -72,7 +72,7 @@ class RetryReport:
 
 @dataclass(frozen=True, slots=True)
 class CancelReport:
-    """How many items were canceled; cancelling costs nothing."""
+    """The number of canceled items; canceling is free."""
 
     canceled: int
     skipped: tuple[Skipped, ...]
@@ -98,7 +98,7 @@ def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Seq
 
 
 def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
-    """Queue ended items again, with all their tries. Without names: what failed, was rejected or expired."""
+    """Queue ended items again with all their tries. Without names: all that failed, were rejected or expired."""
     report = preview_retry(connection, job_name, item_names)
     job_id = Jobs(connection).id_of(job_name)
     ids, _ = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
@@ -129,7 +129,7 @@ def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Se
 
 
 def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
-    """Take queued items out of the queue; without names, all of them. What was sent is paid, and fetched."""
+    """Cancel queued items; without names, all of them. Sent items continue."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
 
@@ -143,12 +143,12 @@ def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[s
 
 
 def pause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
-    """Begin nothing new of a job; what was sent goes on. Returns whether that is news."""
+    """Start nothing new in a job; sent items continue. Return whether the job was not paused before."""
     return _set_paused(connection, job_name, now, is_paused=True)
 
 
 def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
-    """Let a job go on. Returns whether that is news."""
+    """Resume a job. Return whether it was paused."""
     return _set_paused(connection, job_name, now, is_paused=False)
 
 
@@ -164,7 +164,7 @@ def _choose(
     item_names: Sequence[str],
     refusals: Mapping[ItemState, str],
 ) -> tuple[list[int], tuple[Skipped, ...]]:
-    """Return the ids of the named items that may be moved, and why the others may not."""
+    """Return the ids of the named items that may be moved, and the reasons for the others."""
     found = Jobs(connection).items_named(job_id, job=job_name, names=item_names)
     ids = [item_id for item_id, state in found.values() if state not in refusals]
     skipped = [
@@ -177,7 +177,7 @@ def _choose(
 
 @dataclass(frozen=True, slots=True)
 class _Retried:
-    """What the items of one state come to; `cost` is None where none of them has a quote."""
+    """The totals of a job's items in one state; `cost` is None if none has a quote."""
 
     state: ItemState
     count: int
@@ -187,7 +187,7 @@ class _Retried:
 
 
 def _retried(connection: sqlite3.Connection, job_id: int, state: ItemState) -> _Retried:
-    """Sum up a job's items of a state, without reading them. All that expired were paid."""
+    """Sum up a job's items in a state by query. All expired items were paid."""
     params = {"job_id": job_id, "state": state}
     count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
     if state is ItemState.EXPIRED:
@@ -219,7 +219,7 @@ def _each(
     states: frozenset[ItemState],
     act: Callable[[Sequence[int], ItemState], None],
 ) -> dict[ItemState, int]:
-    """Do `act` with the items that are still in each of `states`, a transaction a page; count them by state."""
+    """Call `act` for the items in each of `states`, one transaction for each page; count them by state."""
     counts: dict[ItemState, int] = {}
     with _undone_from_memory(connection):
         for page in pages:
@@ -234,9 +234,9 @@ def _each(
 
 @contextmanager
 def _undone_from_memory(connection: sqlite3.Connection) -> Iterator[None]:
-    """Keep in memory what would undo a single statement, some thousand pages; in a file it takes most of the time.
+    """Keep the statement journal in memory for some thousand pages; in a file it would dominate the time.
 
-    Not for the whole connection: the staging of a manifest has to stay in a file, whatever its size.
+    This is temporary: the staging of a manifest must stay in a file, whatever its size.
     """
     connection.execute("PRAGMA temp_store = MEMORY")
     try:

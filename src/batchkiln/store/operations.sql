@@ -1,4 +1,4 @@
--- name: retry_figures_of_state  (from the tallies: a job may have a million such items)
+-- name: retry_figures_of_state  (from the counters: a job may have a million such items)
 SELECT
     coalesce(sum(t.n), 0) AS n,
     sum(t.n * q.cost_credits) AS cost,
@@ -9,12 +9,12 @@ JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
 WHERE t.job_id = :job_id AND t.state = :state AND t.n > 0;
 
--- name: count_paid_for_nothing  (items of a state whose attempt did not end as refunded, and may have cost its credits)
+-- name: count_paid_for_nothing  (items in a state whose attempt was not refunded and may have cost credits)
 SELECT count(*)
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
 WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed') AND i.state = :state;
 
--- name: retry_figures_of_items  (an attempt that did not end as refunded may have cost its credits)
+-- name: retry_figures_of_items  (an attempt that was not refunded may have cost credits)
 SELECT
     i.state,
     count(*) AS n,

@@ -1,6 +1,6 @@
-"""What applying a manifest would come to: the differences, what it leaves to send, and what is still to be priced.
+"""Comparing a manifest with the queue: the differences, the items to send, and the missing prices.
 
-Nothing is changed: the staging is a file of its own, and the queue is read on a connection that cannot write.
+Nothing is changed: the staging is a separate file, and the queue's connection is read-only.
 """
 
 import json
@@ -27,23 +27,23 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 CHANGES_SHOWN: Final = 20
-"""How many items are named of each kind of change; the others are counted."""
+"""Number of named items for each kind of change; the others are only counted."""
 
 
 class ChangeKind(StrEnum):
-    """What applying does to an item."""
+    """How applying the manifest affects an item."""
 
     NEW = "new"
     UPDATED = "updated"
     REQUEUED = "requeued"
-    REFUSED = "refused"  # its request changed after it was sent: applying is refused, or it is kept as it was sent
+    REFUSED = "refused"  # its request changed after it was sent: applying is refused, or it is kept as sent
     PRUNED = "pruned"
-    LEFT_ALONE = "left_alone"  # not in the manifest any more
+    LEFT_ALONE = "left_alone"  # no longer in the manifest
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One item that is new, or differs. `fields` are what differs, `reason` is why it had ended."""
+    """One new or differing item. `fields` are the differences, `reason` is why it had ended."""
 
     kind: ChangeKind
     item: str
@@ -54,7 +54,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
-    """Images that are still to be uploaded, each content once."""
+    """Images to upload, each content counted once."""
 
     files: int
     size_bytes: int
@@ -63,7 +63,7 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True)
 class PriceQuestion:
-    """A price that is not known: it is asked by way of one item. `urls` are as many of the account's assets."""
+    """A missing price and one item to ask with. `urls` are as many of the account's assets as the item has images."""
 
     profile: str
     account: str
@@ -77,13 +77,11 @@ class PriceQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ManifestPlan:
-    """What a manifest comes to. `counts` is what it would leave to send, and what is under way already.
+    """The comparison of one manifest. `counts` are the items to send and those already under way.
 
-    `recipes` are those of what it would leave to send, by the id in `counts`.
-
-    `numbers` counts the changes, each item once, of which `changes` names the first few of each kind. `committed` is
-    what the job has cost so far, `taken` what it took of the present day. `new_names` are the
-    relative names that the first new items' outputs would have, whatever their extension.
+    `recipes` are those of the items to send, by the id in `counts`. `numbers` counts the changes, each item once;
+    `changes` names the first few of each kind. `committed` is the job's cost so far, `taken` its use of the current
+    day. `new_names` are the relative output names of the first new items, with any extension.
     """
 
     spec: JobSpec
@@ -102,7 +100,7 @@ class ManifestPlan:
     new_names: tuple[str, ...] = ()
 
     def priced(self, prices: Mapping[str, int]) -> "ManifestPlan":
-        """Return the plan with prices by price key; what was known already stays."""
+        """Return a copy with prices by price key; known prices remain."""
         counts = tuple(
             entry if entry.cost_credits is not None else replace(entry, cost_credits=prices.get(entry.price_key))
             for entry in self.counts
@@ -110,7 +108,7 @@ class ManifestPlan:
         return replace(self, counts=counts)
 
     def load(self, limits: Limits, *, is_new_day: bool = False) -> QueuedLoad:
-        """Return the job as the forecast takes it. `is_new_day`: `taken` was of the day before."""
+        """Return the job's load for the forecast. `is_new_day`: `taken` belongs to the day before."""
         budget = self.spec.budget_credits
         load = JobLoad(
             name=self.spec.name,
@@ -123,7 +121,7 @@ class ManifestPlan:
 
 
 class _Survey:
-    """One manifest, staged and compared: what would be queued, recipe by recipe."""
+    """One staged and compared manifest: the items to queue, by recipe."""
 
     def __init__(self, connection: sqlite3.Connection, *, profile: str, account: str) -> None:
         self._connection = connection
@@ -132,7 +130,7 @@ class _Survey:
         self._account = account
         self._queued: Counter[int] = Counter()
         self._under_way: list[RecipeCount] = []
-        self._examples: dict[int, int] = {}  # recipe -> a staged item that would have it
+        self._examples: dict[int, int] = {}  # recipe -> a staged item with it
         self._numbers: Counter[ChangeKind] = Counter()
         self._named: list[Change] = []
         self._recipes: dict[int, Recipe] = {}
@@ -140,7 +138,7 @@ class _Survey:
         self._quotes: dict[str, int] = {}
 
     def observe(self, difference: Difference) -> None:
-        """Count and name an item that the manifest has otherwise, and what it takes out of one recipe into another."""
+        """Record a differing item, and the recipes between which it moves."""
         change = _change_of(difference)
         if change is None or self._is_wished_back(difference):
             return
@@ -155,7 +153,7 @@ class _Survey:
             self._add(difference.new_recipe_id, 1, difference.seq)
 
     def count(self, report: ApplyReport) -> None:
-        """Work out how many items of each recipe would be queued, all differences being known."""
+        """Count the items to queue for each recipe after all differences are known."""
         self._report = report
         if report.job_id is not None:
             for entry in Loads(self._connection).recipe_counts(report.job_id, self._profile):
@@ -188,7 +186,7 @@ class _Survey:
         self._examples.setdefault(recipe_id, seq)
 
     def _learn(self) -> None:
-        """Look up the recipes that would be queued, and the quotes that are known."""
+        """Read the recipes of the items to queue, and their known quotes."""
         ids = [recipe_id for recipe_id, count in self._queued.items() if count > 0]
         for row in self._connection.execute(query("planned_recipes"), {"ids": json.dumps(ids)}):
             self._recipes[row["id"]] = recipe_of(row)
@@ -253,7 +251,7 @@ class _Survey:
 
     @property
     def recipes(self) -> Mapping[int, Recipe]:
-        """What would be queued, by the id that `counts` has."""
+        """The recipes of the items to queue, by the id in `counts`."""
         return self._recipes
 
     def uploads(self) -> Uploads:
@@ -273,7 +271,7 @@ class _Survey:
         return {kind: from_report.get(kind, self._numbers[kind]) for kind in ChangeKind}
 
     def changes(self) -> Iterator[Change]:
-        """Name the first few of each kind."""
+        """Return the first few changes of each kind."""
         params = {"job_id": self._report.job_id, "limit": CHANGES_SHOWN}
         for row in self._connection.execute(query("fresh_names"), params):
             yield Change(ChangeKind.NEW, row["name"], fields=(row["model"], row["mode"]))
@@ -288,7 +286,7 @@ class _Survey:
 
 @dataclass(frozen=True, slots=True)
 class JobRecipe:
-    """What items of a job have in common that the queue holds; `question` asks a price that it does not know."""
+    """A recipe of queued items; `question` asks for its price if that is missing."""
 
     recipe: Recipe
     price_key: str
@@ -298,7 +296,7 @@ class JobRecipe:
 
 
 class Plans:
-    """Compares manifests with the queue, and changes nothing."""
+    """Compares manifests with the queue without changing it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Read on this connection."""
@@ -366,7 +364,7 @@ class Plans:
 
 
 def _known_first(entry: tuple[int, Recipe]) -> tuple[bool, int]:
-    """Sort recipes as they would be numbered: those that the queue has, then new ones in their order."""
+    """Sort recipes in the order of their future ids: known ones first, then new ones in order."""
     recipe_id = entry[0]
     return recipe_id < 0, abs(recipe_id)
 

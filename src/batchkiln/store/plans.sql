@@ -3,7 +3,7 @@ SELECT p.recipe_id, count(*) AS n, min(p.seq) AS seq
 FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq
 GROUP BY p.recipe_id;
 
--- name: planned_moves  (items that come back into the queue or leave it, by recipe before and after)
+-- name: planned_moves  (items that return to the queue or leave it, by old and new recipe)
 SELECT w.event, i.recipe_id AS old_recipe_id, p.recipe_id AS new_recipe_id, count(*) AS n, min(p.seq) AS seq
 FROM staging.wish AS w JOIN item AS i ON i.id = w.item_id LEFT JOIN staging.placed AS p ON p.name = i.name
 GROUP BY w.event, i.recipe_id, p.recipe_id;
@@ -46,7 +46,7 @@ FROM (
             WHERE c.profile = :profile AND c.name = :account AND a.sha256 = f.sha256)
 );
 
--- name: asset_urls  (any images that the account has: a price depends on their number alone)
+-- name: asset_urls  (any images of the account: a price depends only on their number)
 SELECT a.url FROM asset AS a JOIN account AS c ON c.id = a.account_id
 WHERE c.profile = :profile AND c.name = :account ORDER BY a.ready_at DESC LIMIT :limit;
 
@@ -55,7 +55,7 @@ SELECT p.name, r.model, r.mode
 FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
 ORDER BY f.rank LIMIT :limit;
 
--- name: fresh_outputs  (`position` is the index that each will get)
+-- name: fresh_outputs  (`position` is the future index of each item)
 SELECT p.name, coalesce((SELECT items FROM job WHERE id = :job_id), 0) + f.rank - 1 AS position, p.file_name, r.model
 FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
 ORDER BY f.rank LIMIT :limit;
@@ -76,11 +76,11 @@ WHERE i.job_id = :job_id AND i.state <> 'canceled'
     AND NOT EXISTS (SELECT 1 FROM staging.placed AS p WHERE p.name = i.name)
 ORDER BY i.id LIMIT :limit;
 
--- name: planned_job  (what a known job has cost so far)
+-- name: planned_job  (the cost of a known job so far)
 SELECT j.is_paused, j.reserved + j.charged - j.refunded AS committed
 FROM job AS j WHERE j.id = :job_id;
 
--- name: job_recipes  (all that a job has ever asked for, with an item of each)
+-- name: job_recipes  (all recipes of a job, with one item of each)
 SELECT r.id, r.model, r.mode, r.parameters, r.price_key, r.inputs_count, r.max_cost_credits, r.attempts,
     sum(t.n) AS n, q.cost_credits,
     (SELECT i.id FROM item AS i WHERE i.job_id = :job_id AND i.recipe_id = r.id LIMIT 1) AS item_id

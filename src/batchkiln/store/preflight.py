@@ -1,7 +1,7 @@
-"""Where a queue stands: its file, what lies beside it, and its folder; looked at before SQLite is asked.
+"""Checks of the queue's file, the files beside it and its folder, made before SQLite opens them.
 
-SQLite makes an absent file, deletes the log beside an empty one and drops a log that it cannot read, all without
-a word. Each may be the last trace of what was paid, so nothing here changes what is there.
+SQLite silently creates a missing file, deletes the log beside an empty one and drops an unreadable log. Each may be the
+last trace of a payment, so these checks change nothing.
 """
 
 import errno
@@ -15,26 +15,26 @@ from batchkiln.core.errors import QueueBusy, QueueUnusable
 
 PRIVATE_MODE: Final = 0o600
 
-APPLICATION_ID: Final = 0x626B6C6E  # "bkln": tells a queue from any other SQLite file
+APPLICATION_ID: Final = 0x626B6C6E  # "bkln": distinguishes a queue from other SQLite files
 _APPLICATION_ID_OFFSET: Final = 68
-_MODE_OFFSET: Final = 18  # in the header: with a log, or with a journal
+_MODE_OFFSET: Final = 18  # header byte: write-ahead log or journal
 _WAL_MODE: Final = b"\x02\x02"
 
 _LOG_MAGIC: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _NO_LOG_YET: Final = b"\x00\x00\x00\x00"
-"""How a log begins after a power cut before its first commit; SQLite begins it anew."""
+"""A log begins like this after a power cut before its first commit; SQLite restarts it."""
 
 _JOURNAL_MAGIC: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _FIRST_PAGE_BYTES: Final = 4096
-"""A queue is this large when it leaves its journal for a log, before anything is in it."""
+"""The size of a queue when it switches from journal to log, before it has content."""
 
 
 def corruption_error(path: Path, what: str) -> QueueUnusable:
-    """Return the error of a damaged queue, with what a person can do."""
+    """Return the error for a damaged queue, with the remedy."""
     return QueueUnusable(
-        f"{path}: the queue is damaged ({what}); nothing more is sent. Move the file, its -wal and its -shm "
-        "away together and keep them; then restore a backup, also an old one (what was paid since is asked for under "
-        "the same keys), or recover the file with the sqlite3 tool. A new queue in its place would pay again"
+        f"{path}: the queue is damaged ({what}); nothing more is sent. Move the file, its -wal and its -shm away "
+        "together and keep them. Then restore a backup, even an old one (later payments are found again with the "
+        "same idempotency keys), or recover the file with the sqlite3 tool. A new queue in its place would pay again"
     )
 
 
@@ -51,16 +51,18 @@ def make_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as fault:
-        if fault.errno not in {errno.EINVAL, errno.ENOTSUP}:  # a file system that cannot has nothing more to give
+        if fault.errno not in {errno.EINVAL, errno.ENOTSUP}:  # the file system does not support syncing folders
             raise
     finally:
         os.close(descriptor)
 
 
 def make_private(path: Path) -> None:
-    """Make an absent file for its owner alone: prompts stand in a queue. SQLite gives its log the same mode.
+    """Create a missing file that only its owner can read, because a queue contains prompts.
 
-    What keeps it from being made is told when the file is opened.
+    SQLite gives its log the same mode.
+
+    Errors are reported when the file is opened.
     """
     with suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
@@ -80,21 +82,19 @@ def check_file(path: Path, *, is_connected: bool = False) -> bool:
     Raise `QueueUnusable` where it was one, or where SQLite would drop a log; `QueueBusy` where nobody may look.
     `is_connected`: a connection has made an absent file, so that an empty one beside a lock is no damage.
     """
-    # Asked first: who makes a queue writes its log and locks it only when the file has content.
+    # Read first: a process creates the log and the lock only after the file has content.
     was_driven = locked_error(path)
     has_log = check_log(path)
     status = _status(path)
     if status is None:
         if has_log:
-            raise corruption_error(
-                path, "it is gone and its -wal is left; to begin anew on purpose, remove that as well"
-            )
+            raise corruption_error(path, "it is missing but its -wal exists; to start over, delete the -wal as well")
         return False
     if not stat.S_ISREG(status.st_mode):
-        raise QueueUnusable(f"{path}: this is no file; name another with --queue")
+        raise QueueUnusable(f"{path}: not a regular file; choose another with --queue")
     if status.st_size == 0 and (has_log or (was_driven and not is_connected)):
         raise corruption_error(
-            path, "it is empty, yet held something; to begin anew on purpose, remove it and its -wal"
+            path, "the file is empty although it has been used; to start over, delete it and its -wal"
         )
     if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_beside(path, "-journal")):
         raise _beside_a_journal(path)
@@ -102,9 +102,9 @@ def check_file(path: Path, *, is_connected: bool = False) -> bool:
 
 
 def check_there(path: Path) -> None:
-    """Raise `QueueUnusable` where no queue is, for commands that make none: a mistyped path is told."""
+    """Raise `QueueUnusable` if there is no queue, for commands that do not create one."""
     if not check_file(path) and not path.exists():
-        raise QueueUnusable(f"{path}: there is no queue; `batchkiln run` or `batchkiln enqueue` makes one")
+        raise QueueUnusable(f"{path}: the queue does not exist; `batchkiln run` or `batchkiln enqueue` creates it")
 
 
 def locked_error(path: Path) -> bool:
@@ -116,7 +116,7 @@ def check_log(path: Path) -> bool:
     """Return whether a log with content lies beside the file. Raise `QueueUnusable` for what is no log of SQLite."""
     magic = _log_magic(path)
     if magic and magic not in (*_LOG_MAGIC, _NO_LOG_YET):
-        raise corruption_error(path, "its -wal is no log of SQLite")
+        raise corruption_error(path, "its -wal is not a SQLite log")
     return bool(magic)
 
 
@@ -137,16 +137,16 @@ def _is_hot(journal: Path) -> bool:
 
 
 def _beside_a_journal(path: Path) -> QueueUnusable:
-    """Return the error of a queue that SQLite would change as it opens it. One with a log has no journal of its own."""
+    """Return the error for a queue that SQLite would change on opening; a queue with a log has no journal."""
     if _read(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE:
         return QueueUnusable(
-            f"{path}: a -journal that is not its own lies beside it, and would be written into it; nothing more is "
-            f"sent. Move {path}-journal away and keep it: the queue is whole, and goes on without it"
+            f"{path}: a foreign -journal is beside the queue, and SQLite would write it into the queue; nothing more "
+            f"is sent. Move {path}-journal away and keep it: the queue is intact and works without it"
         )
     return QueueUnusable(
-        f"{path}: beside it lies a -journal of a change that did not end, and the file is not as batchkiln leaves it: "
-        "another program has worked on it. Nothing more is sent, and nothing was changed. Copy both files away; the "
-        "sqlite3 tool ends that change when it opens the copy"
+        f"{path}: a -journal of an unfinished change is beside the queue, and the file is not as batchkiln leaves it: "
+        "another program has changed it. Nothing more is sent, and nothing was changed. Copy both files elsewhere; "
+        "the sqlite3 tool completes the change when it opens the copy"
     )
 
 
@@ -155,8 +155,8 @@ def _log_magic(path: Path) -> bytes:
     status = _status(log)
     if status is None:
         return b""
-    if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-        raise corruption_error(path, "its -wal is no file")
+    if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
+        raise corruption_error(path, "its -wal is not a regular file")
     return _read(log, len(_NO_LOG_YET))
 
 
@@ -174,7 +174,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _read(path: Path, size_bytes: int, offset_bytes: int = 0) -> bytes:
-    """Read from a regular file; nothing where it is gone meanwhile, as the last to close a queue removes the log."""
+    """Read from a regular file; return nothing if it is gone, because the last connection removes the log."""
     try:
         with path.open("rb") as file:
             file.seek(offset_bytes)

@@ -1,6 +1,6 @@
-"""Ending a `held` item by what a person knows. Each decision may cost credits, so it names one item only.
+"""Resolving a held item by a person's decision. Each decision may cost credits, so it names a single item.
 
-An item that is under way and never gets on can be ended as well, while nobody drives the queue.
+An item under way that makes no progress can be resolved as well, while no process runs the queue.
 """
 
 import sqlite3
@@ -18,29 +18,29 @@ from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, transition
 
 _OF_A_WRONG_ID: Final = (
-    "a person gave it, and the service has never confirmed it. Run `batchkiln work`: once the service has denied it "
-    "for an hour, the item is held again, and the right id can be given"
+    "a person entered it, and the service has never confirmed it. Run `batchkiln work`: once the service has denied "
+    "it for an hour, the item is held again, and you can enter the right id"
 )
 _GIVEN_UP: Final = ErrorInfo("given_up", "a person gave the item up while it was held")
 
 
-_SET_ASIDE: Final = ErrorInfo("set_aside", "a person took it out of the program's hands before it had ended")
-"""States that a person may end as well, but only while nobody drives the queue: a request may be under way."""
+_SET_ASIDE: Final = ErrorInfo("set_aside", "a person stopped it before it had ended")
+"""Other states that can be resolved, but only while no process runs the queue: a request may be in progress."""
 
 
 class Decision(StrEnum):
-    """What a person knows of a held item."""
+    """A person's decision about a held item."""
 
-    NOT_CREATED = "not-created"  # nothing was created, or it may be paid again: it is queued again
-    FAILED = "failed"  # it came to nothing, and is not to be tried again
-    GENERATION = "generation"  # the service knows it under an id: it is fetched
-    ASK_AGAIN = "ask-again"  # the same request is sent once more, under the same key
-    SAVED = "saved"  # what is on disk is all that is wanted of it
+    NOT_CREATED = "not-created"  # nothing was created, or it may be paid again: queue it again
+    FAILED = "failed"  # it failed, and is not tried again
+    GENERATION = "generation"  # the service knows it under an id: download it
+    ASK_AGAIN = "ask-again"  # send the same request once more with the same idempotency key
+    SAVED = "saved"  # the files on disk are sufficient
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What became of the item. `may_pay_again`: an attempt of it had an id, or no definite reply."""
+    """The result. `may_pay_again`: one of the item's attempts had an id, or no definite reply."""
 
     state: ItemState
     attempt_id: int | None
@@ -49,7 +49,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A held item, and the attempt that it is held for; without one, an image is missing."""
+    """A held item and its attempt; without an attempt, an image is missing."""
 
     item_id: int
     job_id: int
@@ -58,7 +58,7 @@ class _Held:
 
     @property
     def reserves(self) -> bool:
-        """Whether the attempt's quote still counts as reserved in its job: sent, or disputed without an id."""
+        """Whether the attempt's quote is still reserved in its job: it was sent, or is disputed without an id."""
         return self.attempt is not None and self.attempt["generation_id"] is None and self.attempt["state"] in RESERVING
 
 
@@ -99,17 +99,17 @@ def resolve(
 
 
 def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> None:
-    """Raise `InputError` for an item that nobody has to decide."""
+    """Raise `InputError` for an item that needs no decision."""
     if state is ItemState.HELD or (is_undriven and state in WITH_SERVICE):
         return
-    reason = f"the item {item_name!r} is {state}: only a held item can be resolved"
+    reason = f"the item {item_name!r} is {state}: only held items can be resolved"
     if state in WITH_SERVICE:
-        reason += ", or one under way by `batchkiln resolve` while no process drives the queue"
+        reason += ", or items under way while no process runs the queue"
     raise InputError(reason)
 
 
 def _set_aside(connection: sqlite3.Connection, item_id: int, state: ItemState, now: int) -> None:
-    """Take an item that is under way out of the program's hands. Nobody else may drive the queue meanwhile."""
+    """Hold an item that is under way. The caller must hold the queue's lock."""
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     connection.execute(query("dispute_attempt"), {"attempt_id": attempt["id"], "now": now})
     transition(
@@ -125,7 +125,7 @@ def _set_aside(connection: sqlite3.Connection, item_id: int, state: ItemState, n
 
 
 def _leave(connection: sqlite3.Connection, held: _Held, event: Event, now: int) -> Resolved:
-    """Abandon the attempt, free the credits that it reserved, and move the item on without it."""
+    """Abandon the attempt, release its reserved credits, and apply the event to the item."""
     attempt_id: int | None = held.attempt["id"] if held.attempt else None
     if held.attempt is not None:
         if held.reserves:
@@ -137,14 +137,14 @@ def _leave(connection: sqlite3.Connection, held: _Held, event: Event, now: int) 
 
 
 def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | None, now: int) -> Resolved:
-    """Take up the attempt again under the id that a person found at the service."""
+    """Continue the attempt with the generation id that a person found at the service."""
     attempt = held.attempt
     if not generation_id:
-        raise InputError("the decision 'generation' needs the generation's id, as the service shows it")
+        raise InputError("the decision 'generation' requires the generation's id from the service")
     if attempt is None:
-        raise InputError(f"{held.label} was never sent: it can have no generation; use 'not-created' or 'failed'")
+        raise InputError(f"{held.label} was never sent, so it has no generation; use 'not-created' or 'failed'")
     if attempt["state"] == AttemptState.SUCCEEDED and attempt["generation_id"] == generation_id:
-        # It is known to have succeeded: only its files are missing.
+        # The attempt is known to have succeeded: only its files are missing.
         state = _move(connection, held, Event.DOWNLOAD_RESUMED, now, detail={"decided_by": "person"})
         return Resolved(state, attempt["id"], may_pay_again=False)
     _check_free(connection, held, attempt, generation_id)
@@ -160,15 +160,13 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
 
 
 def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
-    """Send the attempt again, with the same bytes under the same key: the service knows it, or makes it now."""
+    """Send the attempt again with the same bytes and idempotency key."""
     attempt = held.attempt
     if attempt is None:
-        raise InputError(
-            f"{held.label} was never sent, so that nothing can be asked again; use 'not-created' or 'failed'"
-        )
+        raise InputError(f"{held.label} was never sent, so nothing can be sent again; use 'not-created' or 'failed'")
     if attempt["generation_id"] is not None:
         raise InputError(
-            f"{held.label} has the id {attempt['generation_id']!r}: 'generation' with that id reads it again"
+            f"{held.label} has the id {attempt['generation_id']!r}: use 'generation' with that id to read it again"
         )
     if attempt["state"] not in {AttemptState.SENT, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: it is never sent again")
@@ -179,10 +177,10 @@ def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolve
 
 
 def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
-    """End an item with the files that are on disk."""
+    """Mark an item done with the files on disk."""
     attempt_id = None if held.attempt is None else held.attempt["id"]
     if not count_outputs(connection, attempt_id):
-        raise InputError(f"no file of {held.label} is on disk: it can only be fetched again, or given up")
+        raise InputError(f"no file of {held.label} is on disk: it can only be downloaded again or given up")
     state = _move(connection, held, Event.FILES_SAVED, now, detail={"decided_by": "person"})
     return Resolved(state, attempt_id, may_pay_again=False)
 
@@ -194,7 +192,7 @@ def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Ro
         reason = f"the attempt of {held.label} has the id {known!r}, which the service has not denied (Law 3)"
         raise InputError([Diagnostic(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
     if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
-        raise InputError(f"the attempt of {held.label} is {attempt['state']}: there is nothing to wait for")
+        raise InputError(f"the attempt of {held.label} is {attempt['state']}: it cannot have a generation")
     params = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}
     if owner := connection.execute(query("generation_owner"), params).fetchone():
         raise InputError(f"the generation {generation_id!r} belongs to {owner['job']}/{owner['item']}")
@@ -202,15 +200,17 @@ def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Ro
 
 
 def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> None:
-    """Raise `InputError` where the account's one place is another's (Law 4)."""
+    """Raise `InputError` if another item occupies the account's only slot (Law 4)."""
     params = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
     if other := connection.execute(query("other_unresolved"), params).fetchone():
-        reason = f"the account is busy with {other['job']}/{other['item']}, and may have one generation active"
-        raise InputError([Diagnostic(reason, remedy="resolve this one when that has ended; `pause` keeps others back")])
+        reason = f"the account is busy with {other['job']}/{other['item']}, and only one generation may be active"
+        raise InputError(
+            [Diagnostic(reason, remedy="resolve this one after the other has ended; `pause` stops new items")]
+        )
 
 
 def _settle(connection: sqlite3.Connection, held: _Held, *, charged: int) -> None:
-    """Turn what the attempt reserved into what it cost."""
+    """Replace the attempt's reserved credits with its actual cost."""
     assert held.attempt is not None
     params = {"job_id": held.job_id, "released": held.attempt["quote_credits"], "charged": charged}
     connection.execute(query("settle_job_money"), params)

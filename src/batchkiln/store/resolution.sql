@@ -1,16 +1,16 @@
--- name: held_attempt  (the latest one that may still have come to something)
+-- name: held_attempt  (the latest attempt that may still have created something)
 SELECT a.id, a.account_id, a.state, a.generation_id, a.generation_status, a.quote_credits, a.recorded_at
 FROM item AS i JOIN attempt AS a ON a.id = i.attempt_id
 WHERE i.id = :item_id;
 
--- name: abandon_attempt  (also one that succeeded: paid for nothing, as `retry` has to say)
+-- name: abandon_attempt  (also a succeeded attempt, which `retry` reports as paid without a result)
 UPDATE attempt SET state = 'abandoned', ended_at = coalesce(ended_at, :now)
 WHERE id = :attempt_id AND state IN ('sent', 'active', 'succeeded', 'disputed');
 
 -- name: dispute_attempt
 UPDATE attempt SET state = 'disputed', ended_at = :now WHERE id = :attempt_id AND state IN ('sent', 'active');
 
--- name: send_attempt_again  (a person knows of the key's age: the day begins anew)
+-- name: send_attempt_again  (a person has decided about the age of the idempotency key: the day starts again)
 UPDATE attempt SET state = 'sent', ended_at = NULL, contact_at = :now
 WHERE id = :attempt_id AND state IN ('sent', 'disputed');
 
@@ -24,10 +24,10 @@ SELECT i.name AS item, j.name AS job
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id JOIN job AS j ON j.id = a.job_id
 WHERE a.account_id = :account_id AND a.generation_id = :generation_id AND a.id <> :attempt_id;
 
--- name: revive_attempt  (the cost of a generation that was never seen is taken to be its quote)
+-- name: revive_attempt  (an unknown cost is assumed to be the quote)
 UPDATE attempt
 SET state = 'active', ended_at = NULL, lost_since = NULL, generation_id = :generation_id,
-    generation_status = iif(generation_id IS :generation_id, generation_status, NULL),  -- of another id: unconfirmed
+    generation_status = iif(generation_id IS :generation_id, generation_status, NULL),  -- a new id is unconfirmed
     cost_credits = coalesce(cost_credits, quote_credits),
     generation_created_at = coalesce(generation_created_at, recorded_at)
 WHERE id = :attempt_id AND state IN ('sent', 'active', 'disputed');

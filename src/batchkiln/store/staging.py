@@ -1,8 +1,8 @@
-"""A manifest's items on their way into the queue, kept in a file of their own until all of them are known.
+"""Staging of a manifest's items in a temporary file until all of them are known.
 
-The file is a temporary one of SQLite's, attached as `staging`: on the disk, so that memory stays flat however
-long the manifest is; never synced; gone at the end, or with the process. The queue itself is only read here,
-but for recipes and images that it lacks: those are stored on the way, and harmless when nothing follows.
+SQLite's temporary file is attached as `staging`: on disk, so that memory stays constant, never synced, and deleted with
+the process. The queue is only read, except that missing recipes and images are stored at once, which is harmless if
+nothing follows.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from batchkiln.store.sql import query
 
 ROWS_AT_ONCE: Final = 2_000
 MISTAKES_SHOWN: Final = 100
-"""The most that are shown of one kind of mistake; the others are counted."""
+"""Maximum number of errors of one kind to show; the others are counted."""
 
 OBJECTIONS_KEPT: Final = 1_000
-_MORE_CLEAR: Final = -1  # in place of an objection's number: one that is not kept
+_MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
 _MORE: Final = -2
-_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, --no-catalogue lets the service decide"
-_IDS_KEPT: Final = 20_000  # recipes, and images, whose ids are kept in memory; the others are looked up again
+_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, use --no-catalogue"
+_IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
 _SETUP: Final = (
     "PRAGMA staging.journal_mode = OFF",
     "PRAGMA staging.synchronous = OFF",
@@ -37,37 +37,37 @@ _SETUP: Final = (
 
 
 class MistakeAt(Protocol):
-    """Makes a mistake as the manifest shows it, with the text of the line."""
+    """Creates an error in the manifest's format, with the text of the line."""
 
     def __call__(
         self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /
     ) -> Diagnostic:
-        """Take the place, the reason and the remedy; without `column` the whole line is meant."""
+        """Return the error for a place, with reason and remedy; without `column` it concerns the whole line."""
 
 
 class Placed(Protocol):
-    """An item with the place that asked for it; lines count from 1."""
+    """An item and the place in the manifest that defines it; lines count from 1."""
 
     @property
     def spec(self) -> ItemSpec:
-        """What is asked for."""
+        """The requested item."""
 
     @property
     def file(self) -> str:
-        """The file that asks."""
+        """The file that defines it."""
 
     @property
     def line(self) -> int:
-        """The line there."""
+        """The line in the file."""
 
     @property
     def objections(self) -> tuple[PlacedObjection, ...]:
-        """What the service's catalogue says against it."""
+        """The objections of the service's catalogue."""
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Hold one write transaction: all of it is stored, or nothing."""
+    """Run the block in one write transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -82,7 +82,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def staging_of(connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
     """Yield an empty staging file for one manifest. Without `may_store` the queue stays as it is to the byte."""
     connection.execute("ATTACH DATABASE '' AS staging")
-    # A reader's connection may write to the staging file; its queue file is open for reading only.
+    # A reader's connection may write to the staging file; its queue file is open read-only.
     is_reader = bool(connection.execute("PRAGMA query_only").fetchone()[0])
     connection.execute("PRAGMA query_only = OFF")
     try:
@@ -110,7 +110,7 @@ class Staging:
     """The staged items of one manifest: the tables `staging.*` of one connection. See `staging_of`."""
 
     def __init__(self, connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> None:
-        """Take a connection whose staging file is empty."""
+        """Use a connection whose staging file is empty."""
         self.files: list[str] = []
         self.omitted = 0
         self._connection = connection
@@ -127,11 +127,11 @@ class Staging:
 
     @property
     def digest(self) -> str:
-        """A hash of all that was staged, images by their contents: equal where the very same would be enqueued."""
+        """A hash of everything staged, including the images' contents."""
         return self._digest.hexdigest()
 
     def fill(self, placed: Iterable[Placed]) -> list[Diagnostic]:
-        """Stage all items, and give the mistakes that were found in reading them."""
+        """Stage all items, and yield the errors found while reading them."""
         mistakes: list[Diagnostic] = []
         rows = self._reading(placed, mistakes)
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
@@ -142,8 +142,8 @@ class Staging:
 
     def duplicates(self, mistake_at: MistakeAt) -> list[Diagnostic]:
         """Return a mistake for each item whose id an earlier one has, and forget those items."""
-        reason = "the id {!r} is taken already, at {}"
-        found = self._shared("duplicate_names", reason, "give each item of a job an id of its own", mistake_at)
+        reason = "the id {!r} is already used at {}"
+        found = self._shared("duplicate_names", reason, "use a different id for each item of a job", mistake_at)
         if found:
             self._connection.execute(query("forget_duplicates"))
         return found
@@ -156,17 +156,17 @@ class Staging:
         if not self._names_collide:
             return []
         self._connection.execute(query("index_placed_outputs"))
-        reason = "the output name {!r} is the one of the item at {}"
-        remedy = f"let `output.filename`, now {self._job.filename!r}, hold {{item}} or {{index}} as well"
+        reason = "the output name {!r} is already used by the item at {}"
+        remedy = f"let `output.filename`, now {self._job.filename!r}, contain {{item}} or {{index}}"
         return self._shared("duplicate_outputs", reason, remedy, mistake_at)
 
     @property
     def has_objections(self) -> bool:
-        """Whether the service's catalogue says anything against any item."""
+        """Whether the catalogue objects to any item."""
         return bool(self._objections)
 
     def object_to(self, seq: int) -> None:
-        """Count an item that is known among those that are to be sent otherwise than before."""
+        """Mark a known item as one that is sent differently than before."""
         self._connection.execute(query("object_to"), {"seq": seq})
 
     def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
@@ -218,7 +218,7 @@ class Staging:
         self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
         rows = [self._row(placed, key) for placed, key in zip(chunk, recipe_keys, strict=True)]
         for placed, key in zip(chunk, recipe_keys, strict=True):
-            self._digest.update(_told(placed.spec, key))
+            self._digest.update(_as_bytes(placed.spec, key))
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
         self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk)))
@@ -315,7 +315,7 @@ class Staging:
         return ids
 
 
-def _told(spec: ItemSpec, recipe: str) -> bytes:
+def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
     """Return an item as bytes that no other item has; `repr` sets its parts apart."""
     images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
     return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()

@@ -13,7 +13,7 @@ CREATE TABLE staging.placed (
     line       INTEGER NOT NULL
 );
 
--- name: stage_recipes  (negative ids: recipes that the queue does not have, where nothing may be stored)
+-- name: stage_recipes  (negative ids: recipes that the queue lacks, if nothing may be stored)
 CREATE TABLE staging.recipe_seen (
     id               INTEGER PRIMARY KEY,
     recipe_key       TEXT NOT NULL UNIQUE,
@@ -36,16 +36,16 @@ CREATE TABLE staging.input_seen (
     UNIQUE (path, sha256)
 );
 
--- name: stage_differences  (staged items that the job lacks, or has otherwise)
+-- name: stage_differences  (staged items that are new to the job or differ)
 CREATE TABLE staging.difference (seq INTEGER PRIMARY KEY, item_id INTEGER);
 
 -- name: stage_fresh  (new items, numbered from 1)
 CREATE TABLE staging.fresh (rank INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 
--- name: stage_wishes  (moves that the manifest brings about)
+-- name: stage_wishes  (transitions that the manifest causes)
 CREATE TABLE staging.wish (item_id INTEGER PRIMARY KEY, event TEXT NOT NULL);
 
--- name: stage_objections  (what the service's catalogue says against items, by the number of the objection)
+-- name: stage_objections  (the catalogue's objections to items, by number)
 CREATE TABLE staging.objection (seq INTEGER NOT NULL, number INTEGER NOT NULL, is_new INTEGER NOT NULL DEFAULT 0);
 
 -- name: index_objections
@@ -57,7 +57,7 @@ INSERT INTO staging.objection (seq, number) VALUES (?, ?);
 -- name: object_to
 UPDATE staging.objection SET is_new = 1 WHERE seq = :seq;
 
--- name: objections  (of what is still to be sent; new items count as such by themselves)
+-- name: objections  (of items still to be sent, which includes all new items)
 SELECT number, is_new, count(*) FROM (
     SELECT o.number, (o.is_new OR o.seq IN (SELECT seq FROM staging.fresh)) AS is_new, i.state
     FROM staging.objection AS o JOIN staging.placed AS p ON p.seq = o.seq
@@ -69,7 +69,7 @@ WHERE is_new OR state = 'queued' GROUP BY number, is_new ORDER BY number;
 INSERT INTO staging.placed (name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: index_placed_names  (afterwards: sorted once, where names in any order would touch the whole index)
+-- name: index_placed_names  (created afterwards: sorting once is faster than inserting names in any order)
 CREATE INDEX staging.placed_by_name ON placed (name);
 
 -- name: index_placed_outputs

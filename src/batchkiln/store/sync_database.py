@@ -1,4 +1,4 @@
-"""A queue without a thread of its own: for an event loop in virtual time, in which a thread would be lost."""
+"""A queue without its own thread, for an event loop in virtual time."""
 
 import asyncio
 import sqlite3
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class InlineDatabase(Database):
-    """A queue whose work is done within the step that asks for it. A power cut takes it with it."""
+    """A queue whose work runs in the caller's step. It is not durable."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         """Use `open_for_writing`."""

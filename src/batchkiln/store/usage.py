@@ -1,4 +1,4 @@
-"""Requests and credits as the windows count them, on disk before anything is sent (Law 5)."""
+"""Requests and credits counted toward the limits, stored before anything is sent (Law 5)."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from batchkiln.store.sql import query
 _PRUNE_EVERY = 256
 
 DayOf = Callable[[datetime | None], datetime]
-"""Gives the service day of an instant; of None, which is some instant until now, the last day that it can be in."""
+"""Return the service day of an instant; for None, an unknown instant up to now, the last possible day."""
 
 
 def write_request(connection: sqlite3.Connection, request: RequestNote, *, keep_seconds: float) -> None:
-    """Log a request and count it in its days. Now and then drop what is older than `keep_seconds`."""
+    """Log a request and count it in its days. Sometimes delete entries older than `keep_seconds`."""
     at = to_milliseconds(request.at)
     row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at}
     row_id = connection.execute(query("insert_request"), row).lastrowid
@@ -26,7 +26,7 @@ def write_request(connection: sqlite3.Connection, request: RequestNote, *, keep_
 
 
 def count_in_days(connection: sqlite3.Connection, request: RequestNote) -> None:
-    """Count a request in each day that it may belong to."""
+    """Count a request in each day to which it may belong."""
     for day in request.days:
         connection.execute(
             query("count_request"),
@@ -42,9 +42,9 @@ def count_in_days(connection: sqlite3.Connection, request: RequestNote) -> None:
 
 
 def logged_requests(connection: sqlite3.Connection, profile: str, last_seconds: float) -> list[LoggedRequest]:
-    """Return a profile's requests of the last time anything was sent there, oldest first.
+    """Return a profile's requests from its last period of activity, oldest first.
 
-    "Last" is by the log itself, and not by a clock: at a start nobody knows yet what time it is for the service.
+    The period ends with the log's last entry, not with a clock: at a start the service's time is not known yet.
     """
     params = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
     rows = connection.execute(query("logged_requests"), params)
@@ -52,7 +52,7 @@ def logged_requests(connection: sqlite3.Connection, profile: str, last_seconds: 
 
 
 def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datetime]) -> tuple[DayUsage, ...]:
-    """Return what the account used in each of the days."""
+    """Return the account's usage in each of the days."""
     found = []
     for day in days:
         params = {"account_id": account_id, "day": to_milliseconds(day)}
@@ -64,7 +64,7 @@ def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datet
 def cap_holds(connection: sqlite3.Connection, account_id: int, now: datetime, logged_at: datetime | None) -> None:
     """Shorten an account's stored waits to what the service may have asked for.
 
-    Where the last request of the log left later than `now`, the clock was wrong then, and so were they.
+    If the log's last request is later than `now`, the clock was wrong then, and so are the waits.
     """
     ahead = 0 if logged_at is None else max(0, to_milliseconds(logged_at) - to_milliseconds(now))
     params = {"account_id": account_id, "ahead": ahead, "longest": to_milliseconds(now + LONGEST_HOLD)}
@@ -78,9 +78,10 @@ def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int
 
 
 def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[datetime]) -> int:
-    """Return what a job has taken of a day's budget: of several days, which may be today, the most.
+    """Return a job's usage of a daily budget; if several days may be the current one, the highest.
 
-    What no record of the service tells of counts in every day: it may be charged, or replayed, after a reset (Law 6).
+    Attempts that the service's records do not confirm count in every day: they may be charged or replayed after a reset
+    (Law 6).
     """
     params_of_days = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
     return max((connection.execute(query("job_credits"), params).fetchone()[0] for params in params_of_days), default=0)
@@ -89,6 +90,6 @@ def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[date
 def give_back_credits(
     connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int
 ) -> None:
-    """Undo `take_credits`, where nothing was created after all, or on another day. A failure does not come here."""
+    """Undo `take_credits` if nothing was created, or on another day. Not used for failures."""
     connection.execute(query("take_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
     connection.execute(query("take_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})

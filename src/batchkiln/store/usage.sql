@@ -1,4 +1,4 @@
--- name: cap_holds -- where a wait is NULL, so is its minimum
+-- name: cap_holds -- if a wait is NULL, so is its minimum
 UPDATE account
 SET creates_held_until = min(creates_held_until - :ahead, :longest),
     reads_held_until = min(reads_held_until - :ahead, :longest)
@@ -47,8 +47,8 @@ ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
 -- name: take_job_day_credits
 UPDATE job_day SET credits = credits - :credits WHERE job_id = :job_id AND day_start_at = :day;
 
--- name: job_credits -- what no record tells of yet may be charged in any day (Law 6)
+-- name: job_credits -- attempts without a record may be charged on any day (Law 6)
 SELECT coalesce((SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day), 0)
     + coalesce((SELECT sum(quote_credits) FROM attempt
-                WHERE state IN ('sent', 'active')  -- the partial index's own words
+                WHERE state IN ('sent', 'active')  -- the condition of the partial index
                     AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day), 0);

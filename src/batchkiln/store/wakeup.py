@@ -1,10 +1,8 @@
-"""How a process that changed the queue wakes the one that drives it: a byte through a named pipe.
+"""Wakes the process that runs the queue, after another process changed it: a byte through a named pipe.
 
-Without it the driver would have to look every second, for weeks. A pipe that nobody listens to, one of another user
-or under another TMPDIR, or a file system that has none, loses nothing: the driver then finds the change when it next
-looks, within a minute where it waits for more. The pipe lies in a
-private folder of the system's temporary one, and not beside the queue: a pipe hangs whoever copies or searches
-the folder that it is in.
+Without it the engine would have to read the queue every second. A pipe that is missing, unread, or under another user
+or TMPDIR loses nothing: the engine then finds the change at its next check, within a minute. The pipe is in a private
+temporary folder, not beside the queue, because a pipe blocks programs that copy or search its folder.
 """
 
 import asyncio
@@ -20,13 +18,13 @@ _ENOUGH = 4096
 
 
 def fifo_path(queue: Path) -> Path:
-    """Return the pipe's path for a queue file, the same for every way to name that file."""
+    """Return the pipe's path for a queue file, the same for every path to that file."""
     digest = hashlib.sha256(str(queue.resolve()).encode()).hexdigest()[:32]
     return Path(tempfile.gettempdir(), f"batchkiln-{os.getuid()}", f"{digest}.bell")
 
 
 def notify(queue: Path) -> None:
-    """Wake the process that drives the queue, if there is one."""
+    """Wake the process that runs the queue, if there is one."""
     with contextlib.suppress(OSError):
         bell = fifo_path(queue)
         if _is_private(bell):
@@ -39,7 +37,7 @@ def notify(queue: Path) -> None:
 
 @contextlib.contextmanager
 def listen(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
-    """Call `heard` in the running loop whenever somebody rings; no pipe, no calls."""
+    """Call `heard` in the running loop at each wakeup; without a pipe, never."""
     loop = asyncio.get_running_loop()
     descriptor = _open(fifo_path(queue))
     if descriptor is None:
@@ -68,7 +66,7 @@ def _open(bell: Path) -> int | None:
             os.mkfifo(bell, 0o600)
         if not _is_private(bell):
             return None
-        return os.open(bell, os.O_RDWR | os.O_NONBLOCK)  # a writer of our own, so that it never ends
+        return os.open(bell, os.O_RDWR | os.O_NONBLOCK)  # a writer of our own, so that the pipe never reports its end
     except OSError:
         return None
 

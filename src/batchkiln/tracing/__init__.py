@@ -1,6 +1,6 @@
-"""OpenTelemetry spans of a run, by objects that stand around the worker's ports.
+"""OpenTelemetry spans of a run, recorded by proxies around the worker's ports.
 
-`tracing/tracing.py` begins and ends it; `tracing/proxies.py` passes every call on to `tracing/recorder.py`, which
-knows what a call was for; `tracing/span_writer.py` names jobs and items; `tracing/exporter.py` alone imports
-OpenTelemetry.
+`tracing/tracing.py` starts and stops tracing. `tracing/proxies.py` forwards every call to the port and informs
+`tracing/recorder.py`, which knows the purpose of a call. `tracing/span_writer.py` adds the names of jobs and items.
+`tracing/exporter.py` alone imports OpenTelemetry.
 """

@@ -1,7 +1,7 @@
-"""The one place that knows OpenTelemetry; imported only where traces are wanted.
+"""The only module that uses OpenTelemetry; imported only if traces are configured.
 
-Spans are made when they have ended, with ids that were chosen beforehand for the roots: a child can be sent long
-before its root, and by another process. Sending is the SDK's batch processor's, in a thread of its own.
+A span is created when it has ended. The ids of root spans are chosen in advance, because a child can be sent long
+before its root and by another process. The SDK's batch processor sends the spans in its own thread.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Root:
 
 
 def new_exporter(traces: Traces) -> SpanExporter:
-    """Make what sends. What the configuration does not say, OpenTelemetry's variables do: headers, timeout, TLS."""
+    """Return the exporter. OpenTelemetry's variables supply what the configuration omits: headers, timeout and TLS."""
     if traces.endpoint is None:
         return OTLPSpanExporter()
     has_path = traces.endpoint.endswith(_PATH)
@@ -59,7 +59,7 @@ def new_exporter(traces: Traces) -> SpanExporter:
 
 
 class _ChosenIds(RandomIdGenerator):
-    """Gives the ids of the next root where they are chosen, else random ones."""
+    """Generates random ids, unless the next root's ids have been chosen."""
 
     def __init__(self) -> None:
         self.next: Root | None = None
@@ -72,16 +72,16 @@ class _ChosenIds(RandomIdGenerator):
 
 
 class _SaidOnce(SpanExporter):
-    """Says in one line that nothing arrives, and not again before something did."""
+    """Logs one line when spans cannot be delivered, and logs again only after a delivery succeeded."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self._is_down = False
 
     def tell(self) -> None:
-        """Say it, unless it was said."""
+        """Log the failure unless it has been logged."""
         if not self._is_down:
-            reason = "the collector does not take them; the run goes on without, and what it does not take is lost"
+            reason = "the collector rejects them; the run continues, and rejected spans are lost"
             log.warning("traces_not_delivered", reason=reason)
         self._is_down = True
 
@@ -104,10 +104,10 @@ class _SaidOnce(SpanExporter):
 
 
 class Emitter:
-    """Gives spans to the SDK. Not one of its methods waits for the network, but for `close`, within its seconds."""
+    """Passes spans to the SDK. Only `close` waits for the network, for a limited time."""
 
     def __init__(self, exporter: SpanExporter, *, environ: Mapping[str, str] = os.environ) -> None:
-        """Send by `exporter`. `TRACEPARENT` in the environment makes the run a part of a pipeline's trace."""
+        """Send through `exporter`. `TRACEPARENT` in the environment makes the run a part of a pipeline's trace."""
         self._exporter = _SaidOnce(exporter)
         self._ids = _ChosenIds()
         self._provider = TracerProvider(id_generator=self._ids, resource=_resource(), shutdown_on_exit=False)
@@ -118,7 +118,7 @@ class Emitter:
         self._attempt_count = 0
 
     def begin_run(self, at_ns: int, jobs: Sequence[str] | None) -> None:
-        """Begin the span of the run, to which those of attempts are linked."""
+        """Start the run's span, to which the spans of attempts are linked."""
         carrier = {name.lower(): self._environ[name] for name in ("TRACEPARENT", "TRACESTATE") if name in self._environ}
         above = TraceContextTextMapPropagator().extract(carrier, context=Context())
         self._run = self._tracer.start_span("run", context=above, start_time=at_ns)
@@ -126,18 +126,18 @@ class Emitter:
             self._run.set_attribute("batchkiln.jobs", list(jobs))
 
     def end_run(self, at_ns: int, error: str | None) -> None:
-        """End the span of the run."""
+        """End the run's span."""
         if self._run is not None:
             self._run.set_attribute("batchkiln.attempts_ended", self._attempt_count)
             _set_error(self._run, error)
             self._run.end(at_ns)
 
     def part(self, root: Root, draft: Draft) -> None:
-        """Give a span below a root that is still to come, or was sent by another process."""
+        """Send a span whose root will be sent later or was sent by another process."""
         self._give(draft, set_span_in_context(NonRecordingSpan(self._context(root)), Context()), ())
 
     def root(self, root: Root, draft: Draft, *, before: Root | None) -> None:
-        """Give a root, linked to this run, and to the root of the attempt before."""
+        """Send a root span, linked to this run and to the root of the previous attempt."""
         links = [] if self._run is None else [Link(self._run.get_span_context(), {"batchkiln.link": "run"})]
         if before is not None:
             links.append(Link(self._context(before), {"batchkiln.link": "previous attempt"}))
@@ -149,15 +149,15 @@ class Emitter:
         self._attempt_count += 1
 
     async def close(self, seconds: float) -> None:
-        """Send what is left, and wait for that so many real seconds at most; not at all for 0.
+        """Send the remaining spans, and wait at most `seconds` of real time; 0 does not wait.
 
-        In a thread of its own, which the end of the process does not wait for, as it would for a pool's.
+        This runs in its own thread because the process would wait for a pool's thread at exit.
         """
         loop, is_done = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:
             self._provider.shutdown()
-            with suppress(RuntimeError):  # the loop has been closed meanwhile
+            with suppress(RuntimeError):  # the loop may have been closed
                 loop.call_soon_threadsafe(is_done.set)
 
         threading.Thread(target=shut_down, name="batchkiln-traces", daemon=True).start()
@@ -168,7 +168,7 @@ class Emitter:
                 await is_done.wait()
         except TimeoutError:
             self._exporter.tell()
-            self._exporter.shutdown()  # ends its pauses between tries
+            self._exporter.shutdown()  # ends the exporter's pauses between retries
 
     def _give(self, draft: Draft, above: Context, links: Sequence[Link]) -> None:
         span = self._tracer.start_span(
@@ -185,7 +185,7 @@ class Emitter:
         span.end(draft.end_ns)
 
     def _context(self, root: Root) -> SpanContext:
-        """Describe a root, sampled or not: a sampler that goes by the trace's id says the same in every process."""
+        """Return a root's context, sampled or not; a sampler based on the trace id decides alike in every process."""
         decision = self._provider.sampler.should_sample(Context(), root.trace_id, "attempt").decision
         is_sampled = decision is Decision.RECORD_AND_SAMPLE
         flags = TraceFlags(TraceFlags.SAMPLED if is_sampled else TraceFlags.DEFAULT)
@@ -199,6 +199,6 @@ def _set_error(span: Span, error: str | None) -> None:
 
 
 def _resource() -> Resource:
-    """Say who sends; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win."""
+    """Return the sender's attributes; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take precedence."""
     made = Resource.create({"service.name": "batchkiln", "service.version": batchkiln.__version__})
     return made.merge(OTELResourceDetector().detect())

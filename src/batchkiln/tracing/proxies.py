@@ -1,6 +1,6 @@
-"""What stands around a worker's ports: passes every call on as it is, and tells the recorder of those it knows.
+"""Proxies around a worker's ports: they forward every call and inform the recorder about the relevant ones.
 
-A method that is not here is the port's own; `tests/unit/traces/test_around.py` holds those that are against the port.
+Methods that are not defined here are the port's own; a unit test compares the proxies with the ports.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from batchkiln.worker.ports import Clock, Outputs, Part, Queue, Service
 
 
 def around(ports: Ports, recorder: Recorder) -> Ports:
-    """Return the same ports with somebody who listens."""
+    """Return the ports wrapped in recording proxies."""
     return Ports(
         cast("Clock", HeardClock(ports.clock, recorder)),
         cast("Queue", HeardQueue(ports.queue, recorder)),
@@ -50,7 +50,7 @@ def around(ports: Ports, recorder: Recorder) -> Ports:
 
 
 class _Heard:
-    """Passes on whatever the class itself does not have."""
+    """Forwards every attribute that the class itself does not define."""
 
     def __init__(self, inner: object, recorder: Recorder) -> None:
         self._inner: Any = inner
@@ -61,10 +61,10 @@ class _Heard:
 
 
 class HeardClock(_Heard):
-    """Tells how long the slot waits, and for what."""
+    """Records how long the slot waits, and for what."""
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait."""
+        """Wait until `at` or until `wake` is set."""
         due, start_ns = self._recorder.slot_due(), self._recorder.now_ns()
         await self._inner.sleep_until(at, wake)
         if due is not None:
@@ -72,7 +72,7 @@ class HeardClock(_Heard):
 
 
 class HeardService(_Heard):
-    """Takes the time of requests."""
+    """Records the duration of requests."""
 
     async def create(self, *, is_video: bool, body: bytes, idempotency_key: str, key_fingerprint: str) -> CreateReply:
         """Send a create."""
@@ -84,21 +84,21 @@ class HeardService(_Heard):
         return reply
 
     async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
-        """Read a generation: a poll, or a read for fresh links."""
+        """Read a generation, to poll it or to get fresh links."""
         with self._recorder.call("read") as call:
             reply: ReadReply = await self._inner.read_generation(generation_id, key_fingerprint=key_fingerprint)
             call.reply = reply
         return reply
 
     async def quote(self, body: bytes) -> QuoteReply:
-        """Ask a price."""
+        """Request a quote."""
         with self._recorder.call("quote") as call:
             reply: QuoteReply = await self._inner.quote(body)
             call.reply = reply
         return reply
 
     async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
-        """Announce files."""
+        """Announce files for upload."""
         with self._recorder.call("upload.prepare") as call:
             reply: PrepareReply = await self._inner.prepare_uploads(files)
             call.reply = reply
@@ -107,14 +107,14 @@ class HeardService(_Heard):
     async def put_upload(
         self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
     ) -> PutReply:
-        """Put a file's bytes."""
+        """Upload a file's bytes."""
         with self._recorder.call("upload.put") as call:
             reply: PutReply = await self._inner.put_upload(ticket, content, size_bytes)
             call.reply = reply
         return reply
 
     async def complete_uploads(self, asset_ids: Sequence[str]) -> CompleteReply:
-        """Have files verified."""
+        """Complete uploads, so that the service verifies the files."""
         with self._recorder.call("upload.complete") as call:
             reply: CompleteReply = await self._inner.complete_uploads(asset_ids)
             call.reply = reply
@@ -124,7 +124,7 @@ class HeardService(_Heard):
     async def download(
         self, link: OutputLink, *, offset_bytes: int = 0, etag: str | None = None
     ) -> AsyncIterator[DownloadReply]:
-        """Fetch an output."""
+        """Download an output."""
         with self._recorder.call("download") as call:
             async with self._inner.download(link, offset_bytes=offset_bytes, etag=etag) as reply:
                 call.reply = reply
@@ -132,7 +132,7 @@ class HeardService(_Heard):
 
 
 class HeardOutputs(_Heard):
-    """Takes the time of saving."""
+    """Records the duration of saving files."""
 
     async def finish(
         self,
@@ -158,7 +158,7 @@ class HeardOutputs(_Heard):
 
 
 class HeardQueue(_Heard):
-    """Hears which attempt or item a call was for, and what became of it."""
+    """Records which attempt or item a call concerned, and its result."""
 
     async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
         """Record an attempt."""
@@ -169,7 +169,7 @@ class HeardQueue(_Heard):
         return attempt
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
-        """Count one more send."""
+        """Record one more send of an attempt."""
         attempt: Attempt | None = await self._inner.resend(attempt_id, request)
         if attempt is None:
             self._recorder.ended(attempt_id)
@@ -192,7 +192,7 @@ class HeardQueue(_Heard):
         return committed
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
-        """Return the body of a quote."""
+        """Return the body of a quote request."""
         self._recorder.preparing(item_id)
         body: bytes | None = await self._inner.quote_body(item_id, account_id)
         return body
@@ -217,7 +217,7 @@ class HeardQueue(_Heard):
                 pass
 
     async def download_task(self, attempt_id: int, *, number: int = 1) -> DownloadTask:
-        """Return what is to be fetched."""
+        """Return the outputs to download."""
         self._recorder.fetching(attempt_id)
         task: DownloadTask = await self._inner.download_task(attempt_id, number=number)
         return task

@@ -1,7 +1,7 @@
-"""What one worker does, as spans. It is told of calls by those that stand around its ports, and never raises.
+"""Records one worker's calls as spans. The proxies around the worker's ports call it; it never raises.
 
-A call does not say what it is for, but its task does: a track works for one item at a time, and the record that
-it makes before or after a call names the item. So what a task does is kept in its `_Hand` until it is named.
+A call does not name its purpose, but a task works on one item at a time, and the record before or after a call names
+the item. Until then, a task's calls are kept in its `_Hand`.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ P = ParamSpec("P")
 
 SLOT: Final = TRACKS[0]
 POLLS_KEPT: Final = 128
-"""Of one generation: as many events as a span of OpenTelemetry holds; the newest are kept."""
+"""Number of polls kept for one generation, the newest; an OpenTelemetry span holds as many events."""
 
 WAITS_KEPT: Final = 64
 ATTEMPTS_KEPT: Final = 256
@@ -75,13 +75,13 @@ log = structlog.get_logger()
 
 
 def word_of(code: str) -> str:
-    """Return a service's error code where it is a word; anything longer may hold what a person wrote."""
+    """Return a service's error code if it is a single word; a longer text may contain a prompt."""
     return code if _WORD.fullmatch(code) else "other"
 
 
 @dataclass(slots=True)
 class Call:
-    """A call under way. `status` is of its last HTTP reply."""
+    """A call in progress. `status` is the status of its last HTTP reply."""
 
     name: str
     start_ns: int
@@ -92,7 +92,7 @@ class Call:
 
 @dataclass(slots=True)
 class _Hand:
-    """What a task works for, and what it did before that was named."""
+    """The item of a task, and the calls made before it was known."""
 
     attempt_id: int | None = None
     item_id: int | None = None
@@ -105,7 +105,7 @@ _CALL: ContextVar[Call | None] = ContextVar("batchkiln_traced_call", default=Non
 
 
 def watch_statuses() -> aiohttp.TraceConfig:
-    """Have a session tell the call under way which status its reply had."""
+    """Return a trace configuration that stores each HTTP reply's status in the call in progress."""
 
     async def tell(_: aiohttp.ClientSession, __: SimpleNamespace, params: aiohttp.TraceRequestEndParams) -> None:
         if (call := _CALL.get()) is not None:
@@ -119,7 +119,7 @@ def watch_statuses() -> aiohttp.TraceConfig:
 def harmless(
     hook: Callable[Concatenate["Recorder", P], None],
 ) -> Callable[Concatenate["Recorder", P], None]:
-    """Keep what goes wrong in a hook from the run: it spends money, and traces are only looked at."""
+    """Catch every exception of a hook: tracing must not disturb a run that spends money."""
 
     @wraps(hook)
     def guarded(recorder: "Recorder", /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -132,7 +132,10 @@ def harmless(
 
 
 class Recorder:
-    """One worker's spans. `put` takes each at once; `slot_rest` tells what the slot waits for."""
+    """Records one worker's spans.
+
+    `put` receives each span and must not block; `slot_rest` returns what the slot waits for.
+    """
 
     def __init__(
         self,
@@ -143,7 +146,7 @@ class Recorder:
         clock: ServiceClock,
         slot_rest: Callable[[], NotBefore | None],
     ) -> None:
-        """Begin with nothing in hand."""
+        """Start without any calls in progress."""
         self._put = put
         self._account = account
         self._wall = wall
@@ -159,16 +162,16 @@ class Recorder:
         self._has_complained = False
 
     def now_ns(self) -> int:
-        """Read the machine's clock: traces of all programs meet there."""
+        """Return the machine's clock in nanoseconds; traces of all programs use it."""
         return nanoseconds(self._wall())
 
     def wall_of(self, instant: datetime) -> int:
-        """Return when the machine's clock showed what was an instant of the service."""
+        """Convert an instant of the service's clock to the machine's clock."""
         ago = (self._clock.now().instant - instant) / self._clock.time_scale
         return nanoseconds(self._wall() - ago)
 
     def complain(self, error: Exception) -> None:
-        """Say once that something is wrong here."""
+        """Log an internal error once."""
         (log.debug if self._has_complained else log.warning)("trace_incomplete", error=type(error).__name__)
         self._has_complained = True
 
@@ -176,7 +179,7 @@ class Recorder:
 
     @contextmanager
     def call(self, name: str, *, is_request: bool = True) -> Iterator[Call]:
-        """Take the time of a call. One that is cancelled leaves no trace."""
+        """Time a call. A cancelled call is not recorded."""
         call, outer = Call(name, self.now_ns()), _CALL.get()
         _CALL.set(call)
         try:
@@ -231,19 +234,19 @@ class Recorder:
 
     def _hand(self) -> _Hand:
         task = asyncio.current_task()
-        assert task is not None, "every track is a task"
+        assert task is not None, "every call is made in a task"
         return self._hands.setdefault(task, _Hand())
 
-    # --- waiting ---
+    # --- waits ---
 
     def slot_due(self) -> NotBefore | None:
-        """Return what the slot is about to wait for; None for any other track."""
+        """Return what the slot is about to wait for; None for any other task."""
         task = asyncio.current_task()
         return self._slot_rest() if task is not None and task.get_name() == SLOT else None
 
     @harmless
     def waited(self, due: NotBefore, start_ns: int) -> None:
-        """Note a wait of the slot: the next send that leaves is what it was for."""
+        """Record a wait of the slot; it belongs to the next create."""
         if due.reason in _IDLE:
             self._waits.clear()
             return
@@ -259,7 +262,7 @@ class Recorder:
 
     @harmless
     def preparing(self, item_id: int) -> None:
-        """Learn for which item the quote or upload is that comes next."""
+        """Set the item of the next quote or upload."""
         self._hand().item_id = item_id
 
     def _prepare(self, item_id: int | None, draft: Draft) -> None:
@@ -271,15 +274,15 @@ class Recorder:
 
     @harmless
     def turned_away(self, item_id: int, code: str) -> None:
-        """Note that an item was rejected or held before an attempt."""
+        """Record that an item was rejected or held before an attempt."""
         parts = tuple(self._prepared.pop(item_id, ()))
         self._put(ItemTurnedAway(item_id, self._account, self.now_ns(), word_of(code), parts))
 
-    # --- an attempt ---
+    # --- attempts ---
 
     @harmless
     def recorded(self, attempt: Attempt, start_ns: int) -> None:
-        """Note that an attempt was made: what was done for its item so far is part of it."""
+        """Record a new attempt; earlier calls for its item become part of it."""
         parts = (*self._prepared.pop(attempt.item_id, ()), *self._waits)
         self._began[attempt.id] = min([start_ns, *(part.start_ns for part in parts)])
         if len(self._began) > ATTEMPTS_KEPT:
@@ -290,7 +293,7 @@ class Recorder:
 
     @harmless
     def replaying(self, attempt: Attempt) -> None:
-        """Note that an attempt is sent once more."""
+        """Record that an attempt is sent again."""
         waits = tuple(self._waits)
         self._sending(attempt)
         for wait in waits:
@@ -303,7 +306,10 @@ class Recorder:
 
     @harmless
     def reading(self, attempt_id: int) -> None:
-        """Learn which generation is read next. Waits between polls are no news: each poll has its time."""
+        """Set the attempt whose generation is read next.
+
+        Waits between polls are not recorded, because each poll has its time.
+        """
         hand = self._hand()
         hand.attempt_id = attempt_id
         if not hand.is_fetching:
@@ -344,7 +350,7 @@ class Recorder:
     def _generated(self, attempt: Attempt, *, error: str | None) -> None:
         now = self.now_ns()
         start = self._accepted.pop(attempt.id, None)
-        if start is None:  # an earlier process heard of it; its polls are not known any more
+        if start is None:  # an earlier process created it, and its polls are unknown
             start = now if attempt.generation_created_at is None else self.wall_of(attempt.generation_created_at)
         self._add(
             attempt.id,
@@ -360,7 +366,7 @@ class Recorder:
 
     @harmless
     def ended(self, attempt_id: int, error: ErrorInfo | None = None) -> None:
-        """Note that an attempt may be over."""
+        """Record that an attempt may have ended."""
         self._over(attempt_id, _code_of(error))
 
     def _over(self, attempt_id: int, error: str | None) -> None:
@@ -371,12 +377,12 @@ class Recorder:
 
     @harmless
     def fetching(self, attempt_id: int) -> None:
-        """Learn whose files this task fetches."""
+        """Set the attempt whose files the task downloads."""
         hand = self._hand()
         hand.attempt_id, hand.is_fetching = attempt_id, True
 
     def _fetched(self, attempt_id: int, *, number: int | None = None, saved: SavedFile | None = None) -> None:
-        """Name what the task has downloaded, and saved."""
+        """Record a download, and the file that was saved."""
         unnamed = self._hand().unnamed
         while unnamed:
             draft = unnamed.popleft()
@@ -392,7 +398,7 @@ def _code_of(error: ErrorInfo | None) -> str | None:
 
 
 def _error_of(reply: object) -> str | None:
-    """Return what was wrong with a reply, as a word."""
+    """Return a reply's error as one word."""
     match reply:
         case (
             Refused(error=error)

@@ -1,4 +1,4 @@
-"""What is passed from the recorder to the writer: spans without ids, and what they are of."""
+"""The data that recorders pass to the writer: spans without ids, and their attempts or items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened within a span."""
+    """An event within a span."""
 
     name: str
     at_ns: int
@@ -24,7 +24,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Draft:
-    """A span that has ended. `error` is a word and never a text: a service may repeat a prompt in its texts."""
+    """A span that has ended. `error` is a single word: a text of the service may contain a prompt."""
 
     name: str
     start_ns: int
@@ -37,7 +37,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class PartOfAttempt:
-    """A span within an attempt's."""
+    """A span within an attempt's span."""
 
     attempt_id: int
     draft: Draft
@@ -45,9 +45,9 @@ class PartOfAttempt:
 
 @dataclass(frozen=True, slots=True)
 class AttemptMayBeOver:
-    """That an attempt has changed: the queue knows whether nothing more is to come.
+    """An attempt that has changed and may have ended; the queue knows.
 
-    `began_ns` is None where an earlier process began it; then `wall_of` tells when that was by this machine's clock.
+    `began_ns` is None if an earlier process started it; `wall_of` then converts the recorded instant.
     """
 
     attempt_id: int
@@ -59,7 +59,7 @@ class AttemptMayBeOver:
 
 @dataclass(frozen=True, slots=True)
 class ItemTurnedAway:
-    """An item that was rejected or held before any attempt was made, and what had been done for it."""
+    """An item that was rejected or held before any attempt, with the calls made for it."""
 
     item_id: int
     account: str
@@ -72,5 +72,5 @@ Note = PartOfAttempt | AttemptMayBeOver | ItemTurnedAway
 
 
 def nanoseconds(instant: datetime) -> int:
-    """Return an instant as OpenTelemetry counts it."""
+    """Return an instant in OpenTelemetry's nanoseconds."""
     return (instant - EPOCH) // _MICROSECOND * 1000

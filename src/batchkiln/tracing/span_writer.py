@@ -1,4 +1,4 @@
-"""Makes spans of what the recorders tell, beside the run: reads names and figures from the queue, and hands on."""
+"""Turns the recorders' data into spans beside the run, with names and figures from the queue."""
 
 import asyncio
 import hashlib
@@ -14,7 +14,7 @@ from batchkiln.tracing.exporter import Emitter, Root
 from batchkiln.tracing.span_data import AttemptMayBeOver, Attributes, Draft, ItemTurnedAway, Note, PartOfAttempt
 
 NOTES_WAITING: Final = 10_000
-"""More than a run tells in minutes; what comes on top is dropped, and counted."""
+"""Maximum number of waiting notes, more than minutes of a run; further notes are dropped and counted."""
 
 _KNOWN: Final = 1000
 
@@ -22,10 +22,10 @@ log = structlog.get_logger()
 
 
 class Writer:
-    """Takes notes, and writes them in their order."""
+    """Accepts notes, and writes them in order."""
 
     def __init__(self, reader: Store, emitter: Emitter, *, uid: str) -> None:
-        """Read from the queue of this id."""
+        """Read from the queue with the id `uid`."""
         self._reader = reader
         self._emitter = emitter
         self._uid = uid
@@ -34,20 +34,20 @@ class Writer:
         self._dropped_count = 0
 
     def put(self, note: Note) -> None:
-        """Take a note; never waits."""
+        """Accept a note without waiting."""
         if self._notes.qsize() < NOTES_WAITING:
             self._notes.put_nowait(note)
             return
         if not self._dropped_count:
-            log.warning("trace_incomplete", reason="spans come faster than they can be written; some are dropped")
+            log.warning("trace_incomplete", reason="spans arrive faster than they can be written; some are dropped")
         self._dropped_count += 1
 
     def end(self) -> None:
-        """Have `run` return when all is written."""
+        """Let `run` return after all notes are written."""
         self._notes.put_nowait(None)
 
     async def run(self) -> None:
-        """Write until `end`. What goes wrong with one note is said, and concerns that one alone."""
+        """Write notes until `end`. An error affects only its own note and is logged."""
         while (note := await self._notes.get()) is not None:
             try:
                 await self._write(note)
@@ -89,7 +89,7 @@ class Writer:
         self._emitter.root(_root_of(attempt.idempotency_key), draft, before=self._before(attempt))
 
     def _before(self, attempt: TracedAttempt) -> Root | None:
-        """Return the root of the attempt before this one: each has a trace of its own, and names the last."""
+        """Return the root of the previous attempt; each attempt has a trace of its own."""
         if attempt.number == 1:
             return None
         return _root_of(idempotency_key(self._uid, item_id=attempt.item.id, number=attempt.number - 1))
@@ -106,7 +106,7 @@ class Writer:
 
 
 def _root_of(key: str) -> Root:
-    """Derive the ids of an attempt's trace and of its root span: the same in every process that works on it."""
+    """Return the ids of an attempt's trace and root span, derived so that every process gets the same."""
     digest = hashlib.sha256(f"batchkiln trace\n{key}".encode()).digest()
     return Root(int.from_bytes(digest[:16]), int.from_bytes(digest[16:24]))
 
@@ -116,12 +116,12 @@ def _item_names(item: TracedItem) -> Attributes:
 
 
 def _names(attempt: TracedAttempt) -> Attributes:
-    """Return what every span of an attempt says, so that each can be searched for."""
+    """Return the attributes of every span of an attempt, for searches."""
     return _item_names(attempt.item) | {"batchkiln.account": attempt.account, "batchkiln.attempt": attempt.number}
 
 
 def _figures(attempt: TracedAttempt) -> Attributes:
-    """Return what an attempt came to; credits are the price, or what was asked where nothing was created."""
+    """Return an attempt's figures; credits are the charge, or the maximum if nothing was created."""
     figures: Attributes = {
         "batchkiln.profile": attempt.profile,
         "batchkiln.mode": attempt.item.mode,

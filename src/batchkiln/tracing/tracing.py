@@ -1,4 +1,4 @@
-"""Traces of a drive, from its beginning to its end."""
+"""Tracing of a run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from batchkiln.tracing.span_writer import Writer
 
 END_SECONDS: Final = 3.0
-"""How long the end of a drive waits for its last spans, in real seconds; what is left is lost."""
+"""Time that the end of a run waits for the last spans, in seconds of real time; later spans are lost."""
 
 log = structlog.get_logger()
 
@@ -53,7 +53,7 @@ class Listener:
         self._task = asyncio.create_task(writer.run(), name="batchkiln-traces")
 
     def around(self, ports: Ports, clock: ServiceClock, viewpoint: Viewpoint) -> Ports:
-        """Return a worker's ports with a recorder of its own around them."""
+        """Return a worker's ports wrapped in proxies with a recorder of their own."""
         control = self.engine.control
         recorder = Recorder(
             self.writer.put,
@@ -65,11 +65,11 @@ class Listener:
         return around(ports, recorder)
 
     def now_ns(self) -> int:
-        """Read the machine's clock."""
+        """Return the machine's clock in nanoseconds."""
         return nanoseconds(self._wall())
 
     async def close(self, error: str | None, *, seconds: float) -> None:
-        """Write what was told, send it, and wait for no longer than that; a drive that is cut off waits for nothing."""
+        """Write and send the recorded spans, and wait at most `seconds`; a cancelled run does not wait."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         self.writer.end()
@@ -116,8 +116,8 @@ async def _begin(
     try:
         from batchkiln.tracing import exporter, span_writer  # noqa: PLC0415  an extra, and slow to import
     except ImportError:
-        tell = log.info if traces.endpoint is None else log.warning  # the environment speaks of all programs
-        tell("traces_unusable", reason="they need an extra", remedy="pip install 'batchkiln[traces]'")
+        tell = log.info if traces.endpoint is None else log.warning  # the environment's variables apply to all programs
+        tell("traces_unusable", reason="an extra is missing", remedy="pip install 'batchkiln[traces]'")
         return None
     try:
         uid = await reader.read(Reader.queue_uid)

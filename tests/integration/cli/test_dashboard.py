@@ -83,7 +83,7 @@ def test_without_a_queue_there_is_nothing_to_show(workspace: Workspace) -> None:
     result = workspace.call("dashboard", "--no-open")
 
     assert result.exit == 2
-    assert "there is no queue" in result.err
+    assert "the queue does not exist" in result.err
     assert not (workspace.folder / ".batchkiln").exists()
 
 

@@ -96,7 +96,7 @@ def test_show_does_not_blame_the_service_for_a_damaged_disk(queued: Workspace) -
     with closing(sqlite3.connect(queue, isolation_level=None)) as connection:
         connection.execute("UPDATE item SET error_code = 'attempt_damaged' WHERE name = 'fox-1'")
 
-    assert "look after the disk" in queued.call("show", "foxes", "fox-1").out
+    assert "check the disk" in queued.call("show", "foxes", "fox-1").out
 
 
 def test_resolve_without_a_terminal_needs_the_items_id(queued: Workspace) -> None:
@@ -203,7 +203,7 @@ def test_status_says_what_is_not_understood(queued: Workspace) -> None:
     assert "names no price" in said
     assert "cannot be reached" not in said
     assert [(entry["call"], entry["shape"]) for entry in account["not_understood"]] == [("quote", '{"amount": string}')]
-    assert "reply that is understood" in queued.call("show", "foxes", "fox-1").out
+    assert "reply that the program understands" in queued.call("show", "foxes", "fox-1").out
 
 
 def test_ask_again_ends_the_rest(queued: Workspace) -> None:

@@ -108,7 +108,7 @@ def test_a_queue_that_is_not_there_is_a_mistake_and_is_not_made(workspace: Works
     for command in (("status",), ("items", "foxes"), ("retry", "foxes"), ("pause", "foxes")):
         result = workspace.call(*command, "--queue", "none.db")
         assert result.exit == 2
-        assert "there is no queue" in result.err
+        assert "the queue does not exist" in result.err
 
     assert not (workspace.folder / "none.db").exists()
 

@@ -232,7 +232,7 @@ def test_an_account_that_needs_an_upgrade_is_four(workspace: Workspace) -> None:
     assert finished(server).exit == 0
     assert result.exit == 4
     assert "api_key_upgrade_required" in result.err
-    assert "make a new key" in result.err
+    assert "create a new API key" in result.err
     assert OLD_KEY not in result.out + result.err
     assert workspace.call("status", "foxes", "--json").document["items"]["queued"] == 2
 

@@ -150,7 +150,7 @@ def test_manifest_whose_results_could_not_be_written_is_refused(workspace: Works
 
     assert result.exit == 2
     (error,) = json.loads((inbox / "foxes.result.json").read_text())["errors"]
-    assert "could not be written" in error["message"]
+    assert "is not writable" in error["message"]
 
 
 def test_one_queue_has_one_driver(workspace: Workspace, inbox: Path) -> None:

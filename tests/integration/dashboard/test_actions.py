@@ -27,7 +27,7 @@ async def test_retry_names_its_cost_and_queues_again(browser: Browser, queue: Qu
 
     location = await agreed(browser, "/jobs/birds/retry")
 
-    assert "may cost 10 credits by the quotes known" in page.text
+    assert "may cost 10 credits by the known quotes" in page.text
     assert queue.names("failed") == queue.names("rejected") == []
     assert location == "/jobs/birds?done=retry&n=2"
     assert "2 items queued again." in (await browser.get(location)).text

@@ -86,7 +86,7 @@ def test_a_catalogue_that_is_wrong_keeps_nobody_from_going_on(workspace: Workspa
     refused, taken = workspace.call(command, manifest), workspace.call(command, manifest, "--no-catalogue")
 
     assert (refused.exit, taken.exit) == (2, 0)
-    assert "--no-catalogue lets the service decide" in refused.err
+    assert "use --no-catalogue" in refused.err
     assert "catalogue" not in taken.err
 
 
@@ -152,7 +152,7 @@ async def test_a_job_goes_on_though_the_catalogue_has_changed(make_ground: Groun
     changed = await asyncio.to_thread(Workspace(tmp_path).call, "enqueue", manifest)
 
     assert first.exit == 0
-    assert "were not held against the service's catalogue, which could not be read" in first.err
+    assert "were not checked against the service's catalogue, which could not be read" in first.err
     assert second.exit == 0, second.err
     assert "Warning: foxes.yaml:8:37: epsilon-2 offers no resolution 9x9" in second.err
     assert changed.exit == 2

@@ -132,7 +132,7 @@ async def test_an_asset_id_that_the_service_does_not_know_was_read_wrongly(tmp_p
 
     completion = found["probe, completion"]
     assert completion.level is Level.FAIL
-    assert "replies: {fields: {asset_id: <path>}}\nplaces of that reply: files[].handle" in str(completion.remedy)
+    assert "replies: {fields: {asset_id: <path>}}\nplaces in that reply: files[].handle" in str(completion.remedy)
 
 
 async def test_a_price_that_is_not_found_is_a_failure(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_person_is_asked_on_a_terminal(tmp_path: Path) -> None:
     status, shown = on_a_terminal(workspace, "doctor", "--probe", "--with-generation", answer="n")
 
     assert status == 0, shown
-    assert "not agreed to" in shown
+    assert "not confirmed" in shown
     assert not (tmp_path / "out").exists()
 
 
@@ -324,7 +324,7 @@ async def test_a_no_makes_nothing(tmp_path: Path) -> None:
         found = await service.probed(person=person)
 
         assert "POST /images" not in service.asked
-    assert "not agreed" in found["generation"].message
+    assert "not confirmed" in found["generation"].message
 
 
 @pytest.mark.parametrize(

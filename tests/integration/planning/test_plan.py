@@ -21,7 +21,7 @@ from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.plan_warnings import cautions
 from batchkiln.planning.quotes import QuoteOptions, QuoteSession
-from batchkiln.planning.request_log import noting_beside
+from batchkiln.planning.request_log import shared_request_log
 from batchkiln.presentation.overview import read_overview
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
@@ -205,7 +205,7 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     await lock.acquire(driver, command="run", now=machine_now())
     items = await driver.read(_all_of, "item")
 
-    async with noting_beside(ground.setting) as note:
+    async with shared_request_log(ground.setting) as note:
         plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
 
     noted = await driver.read(logged_requests, "studio", 60)
@@ -230,7 +230,7 @@ async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
         raise QueueBusy("attempt to write a readonly database")
 
     monkeypatch.setattr(Database, "open_for_writing", refuse)
-    async with noting_beside(ground.setting) as note:
+    async with shared_request_log(ground.setting) as note:
         plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
 
     assert plan.unpriced == 0
@@ -380,7 +380,7 @@ async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR09
     (group,) = document["jobs"][0]["unpriced_groups"]
     assert (group["model"], group["mode"], group["items"], group["images"]) == ("alpha-2.5", "image-to-video", 2, 1)
     assert (group["at_most_each"], group["bound_by"]) == (bound, bound_by)
-    assert "they are uploaded only when it runs" in group["reason"]
+    assert "uploaded only during a run" in group["reason"]
     assert (document["cost"]["credits"], document["cost"]["at_most"]) == (6, most)
     assert plan.is_bounded is bool(cap or more)
 

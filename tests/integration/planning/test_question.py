@@ -102,5 +102,5 @@ def test_what_changed_after_the_question_is_not_bought(tmp_path: Path, changed: 
     exit_status, shown = on_a_terminal(place, "run", manifest, answer="y", meanwhile=lambda: CHANGES[changed](place))
 
     assert exit_status == 2
-    assert "changed after what it would cost was shown; nothing was enqueued" in shown.replace("\r\n", " ")
+    assert "changed after the cost was shown; nothing was enqueued" in shown.replace("\r\n", " ")
     assert place.call("status", "--json").document["jobs"] == []

@@ -164,7 +164,7 @@ def test_manifests_for_two_services_are_refused(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").write_text(f"profile: {name}\n{text}")
     manifests = [str(tmp_path / "local.yaml"), str(tmp_path / "studio.yaml")]
 
-    with pytest.raises(InputError, match="one service at a time"):
+    with pytest.raises(InputError, match="one at a time"):
         rehearse(given, RehearsalOptions(manifests, "none", 1, START, io.BytesIO()))
 
 

@@ -89,7 +89,7 @@ async def test_other_programs_database_is_refused_and_kept(tmp_path: Path, mode:
     other.close()
     before = path.read_bytes()
 
-    with pytest.raises(QueueUnusable, match="no queue of batchkiln"):
+    with pytest.raises(QueueUnusable, match="not a batchkiln queue"):
         await getattr(Database, f"open_for_{mode}")(path)
 
     assert path.read_bytes() == before
@@ -111,7 +111,7 @@ async def test_missing_queue_is_not_made_by_a_reader(tmp_path: Path) -> None:
     """`status` on a wrong path makes no empty queue."""
     path = tmp_path / "queue.db"
 
-    with pytest.raises(QueueUnusable, match="there is no queue"):
+    with pytest.raises(QueueUnusable, match="the queue does not exist"):
         await Database.open_for_reading(path)
 
     assert not path.exists()

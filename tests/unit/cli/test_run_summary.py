@@ -115,7 +115,7 @@ def test_a_refused_account_is_told_what_to_do(capsys: pytest.CaptureFixture[str]
     told = capsys.readouterr().err
     assert "studio/main" in told
     assert "api_key_upgrade_required" in told
-    assert "make a new key" in told
+    assert "create a new API key" in told
     assert "All data is safe" in told
     assert "batchkiln run 'my birds.yaml'" in told
 

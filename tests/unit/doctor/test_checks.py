@@ -219,7 +219,7 @@ async def test_two_names_with_one_balance_may_be_one_account(
 
     found = [finding async for finding in check_accounts(client_of, replace(STUDIO, accounts=accounts))]
 
-    assert ["may be one account" in finding.message for finding in found].count(True) == is_told
+    assert ["may be the same account" in finding.message for finding in found].count(True) == is_told
 
 
 def test_a_key_file_that_others_may_read_is_told(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_paid_work_whose_key_is_not_configured_is_told(tmp_path: Path, monkeypat
 
     assert levels(findings) == [Level.WARN, Level.WARN]
     assert "the profile local, which is not configured" in findings[0].message
-    assert "API key f may ask for" in findings[1].message
+    assert "API key f can read" in findings[1].message
     assert fingerprint("a-new-key") not in findings[1].message
 
 

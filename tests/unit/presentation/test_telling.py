@@ -161,13 +161,13 @@ def outputs_gone(queue: QueueFile) -> None:
 
 Way = Callable[[QueueFile], None]
 Row = tuple[Way, str, str, str, list[str]]
-# A way to stand; a piece of its story, of its charge, of what to do; the commands that are named.
+# How an item gets into a state; parts of its explanation: the state, the charge and the remedy; the named commands.
 TABLE: Final[list[Row]] = [
-    (queued, "not sent yet", "never sent", "no process drives the queue", ["work"]),
-    (submitting, "may or may not have been created", "5 credits are reserved", "lets it go on", ["work"]),
-    (active, "generation gen-1", "5 credits", "lets it go on", ["work"]),
-    (downloading, "ready", "5 credits", "lets it go on", ["work"]),
-    (done, "fetched whole: 1 file", "5 credits", "nothing: it is done", []),
+    (queued, "not been sent yet", "never sent", "no process is running this queue", ["work"]),
+    (submitting, "may or may not have been created", "5 credits are reserved", "continues it", ["work"]),
+    (active, "generation gen-1", "5 credits", "continues it", ["work"]),
+    (downloading, "ready", "5 credits", "continues it", ["work"]),
+    (done, "downloaded completely: 1 file", "5 credits", "nothing: it is done", []),
     (
         failed,
         "failed 1 time of 3 allowed, as the service verified",
@@ -178,43 +178,49 @@ TABLE: Final[list[Row]] = [
     (
         canceled_by_service,
         "canceled generation gen-1",
-        "nothing says that they were refunded",
-        "look",
+        "a refund was not confirmed",
+        "check the account first",
         ["retry birds fox"],
     ),
     (given_up, "a person gave it up", "never sent", "tries again", ["retry birds fox"]),
     (given_up_in_doubt, "a person gave it up", "may have been charged", "pays again", ["retry birds fox"]),
-    (refused, "invalid_parameter", "refused before anything", "mend", ["run birds.yaml", "retry birds fox"]),
+    (
+        refused,
+        "invalid_parameter",
+        "refused, and nothing was created",
+        "fix the request",
+        ["run birds.yaml", "retry birds fox"],
+    ),
     (never_fits, "over_cap", "never sent", "raise the cap", ["run birds.yaml", "retry birds fox"]),
-    (expired, "no longer holds", "5 credits", "pays again", ["retry birds fox"]),
+    (expired, "no longer keeps", "5 credits", "pays again", ["retry birds fox"]),
     (canceled, "a person canceled it", "never sent", "queues it again", ["retry birds fox"]),
-    (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve --as failed birds fox"]),
-    (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve --as failed birds fox"]),
+    (key_missing_unsent, "API key", "reserved", "put that API key back", ["work", "resolve --as failed birds fox"]),
+    (key_missing_active, "API key", "5 credits", "put that API key back", ["work", "resolve --as failed birds fox"]),
     (
         output_unusable,
-        "not all of its outputs could be fetched: output_unusable",
+        "not all of its outputs could be downloaded: output_unusable",
         "5 credits",
-        "which costs nothing",
+        "at no cost",
         ["resolve --as generation --generation-id gen-1 birds fox", "resolve --as saved", "resolve --as failed"],
     ),
     (
         outputs_gone,
-        "no longer holds the others",
+        "no longer keeps the others",
         "5 credits",
         "pays again",
         ["resolve --as saved birds fox", "resolve --as failed birds fox", "resolve --as not-created birds fox"],
     ),
-    (conflict, "another body", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
+    (conflict, "another body", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
     (
         damaged,
-        "the disk no longer gives",
-        "nobody knows",
-        "look after the disk",
+        "the stored request",
+        "it is unknown whether",
+        "check the disk",
         ["show", "resolve", "resolve", "resolve"],
     ),
-    (refused_in_doubt, "got no reply", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
-    (key_forgotten, "for a day", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
-    (set_aside, "does not decide", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
+    (refused_in_doubt, "got no reply", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
+    (key_forgotten, "for a day", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
+    (set_aside, "does not decide", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
     (
         input_lost,
         "local image",
@@ -286,7 +292,7 @@ def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: WaitRea
     if reason is not WaitReason.NOW:
         assert "(until 2027-01-15 08:05 UTC)" in driven.story
         is_of_the_run = reason in {WaitReason.ENOUGH, WaitReason.NOTHING}
-        assert ("begins nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.story
+        assert ("starts nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.story
     assert driven.commands
     assert alone.commands[0] == "batchkiln work"
     if reason is WaitReason.HELD:
@@ -367,7 +373,7 @@ def test_a_profile_that_is_not_configured_here_is_named(queue: QueueFile) -> Non
 
     telling = told(queue).explanation
 
-    assert "the profile stu{dio}, is not in this configuration" in telling.next
+    assert "its profile stu{dio} is not in this configuration" in telling.next
     assert telling.commands == ("batchkiln work",)
 
 
@@ -443,7 +449,7 @@ def test_who_has_the_one_place_is_named(queue: QueueFile) -> None:
     queue.move("owl", Event.KEY_MISSING, code="key_missing")
     stuck = told(queue)
 
-    assert "birds/owl has the one place of account main" in busy.explanation.story
+    assert "birds/owl occupies the only slot of account main" in busy.explanation.story
     assert busy.context.wait is not None
     assert busy.context.wait.reason is WaitReason.NOW
     assert stuck.context.wait is not None
@@ -473,6 +479,6 @@ def test_of_several_accounts_the_one_that_is_free_first_counts(queue: QueueFile)
 def test_commands_are_whole_whatever_an_item_is_called(name: str) -> None:
     """A backquote within a quoted name does not end the command."""
     command = f"batchkiln retry foxes {shlex.quote(name)}"
-    telling = Explanation("", "", f"`{command}` queues it again; `batchkiln work` lets it go on")
+    telling = Explanation("", "", f"`{command}` queues it again; `batchkiln work` resumes it")
 
     assert telling.commands == (command, "batchkiln work")

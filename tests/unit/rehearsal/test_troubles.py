@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from batchkiln.core.states import ItemState
-from batchkiln.rehearsal.incidents import NEVER, Incident, LostRequest, tell
+from batchkiln.rehearsal.incidents import NEVER, Incident, LostRequest, read_incidents
 from batchkiln_service import LoggedRequest
 
 CREATE = LoggedRequest(
@@ -21,7 +21,7 @@ BUSY = replace(CREATE, status=503, code="unavailable", faults=("unavailable",), 
 
 
 def troubles(*log: LoggedRequest, lost: tuple[LostRequest, ...] = ()) -> list[Incident]:
-    return tell(log, lost).troubles()
+    return read_incidents(log, lost).troubles()
 
 
 def test_lost_reply_that_was_replayed() -> None:
@@ -69,11 +69,13 @@ def test_struck_generation_ends_as_its_item_did() -> None:
     """A failed generation whose item is done was tried again; one whose item failed is told by that."""
     first = replace(CREATE, faults=("fail_generation",))
     second = replace(first, generation_id="gen_2")
-    tale = tell([first, second], [])
+    incident_log = read_incidents([first, second], [])
 
-    tale.add_generations({"gen_1": ItemState.DONE, "gen_2": ItemState.FAILED})
+    incident_log.add_generations({"gen_1": ItemState.DONE, "gen_2": ItemState.FAILED})
 
-    assert tale.troubles() == [Incident("fail_generation", "create", 2, {"refunded, tried again": 1, "item failed": 1})]
+    assert incident_log.troubles() == [
+        Incident("fail_generation", "create", 2, {"refunded, tried again": 1, "item failed": 1})
+    ]
 
 
 def test_most_frequent_trouble_comes_first() -> None:

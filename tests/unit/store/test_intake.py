@@ -86,9 +86,9 @@ def test_all_mistakes_come_at_once_and_nothing_is_enqueued(queue: QueueFile) -> 
 
     assert [(one.file, one.line, one.reason) for one in raised.value.mistakes] == [
         ("birds.yaml", 11, "no such file"),
-        ("birds.yaml", 12, "the id 'fox' is taken already, at birds.yaml:10"),
-        ("more.tsv", 10, "the id 'owl' is taken already, at birds.yaml:11"),
-        ("more.tsv", 12, "the id 'owl' is taken already, at birds.yaml:11"),
+        ("birds.yaml", 12, "the id 'fox' is already used at birds.yaml:10"),
+        ("more.tsv", 10, "the id 'owl' is already used at birds.yaml:11"),
+        ("more.tsv", 12, "the id 'owl' is already used at birds.yaml:11"),
     ]
     assert queue.all("SELECT * FROM job") == queue.all("SELECT * FROM item") == queue.all("SELECT * FROM event") == []
 
@@ -177,7 +177,7 @@ def test_changed_requests_of_sent_items_are_reported_and_nothing_is_applied(queu
     first = raised.value.mistakes[0]
     assert (len(raised.value.mistakes), raised.value.omitted) == (20, 3)
     assert first.line == 10
-    assert first.reason == "the item 'fox-0' was sent already (it is done), and its prompt changed"
+    assert first.reason == "the item 'fox-0' was already sent (it is done), but its prompt changed"
     assert first.remedy is not None
     assert "--on-change keep" in first.remedy
     assert queue.one("SELECT count(*) FROM item WHERE prompt = 'changed' OR name = 'new'") == 0
@@ -381,7 +381,7 @@ def test_a_job_that_was_sent_keeps_its_profile(queue: QueueFile) -> None:
     queue.apply([spec("fox")])
     queue.send("fox")
 
-    with pytest.raises(InputError, match="begun with the profile 'local', not 'studio'"):
+    with pytest.raises(InputError, match="uses the profile 'local', not 'studio'"):
         queue.apply([spec("fox"), spec("owl")], profile="studio")
 
     assert queue.one("SELECT profile FROM job") == "local"

@@ -61,7 +61,7 @@ def test_retry_by_name_says_why_others_are_left(ended: QueueFile) -> None:
     report = retry(ended.connection, "birds", ["canceled", "done", "failed"], NOW)
 
     assert report.requeued == {ItemState.CANCELED: 1, ItemState.FAILED: 1}
-    assert report.skipped == (Skipped("done", "it is done; its files are there"),)
+    assert report.skipped == (Skipped("done", "it is done; its files are saved"),)
     assert (told.requeued, told.may_cost) == (report.requeued, 10)
 
 
@@ -131,7 +131,7 @@ def test_cancel_leaves_what_is_paid(queue: QueueFile) -> None:
 
     assert report.canceled == 1
     (skipped,) = report.skipped
-    assert skipped.reason.startswith("active: it is paid already and will be fetched. ")
+    assert skipped.reason.startswith("active: it is already paid and will be downloaded. ")
 
 
 def test_pause_and_unpause_are_kept_and_told_once(queue: QueueFile) -> None:
@@ -151,7 +151,7 @@ def test_an_unknown_job_is_told_with_what_is_near(queue: QueueFile) -> None:
     """The error names jobs like it, and the command that lists them."""
     queue.apply([])
 
-    with pytest.raises(InputError, match=r"no job 'brids'\n +did you mean 'birds'\? `batchkiln status`"):
+    with pytest.raises(InputError, match=r"no job 'brids'\n +did you mean 'birds'\? run `batchkiln status`"):
         pause(queue.connection, "brids", NOW)
 
 
@@ -163,7 +163,7 @@ def test_unknown_items_are_told_all_at_once_and_nothing_is_done(queue: QueueFile
         cancel(queue.connection, "birds", ["red-fix", "owl", "zebra"], NOW)
 
     first, second = raised.value.mistakes
-    assert first.remedy == "did you mean 'red-fox'? `batchkiln items birds` lists its items"
+    assert first.remedy == "did you mean 'red-fox'? run `batchkiln items birds` for a list of its items"
     assert second.reason == "the job 'birds' has no item 'zebra'"
     assert queue.names() == ["red-fox", "owl"]
 

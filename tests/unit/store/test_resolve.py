@@ -173,7 +173,7 @@ def test_only_a_held_item_can_be_resolved(job: QueueFile) -> None:
     """What the program moves on by itself is not for a person to end."""
     job.send("fox", generation_id="g")
 
-    with pytest.raises(InputError, match="is active: only a held item can be resolved, or one under way"):
+    with pytest.raises(InputError, match="is active: only held items can be resolved, or items under way"):
         resolve(job.connection, "birds", "fox", Decision.NOT_CREATED, now=NOW)
 
 
@@ -181,7 +181,7 @@ def test_generation_needs_an_id(job: QueueFile) -> None:
     """Without the id there is nothing to poll."""
     conflict(job, "fox")
 
-    with pytest.raises(InputError, match="needs the generation's id"):
+    with pytest.raises(InputError, match="requires the generation's id"):
         resolve(job.connection, "birds", "fox", Decision.GENERATION, now=NOW)
 
 

@@ -287,7 +287,7 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(tmp_path: Path)
     story, summary = Items(world.connection).detail("a-first", "poison"), Jobs(world.connection).summary("a-first")
     assert summary is not None
     told = explain_item(story, summary, ItemContext(world.clock.instant, is_driven=True))
-    assert f"its price cannot be had: {NO.code}" in told.story
+    assert f"the service does not supply its price: {NO.code}" in told.story
     world.close()
 
 
