@@ -4,9 +4,9 @@ One is for creates, one for reads of a generation, one for downloads; a fourth h
 reply. The executor decides with them, and `Store.commit` applies what they say. Nothing else moves money.
 
 The rule that shaped them (Law 2): an attempt is *in doubt* once a send of it may have created a generation that nobody
-has heard of (`Attempt.is_in_doubt`). From then on no refusal ends it, whatever it says: price, credits, moderation and
-locks change with time, and a service may look at them before it looks the key up. Only a reply that names the
-generation ends it, or a person.
+has heard of (`Attempt.is_in_doubt`; recording counts as a send, since a crash hides whether it left). From then on
+no refusal ends it, whatever it says: price, credits, moderation and locks change with time, and a service may look at
+them before it looks the key up. Only a reply that names the generation ends it, or a person.
 """
 
 from collections.abc import Mapping
@@ -39,10 +39,10 @@ from batchkiln.core.responses import (
 from batchkiln.core.states import Event, ItemState
 
 KEY_REMEMBERED: Final = timedelta(hours=24)
-"""After so long without a reply to an attempt in doubt, the service may have forgotten its key (Service rule 4.2)."""
+"""After so long without a reply of the API to an attempt in doubt, its key may be forgotten (Service rule 4.2)."""
 
 UNDECIDED_FOR: Final = timedelta(hours=1)
-"""An attempt that the service answers but does not decide is handed to a person after this long."""
+"""An attempt that the service answers but does not decide is handed to a person after this long in one run."""
 
 SENDS_BEFORE_HOLD: Final = 6
 """No attempt is handed to a person as undecided before it was sent this often."""
@@ -58,23 +58,23 @@ class Answer(StrEnum):
     INVALID = "invalid"  # the request itself is refused
     OVER_QUOTE = "over_quote"
     ASSET_GONE = "asset_gone"
-    BLOCKED = "blocked"  # the account or its key is refused
+    BLOCKED = "blocked"  # the account or its key is refused, or its credits are used up, whatever the status
     LIMITED = "limited"  # 429: this send created nothing
     FIREWALL = "firewall"  # refused before the API: this send created nothing
     BUSY = "busy"  # the account's slot is taken, maybe by this very attempt
     CONFLICT = "conflict"  # 409 for bytes that we know to be unchanged
-    UNKNOWN = "unknown"  # no reply, an outage, or a reply that is not understood
+    UNKNOWN = "unknown"  # no reply, an outage (5xx), or a reply that is not understood
 
 
 class Fact(StrEnum):
     """What becomes known about an attempt without a reply that says so."""
 
     WITHDRAWN = "withdrawn"  # each send was answered, nothing was created, and it may not be sent again
-    KEY_MISSING = "key_missing"  # its API key is not configured, or was refused for `LOST_AFTER`
-    KEY_FORGOTTEN = "key_forgotten"  # in doubt for `KEY_REMEMBERED` without a reply
+    KEY_MISSING = "key_missing"  # its API key is not configured, or is an older one and was refused for `LOST_AFTER`
+    KEY_FORGOTTEN = "key_forgotten"  # in doubt for `KEY_REMEMBERED` without a reply of the API
     DAMAGED = "damaged"  # the stored key or bytes no longer match their checksum
     ID_TAKEN = "id_taken"  # the id that accepted it belongs to another attempt
-    ID_DENIED = "id_denied"  # the service no longer knows the generation
+    ID_DENIED = "id_denied"  # the service denies the generation; it counts after `LOST_AFTER` (an hour), see `settle`
     STILL_REFUSED = "still_refused"  # `UNDECIDED_FOR` the same: a refusal in doubt, a conflict, or no decision
     STILL_CONFLICT = "still_conflict"
     STILL_UNKNOWN = "still_unknown"
@@ -162,7 +162,7 @@ CREATES: Final[Mapping[tuple[Answer, bool], Outcome]] = {
     (Answer.ASSET_GONE, False): _refused(Event.NOT_CREATED, Stale.ASSETS),
     (Answer.ASSET_GONE, True):  _stays("create_refused", Fact.STILL_REFUSED),
     (Answer.BLOCKED,    False): _refused(Event.NOT_CREATED),            # the item is free for another key
-    (Answer.BLOCKED,    True):  _stays("account_blocked"),
+    (Answer.BLOCKED,    True):  _stays("account_blocked"),               # the account begins nothing more in this run
     (Answer.LIMITED,    False): _stays("create_postponed"),
     (Answer.LIMITED,    True):  _stays("create_postponed"),
     (Answer.FIREWALL,   False): _stays("create_postponed", Fact.STILL_UNKNOWN),
@@ -177,7 +177,7 @@ CREATES: Final[Mapping[tuple[Answer, bool], Outcome]] = {
 READS: Final[Mapping[GenerationStatus, Outcome]] = {
     GenerationStatus.PENDING:    UNCHANGED,                             # polled on, never replaced (Law 3)
     GenerationStatus.PROCESSING: UNCHANGED,
-    GenerationStatus.UNKNOWN:    UNCHANGED,
+    GenerationStatus.UNKNOWN:    UNCHANGED,                             # with outputs that stay: a success
     GenerationStatus.SUCCESS:    Outcome(AttemptState.SUCCEEDED, Event.OUTPUTS_READY),
     GenerationStatus.FAILED:     Outcome(AttemptState.FAILED,    Event.GENERATION_FAILED,   Credits.REFUNDED),
     GenerationStatus.CANCELED:   Outcome(AttemptState.CANCELED,  Event.GENERATION_CANCELED),
@@ -185,7 +185,7 @@ READS: Final[Mapping[GenerationStatus, Outcome]] = {
 }
 FACTS: Final[Mapping[Fact, Outcome]] = {
     Fact.WITHDRAWN:      Outcome(AttemptState.REFUSED,  Event.NOT_CREATED,      Credits.FREED),
-    Fact.KEY_MISSING:    Outcome(None,                  Event.KEY_MISSING),     # goes on when the key comes back
+    Fact.KEY_MISSING:    Outcome(None,                  Event.KEY_MISSING),     # keeps the slot, waits for its key
     Fact.KEY_FORGOTTEN:  Outcome(AttemptState.DISPUTED, Event.KEY_FORGOTTEN),   # sent again, it might be paid again
     Fact.DAMAGED:        Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),    # never sent again (Law 2)
     Fact.ID_TAKEN:       Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),
@@ -243,7 +243,7 @@ def outcome_of_create(attempt: Attempt, reply: CreateReply) -> Outcome:
 
 
 def outcome_if_undecided(outcome: Outcome, attempt: Attempt, seconds: float) -> Outcome:
-    """Return what an answer means that the service has given for so many seconds, however often it was asked."""
+    """Return what an answer means that the service gave for so many seconds, and `SENDS_BEFORE_HOLD` times or more."""
     has_lasted = attempt.sends >= SENDS_BEFORE_HOLD and seconds >= UNDECIDED_FOR.total_seconds()
     return UNCHANGED if outcome.if_it_lasts is None or not has_lasted else FACTS[outcome.if_it_lasts]
 
@@ -264,7 +264,8 @@ def outcome_of_read(reply: ReadReply) -> Outcome:
 def is_gone(reply: RecordRead | NotFound, *, is_retained: bool) -> bool:
     """Return whether a read says that the outputs of a success cannot be fetched any more.
 
-    While they are retained, an id that is denied and a record without outputs are taken for the service's mistake.
+    While they are retained (14 days from creation), an id that is denied and a record without outputs are taken for
+    the service's mistake.
     """
     if isinstance(reply, RecordRead) and reply.record.status is GenerationStatus.EXPIRED:
         return True
@@ -275,8 +276,9 @@ def is_gone(reply: RecordRead | NotFound, *, is_retained: bool) -> bool:
 class Known:
     """What only the queue knows when an outcome is committed: read in the same transaction, where it matters.
 
-    `unanswered` are sends of the attempt without a definite reply. `refusals` and `failures` are of the item, this
-    one not counted; `tries` is how many failures end it. `denied_for` is how long the id has been denied.
+    `unanswered` are sends of the attempt without a definite reply, the one that is answered now included.
+    `refusals` and `failures` are of the item, this one not counted; `tries` is how many failures end it.
+    `denied_for` is how long the id has been denied.
     """
 
     unanswered: int = 0
@@ -299,7 +301,7 @@ def settle(outcome: Outcome, known: Known) -> Outcome:
         case Event.ACCEPTED if known.is_id_taken:  # no answer to this attempt: a person has to look (Law 3)
             outcome = FACTS[Fact.ID_TAKEN]
         case Event.NOT_CREATED if outcome.refuses_request and known.refusals + 1 >= REFUSALS_IN_A_ROW:
-            outcome = CREATES[Answer.INVALID, False]
+            outcome = replace(CREATES[Answer.INVALID, False], stale=outcome.stale)  # for a `retry`
         case Event.GENERATION_FAILED if known.failures + 1 >= known.tries:
             outcome = replace(outcome, event=Event.TRIES_EXHAUSTED)
         case Event.GENERATION_LOST if known.denied_for < LOST_AFTER:
@@ -314,6 +316,7 @@ def settle(outcome: Outcome, known: Known) -> Outcome:
             outcome = DOWNLOADS[Download.NAME_TAKEN]
         case _:
             pass
-    if outcome.credits is Credits.FREED and known.unanswered > outcome.created_nothing:
+    doubts = known.unanswered - (1 if outcome.created_nothing else 0)
+    if outcome.credits is Credits.FREED and doubts > 0:
         raise InvariantBroken("an attempt may have created something, and must not be given up")
     return outcome

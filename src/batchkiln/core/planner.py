@@ -54,7 +54,7 @@ class Submit(_OfCandidate):
 
 
 class AskQuote(_OfCandidate):
-    """Ask the price of a candidate's recipe (Service rule 4.6)."""
+    """Ask the price of a candidate's recipe, by a request that counts as a read (Service rule 4.6)."""
 
 
 class Upload(_OfCandidate):
@@ -90,7 +90,7 @@ def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> 
         is_sent = attempt.state is AttemptState.SENT
         return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)
     if queue.is_slot_held:
-        return WaitUntil(NotBefore(inf, WaitReason.HELD))
+        return WaitUntil(NotBefore(inf, WaitReason.HELD))  # a held item's attempt may still be under way (Law 4)
     if account.starts_nothing:
         return WaitUntil(NotBefore(inf, account.starts_nothing))
     if any(entry.call is Call.CREATE for entry in account.misunderstood):  # another create may be paid, and lost too
@@ -103,8 +103,9 @@ def _choose_resend(
 ) -> Replay | Withdraw | SetAside | WaitUntil:
     """Return the same request again, at the earliest moment.
 
-    Where every send of it was answered, nothing was created: what nobody wants any more, or nothing pays for, then
-    goes back to the queue like anything that was never begun (Law 6). What is in doubt may be paid already (Law 2).
+    Where every send of it was answered, nothing was created: what its job no longer wants, or no budget or cap allows,
+    then goes back to the queue like anything that was never begun (Law 6). What is in doubt may be
+    paid already (Law 2).
     """
     today = max(account.rates.usage.credits, attempt.quote_credits)  # the day before may carry it until it is sent
     is_over_day = today > account.rates.limits.credits_per_day

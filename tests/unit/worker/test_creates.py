@@ -21,8 +21,9 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
+from batchkiln.core.timestamps import WITNESS_GAP_SECONDS, to_milliseconds
 from batchkiln.core.waits import WaitReason
+from batchkiln.store import operations
 from batchkiln.store.apply import ApplyOptions, compared
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.transitions import transition
@@ -358,6 +359,20 @@ async def test_endless_refusals_end(world: World) -> None:
 
     assert world.state(item) is ItemState.REJECTED
     assert len(world.service.creates) == 5
+
+
+async def test_retry_after_endless_refusals_asks_for_a_fresh_price(world: World) -> None:
+    """The price that was refused last is forgotten with the item, or a retry would be refused for it again."""
+    world.service.say("create", *[Refused(RefusalKind.OVER_QUOTE, NO)] * 5)
+    (item,) = world.enqueue()
+    await world.run()
+    asked = len(world.service.quotes)
+
+    operations.retry(world.connection, "job", [], to_milliseconds(world.clock.instant))
+    await world.run()
+
+    assert len(world.service.quotes) > asked
+    assert world.state(item) is ItemState.DONE
 
 
 async def test_attempt_is_on_disk_before_it_is_sent(world: World) -> None:
