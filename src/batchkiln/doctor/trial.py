@@ -175,7 +175,7 @@ def _question(recipe: Recipe, price: int) -> str:
     return (
         f"Make one picture with {described(recipe)} for {credits_text}, in one create? The same request is then sent "
         "once more, as a second create. According to the service's document the second create is not charged; a "
-        f"service that breaks this rule would charge {credits_text} again. Go on?"
+        f"service that breaks this rule would charge {credits_text} again. Continue?"
     )
 
 

@@ -204,8 +204,8 @@ def told_seconds(trouble: TransientError) -> float | None:
 
 
 def is_content(own: Sequence[Backoff]) -> bool:
-    """Return whether the firewall refuses these requests for their content."""
-    return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT - 1 for each in own)
+    """Return whether the firewall refuses these requests for their content, this refusal included."""
+    return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT for each in own)
 
 
 def described_trouble(trouble: TransientError) -> str:

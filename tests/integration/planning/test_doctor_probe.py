@@ -77,7 +77,7 @@ async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
             found = await service.probed()
 
         assert service.asked == []
-    assert "drives this queue" in found["probe"].message
+    assert "runs this queue" in found["probe"].message
     assert exit_status_of(list(found.values())) is ExitStatus.QUEUE_HELD
 
 
