@@ -91,7 +91,7 @@ def test_a_result_that_cannot_be_written_is_told(done: Workspace) -> None:
     result = shell(done, "$RUN items foxes > /dev/full")
 
     assert result.returncode == 1
-    assert result.stderr == "batchkiln: standard output is not writable: No space left on device\n"
+    assert result.stderr == "batchkiln: standard output cannot be written: No space left on device\n"
 
 
 def test_without_names_beyond_ascii_a_run_is_refused_before_it_pays(workspace: Workspace) -> None:
