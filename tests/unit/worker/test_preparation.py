@@ -270,6 +270,19 @@ async def test_image_beyond_any_day_is_rejected(tmp_path: Path) -> None:
     world.close()
 
 
+async def test_day_takes_no_more_files_than_it_allows(tmp_path: Path) -> None:
+    """Law 5: images that wait together are announced only as far as the day has room for them. Service section 8."""
+    world = World(tmp_path, limits=Limits(upload_files_per_day=2))
+    images = [world.inputs.put(f"{n}.png", bytes([n + 1])) for n in range(3)]
+    items = [world.enqueue(f"picture-{n}", inputs=(image,))[0] for n, image in enumerate(images)]
+
+    await world.run_until(items[1], ItemState.DONE)
+
+    assert world.service.violations == []
+    assert world.one("SELECT max(upload_files) FROM account_day") == 2
+    world.close()
+
+
 def test_equal_images_wait_together() -> None:
     """One of them may come into sight after the other has failed: due at once, it would be looked at for ever."""
     failed, other = Backoff(failures=3), Backoff()
