@@ -147,6 +147,20 @@ async def test_time_that_no_two_replies_agree_on_is_asked_for_a_few_times(world:
     assert world.state(item) is ItemState.DONE
 
 
+async def test_question_for_the_time_is_logged_no_later_than_what_was_sent_before(world: World) -> None:
+    """Law 5: a clock that is a day ahead would make the last minute's requests look old to whoever reads the log."""
+    world.enqueue("fox")
+    await world.run()
+    newest = world.one("SELECT max(sent_at) FROM request")
+
+    world.restart()
+    world.clock.distrust(timedelta(days=1))
+    world.enqueue("owl")
+    await world.run_until_true(lambda: len(world.service.creates) == 2)
+
+    assert world.one("SELECT max(sent_at) FROM request") - newest < 3_600_000
+
+
 @pytest.mark.parametrize("first", [Unavailable(None, NO), Lost.REQUEST])
 async def test_stored_retry_after_outlives_a_shorter_trouble(world: World, first: object) -> None:
     """A wait of hours for reads is not cut short by a lost reply that needs only seconds."""
