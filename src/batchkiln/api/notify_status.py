@@ -31,9 +31,7 @@ async def status_notifications(engine: Engine, reader: Store, uid: str) -> list[
     outstanding = await engine.outstanding(engine.control.scope)
     for worker in engine.workers:
         audience = await reader.read(_audience, engine, worker.viewpoint.profile)
-        unread = await reader.read(
-            lambda reader, account_id: reader.accounts.misunderstood(account_id), worker.account_id
-        )
+        unread = await reader.read(_unread, worker.account_id)
         notices += [_not_understood(worker, entry, uid, audience) for entry in unread]
         if worker.account_id in engine.control.blocked:
             notices.append(_blocked(worker, engine, uid, audience))

@@ -49,7 +49,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import WaitReason
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.upload_denials import count_gone, is_gone
+from batchkiln.worker.upload_denials import asset_denial, count_gone
 
 log = structlog.get_logger()
 
@@ -200,7 +200,7 @@ async def _brake(
         worker.credits.free(attempt)
     if not isinstance(reply, AccountBlocked):  # blocks after the commit: it may end the run
         await _wait_after(worker, attempt, reply, now)
-    gone = None if attempt.was_in_doubt else is_gone(reply)
+    gone = None if attempt.was_in_doubt else asset_denial(reply)
     if gone is not None:
         await count_gone(worker, attempt.item_id, gone)
 

@@ -81,7 +81,7 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
     return True
 
 
-def is_gone(reply: object) -> ErrorInfo | None:
+def asset_denial(reply: object) -> ErrorInfo | None:
     """Return what the service said where it denies an asset."""
     return reply.error if isinstance(reply, Refused) and reply.kind is RefusalKind.ASSET_GONE else None
 
