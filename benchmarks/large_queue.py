@@ -35,7 +35,7 @@ from batchkiln.core.rate_limits import Limits, RateLimits, ServiceDay, day_start
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.database import Database
-from batchkiln.store.store import ChangeNotifier, Store
+from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
 
 RUNS = 7
 START_SECONDS = 0.5
@@ -124,7 +124,7 @@ async def fill(folder: Path, count: int) -> float:
         options=ApplyOptions(),
         mistake_at=mistake_at,
     )
-    store = Store(database, ChangeNotifier(), profile="far", day=ServiceDay(), keep_requests_seconds=300)
+    store = WorkerStore(database, ChangeNotifier(), profile="far", day=ServiceDay(), keep_requests_seconds=300)
     account_id = await store.account("main")
     await database.write(finish, account_id=account_id, done=count * 9 // 10)
     viewpoint = Viewpoint(account_id=account_id, profile="far", account="main", is_first=True, scope=Scope())

@@ -5,8 +5,7 @@ import os
 from typing import Any, Final
 
 import yaml
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 
 from fuzz.manifests import MANIFESTS, WORDS
 

@@ -7,14 +7,12 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.outputs import FileSystem
 from batchkiln.outputs.paths import place_inside
-from fuzz import invariants
-from fuzz import manifest_strategies as strategies
+from fuzz import invariants, manifest_strategies as strategies
 from fuzz.manifests import CONDITIONS, TEMPLATES, WORDS
 
 

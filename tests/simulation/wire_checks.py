@@ -8,8 +8,7 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 from typing import Final

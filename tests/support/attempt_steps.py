@@ -23,8 +23,7 @@ from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import Accepted, ErrorInfo, GenerationRecord, RecordRead
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store import attempts, preparations
-from batchkiln.store import commit as committing
+from batchkiln.store import attempts, commit as committing, preparations
 from batchkiln.store.row_types import attempt_of
 
 from .builders import NOON, day_of

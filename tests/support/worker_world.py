@@ -17,7 +17,7 @@ from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.database import Database, prepare_for_writing
 from batchkiln.store.planner_snapshot import outstanding
 from batchkiln.store.staging import transaction
-from batchkiln.store.store import ChangeNotifier, Store
+from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels, PollTiming
@@ -98,7 +98,7 @@ class World:
             raise
         self._inline.raw.execute("PRAGMA synchronous = OFF")  # these tests kill processes, not machines
         self.database = Database(cast("Any", self._inline), self.path)
-        self.store = Store(
+        self.store = WorkerStore(
             self.database,
             ChangeNotifier(),
             profile=PROFILE,

@@ -6,15 +6,14 @@ from batchkiln.api.open_queue import open_queue as open_queue
 from batchkiln.api.queue import Queue as Queue
 from batchkiln.api.run_options import Until as Until
 from batchkiln.api.run_result import RunResult as RunResult
-from batchkiln.core.errors import BatchkilnError as BatchkilnError
-from batchkiln.core.errors import ExitStatus as ExitStatus
-from batchkiln.core.errors import InputError as InputError
-from batchkiln.core.errors import NoDriver as NoDriver
-from batchkiln.core.errors import QueueBusy as QueueBusy
-from batchkiln.core.errors import QueueInUse as QueueInUse
+from batchkiln.core.errors import (
+    BatchkilnError as BatchkilnError,
+    ExitStatus as ExitStatus,
+    InputError as InputError,
+    NoDriver as NoDriver,
+    QueueBusy as QueueBusy,
+    QueueInUse as QueueInUse,
+)
 from batchkiln.core.states import ItemState as ItemState
-from batchkiln.presentation.overview import JobView as JobView
-from batchkiln.presentation.overview import Overview as Overview
-from batchkiln.store import ItemDetail as ItemDetail
-from batchkiln.store import ItemSummary as ItemSummary
-from batchkiln.store import LoggedEvent as LoggedEvent
+from batchkiln.presentation.overview import JobView as JobView, Overview as Overview
+from batchkiln.store import ItemDetail as ItemDetail, ItemSummary as ItemSummary, LoggedEvent as LoggedEvent

@@ -52,8 +52,10 @@ def _rehearse(
     # These imports take longer than a whole `status` command.
     from batchkiln.api.app_context import AppContext  # noqa: PLC0415
     from batchkiln.logs import configure_logging  # noqa: PLC0415
-    from batchkiln.rehearsal.simulation import RehearsalOptions  # noqa: PLC0415
-    from batchkiln.rehearsal.simulation import rehearse as play  # noqa: PLC0415
+    from batchkiln.rehearsal.simulation import (  # noqa: PLC0415
+        RehearsalOptions,
+        rehearse as play,
+    )
 
     # The report lists all incidents; with -v the log also shows them as they occur.
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)

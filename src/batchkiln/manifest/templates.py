@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, UndefinedError, nodes
-from jinja2 import meta as jinja_meta
+from jinja2 import (
+    StrictUndefined,
+    TemplateError,
+    TemplateSyntaxError,
+    Undefined,
+    UndefinedError,
+    meta as jinja_meta,
+    nodes,
+)
 from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
 from jinja2.runtime import Context

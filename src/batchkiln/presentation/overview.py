@@ -1,7 +1,6 @@
 """The overview that `status`, `run` and `work` show, read in one snapshot."""
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 

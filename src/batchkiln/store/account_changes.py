@@ -17,7 +17,7 @@ from batchkiln.core.queue_changes import (
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.store import misunderstood
-from batchkiln.store.meta import write_meta
+from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
 from batchkiln.store.usage import cap_holds
@@ -27,6 +27,20 @@ _RESUMED: Final = {
     AttemptState.ACTIVE: Event.POLL_RESUMED,
     AttemptState.SUCCEEDED: Event.DOWNLOAD_RESUMED,
 }
+
+
+def account_id(connection: sqlite3.Connection, profile: str, name: str) -> int:
+    """Return the id of an account of a profile; a new account is stored."""
+    parameters = {"profile": profile, "name": name}
+    connection.execute(query("insert_account"), parameters)
+    found: int = connection.execute(query("select_account"), parameters).fetchone()[0]
+    return found
+
+
+def service_time(connection: sqlite3.Connection, profile: str) -> int | None:
+    """Return the latest time of a profile's service that was stored, in milliseconds; None before the first."""
+    value = read_meta(connection, f"service_time/{profile}")
+    return None if value is None else int(value)
 
 
 def update_account(

@@ -1,3 +1,9 @@
+-- name: insert_account
+INSERT INTO account (profile, name) VALUES (:profile, :name) ON CONFLICT DO NOTHING;
+
+-- name: select_account
+SELECT id FROM account WHERE profile = :profile AND name = :name;
+
 -- name: hold_creates
 UPDATE account SET creates_held_until = :until, creates_held_reason = :reason WHERE id = :account_id;
 

@@ -2,8 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from datetime import datetime
 
 from batchkiln.core.budget import JobCredits

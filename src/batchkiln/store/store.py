@@ -1,176 +1,147 @@
-"""The queue as a worker uses it: each method is one transaction, and one hop to the connection's thread."""
+"""The open queue: the only way in which the rest of the program reads and changes it."""
 
-import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Concatenate, ParamSpec, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
-from batchkiln.core.duration_model import Observation
-from batchkiln.core.job import Attempt
-from batchkiln.core.outcomes import Outcome
-from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
-from batchkiln.core.queue_types import (
-    Candidate,
-    DownloadTask,
-    Kind,
-    NewAttempt,
-    Snapshot,
-    UploadHistory,
-    Viewpoint,
-    WantedInput,
-)
-from batchkiln.core.rate_limits import LoggedRequest, RequestNote, ServiceDay
-from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
-from batchkiln.store import attempts, commit, downloads, planner_snapshot, preparations, usage
-from batchkiln.store.account_changes import remember_time, update_account
-from batchkiln.store.database import Database
-from batchkiln.store.meta import read_meta
-from batchkiln.store.sql import query
+from batchkiln.core.rate_limits import ServiceDay
+from batchkiln.store.database import Database, data_version
+from batchkiln.store.lock import QueueLock
+from batchkiln.store.preflight import check_file, check_there
+from batchkiln.store.reader import Reader
+from batchkiln.store.wakeup import listen, notify
+
+if TYPE_CHECKING:
+    from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
+    from batchkiln.store.writer import Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class ChangeNotifier:
-    """Wakes all who wait for a change of the queue, made by this process or by another one."""
-
-    def __init__(self) -> None:
-        """Begin with nothing changed."""
-        self._changed = asyncio.Event()
-        self.version = 0
-
-    def announce(self) -> None:
-        """Wake everybody who waits: the queue may have changed."""
-        self.version += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def next(self) -> asyncio.Event:
-        """Return an event that the next change sets."""
-        return self._changed
-
-
 class Store:
-    """The queue for the accounts of one profile. What is written wakes all who wait for `changes`."""
+    """One open queue file. Work given to it runs whole in the thread of its connection."""
 
-    def __init__(
-        self,
-        database: Database,
-        changes: ChangeNotifier,
-        *,
-        profile: str,
-        day: ServiceDay,
-        keep_requests_seconds: float,
-    ) -> None:
-        """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute."""
-        self.changes = changes
+    def __init__(self, database: Database) -> None:
+        """Wrap an open connection; use one of the `open_` methods."""
         self._database = database
-        self._profile = profile
-        self._day = day
-        self._keep = keep_requests_seconds
+        self.path = database.path
+        self.is_there = True
 
-    async def _write(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    @classmethod
+    async def open_for_writing(cls, path: Path) -> Self:
+        """Open the queue, made if it is missing, and bring its schema up to date.
+
+        Raise `QueueUnusable` for a file that is no queue, is damaged or comes from a newer version, and `QueueBusy`
+        where the disk or a lock refuses.
+        """
+        return cls(await Database.open_for_writing(path))
+
+    @classmethod
+    async def open_for_reading(cls, path: Path) -> Self:
+        """Open an existing queue without the right to change it; readers never block the writer."""
+        return cls(await Database.open_for_reading(path))
+
+    @classmethod
+    async def open_if_there(cls, path: Path) -> Self:
+        """Open an existing queue for reading; in place of a missing one, an empty one in memory. Nothing is made."""
+        if check_file(path):
+            return await cls.open_for_reading(path)
+        store = cls(await Database.open_empty(path))
+        store.is_there = False
+        return store
+
+    @classmethod
+    async def open_inline(cls, path: Path) -> Self:
+        """Open the queue without a thread, for an event loop in virtual time. A power cut loses it."""
+        from batchkiln.store.sync_database import InlineDatabase  # noqa: PLC0415  for simulations alone
+
+        return cls(await InlineDatabase.open_for_writing(path))
+
+    @classmethod
+    @asynccontextmanager
+    async def open_for_update(cls, path: Path) -> AsyncIterator[Self]:
+        """Open an existing queue for a person's change, and wake its driver afterwards."""
+        check_there(path)  # a mistyped path makes no new queue
+        store = await cls.open_for_writing(path)
         try:
-            return await self._database.write(work, *args, **kwargs)
+            yield store
         finally:
-            self.changes.announce()
+            await store.close()
+        store.notify()
 
-    # --- for the engine, at the start and the end of a run ---
+    async def close(self) -> None:
+        """Close the connection; the last one folds the write-ahead log back into the file."""
+        await self._database.close()
 
-    async def account(self, name: str) -> int:
-        """Return an account's id; a new account is stored."""
-        return await self._write(_account, self._profile, name)
+    async def read(self, work: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(reader, …)` on one consistent snapshot."""
+        return await self._database.read(_reading, work, args, kwargs)
 
-    async def durations(self) -> list[tuple[Kind, Observation]]:
-        """Return the observed durations of the profile's newest successes, the oldest first."""
-        return await self._database.read(planner_snapshot.durations, self._profile)
+    async def write(self, work: "Callable[Concatenate[Writer, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(writer, …)` inside one durable transaction, committed when this returns."""
+        return await self._database.write(_writing, work, args, kwargs)
 
-    async def remember_time(self, now: ClockReading) -> None:
-        """Store the service's time: the next start guesses no earlier one."""
-        await self._database.write(remember_time, self._profile, now)
+    async def run(self, work: "Callable[Concatenate[Writer, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(writer, …)` outside of a transaction: each read is a snapshot, and a change commits itself."""
+        return await self._database.run(_writing, work, args, kwargs)
 
-    async def remembered_time(self) -> datetime | None:
-        """Return the latest service time that was stored."""
-        milliseconds = await self._database.read(service_time, self._profile)
-        is_possible = milliseconds is not None and 0 <= milliseconds < to_milliseconds(LATEST)
-        return from_milliseconds(milliseconds) if milliseconds is not None and is_possible else None
+    async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(…)`, which needs no queue, in the connection's thread: an interrupt does not wait for its end."""
+        return await self._database.run(_working, work, args, kwargs)
 
-    # --- reads of a worker ---
+    async def data_version(self) -> int:
+        """Return a number that changes with each commit of other connections; this reads a few bytes."""
+        return await self._database.run(data_version)
 
-    async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
-        """Read all that the planner has to know about one account."""
-        return await self._database.read(planner_snapshot.snapshot, viewpoint, days)
+    def notify(self) -> None:
+        """Wake the process that drives the queue, if there is one."""
+        notify(self.path)
 
-    async def logged_requests(self) -> list[LoggedRequest]:
-        """Return the requests that may still count in a minute, of all accounts, the oldest first."""
-        return await self._database.read(usage.logged_requests, self._profile, self._keep)
+    def listen(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
+        """Return a context in which `heard` is called whenever another process calls `notify`."""
+        return listen(self.path, heard)
 
-    async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
-        """Return the body of a quote; None where the item is no longer queued, or an image is not uploaded."""
-        return await self._database.read(attempts.quote_body, item_id, account_id)
+    @asynccontextmanager
+    async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
+        """Hold the right to drive the queue. Raise `QueueInUse` where another process has it."""
+        lock = QueueLock(self.path)
+        await lock.acquire(self._database, command=command, now=now)
+        try:
+            yield
+        finally:
+            await lock.release(self._database)
 
-    async def alike(self, candidate: Candidate, number: int) -> int:
-        """Return an item of the same price as a candidate: another one for each of the first few numbers."""
-        return await self._database.read(preparations.alike, candidate, number)
+    def for_workers(
+        self, changes: "ChangeNotifier", *, profile: str, day: ServiceDay, keep_requests_seconds: float
+    ) -> "WorkerStore":
+        """Return the port of the workers of a profile; requests older than `keep_requests_seconds` are dropped."""
+        from batchkiln.store.worker_store import WorkerStore  # noqa: PLC0415  only who drives needs it
 
-    async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
-        """Return the files to upload for a candidate and the items just behind it."""
-        return await self._database.read(preparations.wanted_inputs, candidate.missing_inputs, candidate.item_id)
-
-    async def upload_history(self, account_id: int, item_id: int) -> UploadHistory:
-        """Return whether uploads of an account ever worked, and whether an item needs any."""
-        return await self._database.read(preparations.upload_history, account_id, item_id)
-
-    async def download_task(self, attempt_id: int, *, number: int = 1) -> DownloadTask:
-        """Return what is needed to fetch an attempt's files and to name output `number`."""
-        return await self._database.read(downloads.download_task, attempt_id, number)
-
-    # --- writes of a worker ---
-
-    async def record_request(
-        self, request: RequestNote, *, attempt_id: int | None = None, is_further: bool = False
-    ) -> None:
-        """Write a request down before it leaves (Law 5), a read with its attempt; or count it in further days."""
-        await self._database.write(
-            attempts.record_request, request, keep_seconds=self._keep, attempt_id=attempt_id, is_further=is_further
+        return WorkerStore(
+            self._database, changes, profile=profile, day=day, keep_requests_seconds=keep_requests_seconds
         )
 
-    async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
-        """Make an attempt durable before it is sent (Law 1); None where the plan is no longer true."""
-        return await self._write(attempts.begin_attempt, new, keep_seconds=self._keep)
 
-    async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
-        """Count one more send before it happens; None where the stored attempt is damaged, and now held."""
-        return await self._write(attempts.resend, attempt_id, request, keep_seconds=self._keep)
-
-    async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
-        """Apply an outcome to attempt, item, credits and history."""
-        at = to_milliseconds(now.instant)
-        return await self._write(
-            commit.commit, attempt.id, outcome, facts, at, lambda instant: self._day.start_of(instant or now.latest)
-        )
-
-    async def record_preparation(self, candidate: Candidate, result: Preparation, now: ClockReading) -> None:
-        """Write what a preparation of a candidate came to."""
-        at = to_milliseconds(now.instant)
-        await self._write(preparations.record_preparation, self._profile, candidate, result, at)
-
-    async def update_account(self, account_id: int, change: AccountChange, now: ClockReading) -> None:
-        """Write what became known of an account."""
-        await self._write(update_account, self._profile, account_id, change, now)
+def _reading(
+    connection: sqlite3.Connection, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+) -> T:
+    return work(Reader(connection), *args, **kwargs)
 
 
-def _account(connection: sqlite3.Connection, profile: str, name: str) -> int:
-    parameters = {"profile": profile, "name": name}
-    connection.execute(query("insert_account"), parameters)
-    account_id: int = connection.execute(query("select_account"), parameters).fetchone()[0]
-    return account_id
+def _writing(
+    connection: sqlite3.Connection, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+) -> T:
+    from batchkiln.store.writer import Writer  # noqa: PLC0415  who only reads needs none of it
+
+    return work(Writer(connection), *args, **kwargs)
 
 
-def service_time(connection: sqlite3.Connection, profile: str) -> int | None:
-    """Return the latest time of a profile's service that was stored, in milliseconds; None before the first."""
-    value = read_meta(connection, f"service_time/{profile}")
-    return None if value is None else int(value)
+def _working(
+    connection: sqlite3.Connection, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+) -> T:
+    del connection
+    return work(*args, **kwargs)

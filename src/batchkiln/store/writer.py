@@ -6,6 +6,7 @@ from datetime import datetime
 from batchkiln.core.job import JobSpec
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import misunderstood, operations
+from batchkiln.store.account_changes import service_time
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
 from batchkiln.store.misunderstood import AskedAgain
@@ -15,7 +16,6 @@ from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
 from batchkiln.store.staging import MistakeAt, Placed
-from batchkiln.store.store import service_time
 
 
 class Writer(Reader):

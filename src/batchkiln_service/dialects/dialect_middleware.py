@@ -19,8 +19,7 @@ from batchkiln_service.dialects.naming import asset_ids, generation_ids
 from batchkiln_service.dialects.openapi_rewrite import dialect_description
 from batchkiln_service.dialects.traits import Dialect
 from batchkiln_service.errors import ApiError
-from batchkiln_service.storage import output_download as own_downloads
-from batchkiln_service.storage import upload
+from batchkiln_service.storage import output_download as own_downloads, upload
 from batchkiln_service.transport import firewall
 from batchkiln_service.transport.access_log import CODE, ENTRY
 from batchkiln_service.transport.bodies import http_date, put_in_place, received

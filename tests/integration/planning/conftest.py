@@ -12,8 +12,7 @@ from batchkiln.api.app_context import AppContext
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.rate_limits import Limits
 from batchkiln.store.database import Database
-from batchkiln_service import AccountConfig, KeyConfig, LocalService, ServiceConfig
-from batchkiln_service import Limits as ServiceLimits
+from batchkiln_service import AccountConfig, KeyConfig, Limits as ServiceLimits, LocalService, ServiceConfig
 
 KEY = "lk_a-key-that-nobody-may-see"
 OLD_KEY = "lk_an-old-key-that-nobody-may-see"

@@ -4,8 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from batchkiln.client import parse
 from batchkiln.client.http_response import RawReply

@@ -4,8 +4,7 @@ import gzip
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from batchkiln_service import Limits
 from batchkiln_service.db.credits import audit

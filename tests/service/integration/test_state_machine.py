@@ -8,8 +8,7 @@ import os
 from dataclasses import replace
 from typing import Any, Final
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from batchkiln_service.db.credits import audit

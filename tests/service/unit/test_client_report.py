@@ -9,8 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from batchkiln_service import Limits
 from batchkiln_service.db.client_report import LONGEST_LIST, report_of

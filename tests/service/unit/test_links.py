@@ -3,8 +3,7 @@
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from multidict import MultiDict
 
 from batchkiln_service.transport.links import Links, Method, Verdict

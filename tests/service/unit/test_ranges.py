@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from multidict import CIMultiDict
 
 from batchkiln_service.storage.ranges import (

@@ -1,8 +1,7 @@
 """Names of output files."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from batchkiln.core import filenames
 

@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from batchkiln.core.backoff import MANY_IN_A_ROW, RAREST_SECONDS, delay_seconds
 from batchkiln.core.polling import is_long_pending, next_poll_at, retention_ends_at

@@ -4,8 +4,7 @@ from itertools import pairwise
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from batchkiln.core.duration_model import LogNormal
 from batchkiln.core.poll_schedule import next_read_seconds

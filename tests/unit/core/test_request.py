@@ -3,8 +3,7 @@
 import json
 import re
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from batchkiln.core.job import Mode
 from batchkiln.core.request import idempotency_key, parameters_json, price_key, recipe_key, request_body

@@ -1,7 +1,6 @@
 """Splits and names of a dataset: each follows from its item alone."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from batchkiln.core.sample_names import ITEMS_PER_FOLDER, Splits, media_dir, sample_key, sample_stem
 

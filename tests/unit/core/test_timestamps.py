@@ -3,8 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from batchkiln.core.timestamps import EPOCH, ClockOffset, ClockReading, from_milliseconds, to_milliseconds
 from support.builders import NOON

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from batchkiln.core.rate_limits import (
     DayUsage,

@@ -36,8 +36,7 @@ from support.attempt_steps import (
     standing,
     viewpoint_of,
 )
-from support.builders import NO, NOON, day_of, now_at
-from support.builders import record as generation
+from support.builders import NO, NOON, day_of, now_at, record as generation
 from support.worker_world import PROFILE, World
 
 TODAY = {DAY_MS: 10}

@@ -23,8 +23,7 @@ from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import GenerationStatus
 from batchkiln.store import attempts, downloads, preparations
 from support.attempt_steps import NOW_MS, accepted, account_of, begin, candidate, downloaded, prepared, quote
-from support.builders import NO, NOON
-from support.builders import record as generation
+from support.builders import NO, NOON, record as generation
 from support.worker_world import World
 
 SAVED = SavedOutput(SavedFile("/out/job/item-1.png", 5, "abc", "image/png"), number=1, listed=1, type="image")

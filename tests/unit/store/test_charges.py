@@ -14,8 +14,7 @@ from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import operations
 from batchkiln.store.resolution import Decision, resolve
 from support.attempt_steps import DAY_MS, NEXT_DAY_MS, NOW_MS, accepted, begin, known, read, standing
-from support.builders import NO, NOON, day_of
-from support.builders import record as generation
+from support.builders import NO, NOON, day_of, record as generation
 from support.worker_world import World
 
 S = GenerationStatus

@@ -15,8 +15,7 @@ from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.store import attempts
 from batchkiln.store.transitions import transition
 from support.attempt_steps import NOW_MS, accepted, answered, begin, known, read, record
-from support.builders import NO, NOON, day_of
-from support.builders import record as generation
+from support.builders import NO, NOON, day_of, record as generation
 from support.worker_world import World
 
 
