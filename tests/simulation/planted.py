@@ -244,7 +244,7 @@ BUGS: Final = (
     ),
     Bug(
         "a save that nobody hears of",
-        "store/store.py",
+        "store/worker_store.py",
         "        return await self._write(\n            commit.commit, attempt.id",
         "        write = self._write if facts.saved is None else self._database.write\n"
         "        return await write(\n            commit.commit, attempt.id",

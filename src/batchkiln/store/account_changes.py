@@ -1,6 +1,5 @@
 """What becomes known of an account, written for the next start. `now` is service time."""
 
-import sqlite3
 from typing import Final, assert_never
 
 from batchkiln.core.job import AttemptState
@@ -18,6 +17,7 @@ from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.store import misunderstood
 from batchkiln.store.meta import read_meta, write_meta
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
 from batchkiln.store.usage import cap_holds
@@ -29,7 +29,7 @@ _RESUMED: Final = {
 }
 
 
-def account_id(connection: sqlite3.Connection, profile: str, name: str) -> int:
+def account_id(connection: Session, profile: str, name: str) -> int:
     """Return the id of an account of a profile; a new account is stored."""
     parameters = {"profile": profile, "name": name}
     connection.execute(query("insert_account"), parameters)
@@ -37,14 +37,14 @@ def account_id(connection: sqlite3.Connection, profile: str, name: str) -> int:
     return found
 
 
-def service_time(connection: sqlite3.Connection, profile: str) -> int | None:
+def service_time(connection: Session, profile: str) -> int | None:
     """Return the latest time of a profile's service that was stored, in milliseconds; None before the first."""
     value = read_meta(connection, f"service_time/{profile}")
     return None if value is None else int(value)
 
 
 def update_account(
-    connection: sqlite3.Connection, profile: str, account_id: int, change: AccountChange, now: ClockReading
+    connection: Session, profile: str, account_id: int, change: AccountChange, now: ClockReading
 ) -> None:
     """Write one fact about an account of a profile."""
     match change:
@@ -68,14 +68,12 @@ def update_account(
             assert_never(change)
 
 
-def remember_time(connection: sqlite3.Connection, profile: str, now: ClockReading) -> None:
+def remember_time(connection: Session, profile: str, now: ClockReading) -> None:
     """Keep the service's time: the next start guesses no earlier one."""
     write_meta(connection, f"service_time/{profile}", str(to_milliseconds(now.instant)))
 
 
-def _resume_held_for_key(
-    connection: sqlite3.Connection, account_id: int, fingerprints: frozenset[str], now: int
-) -> None:
+def _resume_held_for_key(connection: Session, account_id: int, fingerprints: frozenset[str], now: int) -> None:
     """Take up items again whose API key came back."""
     for row in connection.execute(query("held_for_key"), {"account_id": account_id}).fetchall():
         if row["key_fingerprint"] in fingerprints:

@@ -1,6 +1,5 @@
 """Accounts: daily usage, waits that the service imposed, past days, and the service's time."""
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from batchkiln.store.misunderstood import misunderstood
 from batchkiln.store.planner_snapshot import ready_inputs, snapshot
 from batchkiln.store.preparations import item_request
 from batchkiln.store.row_types import held_of, input_ids_of, instant
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import logged_requests, usages
 
@@ -68,7 +68,7 @@ class PastDay:
 class Accounts:
     """Reads accounts."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 
@@ -123,7 +123,7 @@ class Accounts:
         return machine_now if known is None else max(machine_now, known)
 
 
-def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> AccountSummary:
+def _account(row: Row, not_understood: tuple[Misunderstood, ...]) -> AccountSummary:
     usage = DayUsage(
         creates=row["creates"] or 0,
         reads=row["reads"] or 0,
@@ -143,7 +143,7 @@ def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> Acc
     )
 
 
-def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:
+def latest_time(connection: Session, profile: str | None) -> datetime | None:
     """Return the latest instant that a profile's service is known to have reached, from replies and requests."""
     params = {"profile": profile, "key": f"service_time/{profile}"}
     newest = connection.execute(query("latest_time"), params).fetchone()[0]

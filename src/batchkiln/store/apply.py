@@ -6,7 +6,6 @@ instant leaves a consistent queue, and the same command completes it.
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
 from batchkiln.store.notification_cursor import remember_audience
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 from batchkiln.store.staging import MistakeAt, Placed, Staging, staging_of, transaction
 from batchkiln.store.transitions import log_job_event, transition_all
@@ -73,7 +73,7 @@ class ApplyReport:
 
 
 def apply_manifest(
-    connection: sqlite3.Connection,
+    connection: Session,
     spec: JobSpec,
     placed: Iterable[Placed],
     *,
@@ -93,7 +93,7 @@ def apply_manifest(
 
 @contextmanager
 def compared(
-    connection: sqlite3.Connection,
+    connection: Session,
     spec: JobSpec,
     placed: Iterable[Placed],
     *,
@@ -138,7 +138,7 @@ class ManifestApplication:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Session,
         staging: Staging,
         *,
         spec: JobSpec,
@@ -258,8 +258,7 @@ class ManifestApplication:
                 self._job_id = found[0]
                 self._connection.execute(query("update_job"), self._settings())
                 return int(found[0])
-            job_id = self._connection.execute(query("insert_job"), self._settings()).lastrowid
-            assert job_id is not None
+            job_id: int = self._connection.execute(query("insert_job"), self._settings()).fetchone()[0]
             detail = {"manifest": self._spec.manifest_path}
             log_job_event(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
             return job_id

@@ -14,7 +14,7 @@ INSERT INTO job (
 ) VALUES (
     :name, :description, :profile, :accounts, :item_order, :budget_credits, :budget_credits_per_day, :output_dir,
     :filename, :manifest_path, :now
-);
+) RETURNING id;
 
 -- name: update_job
 UPDATE job

@@ -3,8 +3,6 @@
 What a reply means is written by `store.commit`. Every function takes a connection inside a transaction.
 """
 
-import sqlite3
-
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcome_errors import DAMAGED
@@ -21,12 +19,13 @@ from batchkiln.store.integrity import attempt_checksum, checksum_matches
 from batchkiln.store.meta import queue_uid
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.row_types import attempt_of, is_for, recipe_of
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
 from batchkiln.store.usage import count_in_days, job_credits, write_request
 
 
-def quote_body(connection: sqlite3.Connection, item_id: int, account_id: int) -> bytes | None:
+def quote_body(connection: Session, item_id: int, account_id: int) -> bytes | None:
     """Return the body of a quote for an item, or None where it is no longer queued or its images not ready."""
     row = item_request(connection, item_id)
     urls = asset_urls(connection, row["inputs"], account_id)
@@ -35,7 +34,7 @@ def quote_body(connection: sqlite3.Connection, item_id: int, account_id: int) ->
     return request_body(recipe_of(row), prompt=row["prompt"], input_urls=urls, max_cost_credits=None)
 
 
-def begin_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seconds: float) -> Attempt | None:
+def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> Attempt | None:
     """Write down key, bytes, credits and the request's place in the windows, before anything is sent (Law 1).
 
     Returns None where the plan is no longer true: the item left the queue, its quote changed, its images are no
@@ -72,9 +71,7 @@ def begin_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_secon
     return attempt
 
 
-def _insert_attempt(
-    connection: sqlite3.Connection, row: sqlite3.Row, new: NewAttempt, urls: list[str]
-) -> Attempt | None:
+def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[str]) -> Attempt | None:
     """Store the attempt itself; None where the account has one that is unresolved (Law 4)."""
     recipe, number = recipe_of(row), row["next_number"]
     identity = {
@@ -100,9 +97,7 @@ def _insert_attempt(
     return None if made is None else attempt_of(made)
 
 
-def resend(
-    connection: sqlite3.Connection, attempt_id: int, request: RequestNote, *, keep_seconds: float
-) -> Attempt | None:
+def resend(connection: Session, attempt_id: int, request: RequestNote, *, keep_seconds: float) -> Attempt | None:
     """Count one more send of the same bytes, before it happens; return the attempt as it now stands.
 
     Its credits go to the last day that may charge it: of all since it was recorded, no other can still be overstepped.
@@ -122,7 +117,7 @@ def resend(
 
 
 def record_request(
-    connection: sqlite3.Connection,
+    connection: Session,
     request: RequestNote,
     *,
     keep_seconds: float,
@@ -142,7 +137,7 @@ def record_request(
     write_request(connection, request, keep_seconds=keep_seconds)
 
 
-def _is_within_budget(connection: sqlite3.Connection, row: sqlite3.Row, new: NewAttempt) -> bool:
+def _is_within_budget(connection: Session, row: Row, new: NewAttempt) -> bool:
     """Hold the cost against cap and budgets once more, inside the transaction that reserves it (Law 6)."""
     if row["max_cost_credits"] is not None and new.cost_credits > row["max_cost_credits"]:
         return False

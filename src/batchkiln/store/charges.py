@@ -5,13 +5,13 @@ larger of its quote and of every cost named counts: budgets, caps and the day mu
 (docs/assumptions.md, entry 54).
 """
 
-import sqlite3
 from typing import Final
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import AttemptState
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, set_paused
 from batchkiln.store.usage import DayOf, give_back_credits, take_credits
@@ -20,13 +20,13 @@ CLOCKS_APART_MS: Final = 2 * 60 * 1000
 """So far the clock that wrote `created_at` may be from the one that writes `Date`, both of the service."""
 
 
-def reserve(connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
+def reserve(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
     """Book the quote of a new attempt on the day that may carry it."""
     take_credits(connection, account_id=account_id, job_id=job_id, day=day, credit_count=credit_count)
     change_job_credits(connection, job_id, reserved=credit_count)
 
 
-def accept(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf) -> None:
+def accept(connection: Session, row: Row, record: GenerationRecord, now: int, day_of: DayOf) -> None:
     """Record an attempt's generation, and charge it on the service day in which that was made."""
     made_at, cost = made_at_of(row, record, now), cost_of(row, record)
     day = day_of_charge(row, made_at, now, day_of)
@@ -47,9 +47,7 @@ def accept(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationR
     note_overcharge(connection, row, cost, now)
 
 
-def confirm(
-    connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf
-) -> sqlite3.Row:
+def confirm(connection: Session, row: Row, record: GenerationRecord, now: int, day_of: DayOf) -> Row:
     """Book when a generation that a person named was made, and what it cost: until now both were guesses.
 
     Retention and the day of the credits follow from the one (Service section 8). Where the record has no date, it may
@@ -60,14 +58,14 @@ def confirm(
     day = day_of_charge(row, made_at, now, day_of)
     created_at = now if made_at is None else made_at
     parameters = {"attempt_id": row["id"], "created_at": created_at, "cost": cost, "day": day}
-    confirmed: sqlite3.Row = connection.execute(query("confirm_attempt"), parameters).fetchone()
+    confirmed: Row = connection.execute(query("confirm_attempt"), parameters).fetchone()
     move_credits(connection, row, day=day, cost=max(cost, row["quote_credits"]))
     change_job_credits(connection, row["job_id"], charged=cost - row["cost_credits"])
     note_overcharge(connection, row, cost, now)
     return confirmed
 
 
-def free(connection: sqlite3.Connection, row: sqlite3.Row) -> None:
+def free(connection: Session, row: Row) -> None:
     """Undo what was reserved for an attempt of which the service said that nothing was created."""
     give_back_credits(
         connection,
@@ -79,13 +77,13 @@ def free(connection: sqlite3.Connection, row: sqlite3.Row) -> None:
     change_job_credits(connection, row["job_id"], reserved=-row["quote_credits"])
 
 
-def refund(connection: sqlite3.Connection, row: sqlite3.Row) -> None:
+def refund(connection: Session, row: Row) -> None:
     """Book a verified failure: refunded once (Service rule 3.1), yet still part of the day (Service section 8)."""
     change_job_credits(connection, row["job_id"], refunded=row["cost_credits"])
     connection.execute(query("count_failure"), {"item_id": row["item_id"]})
 
 
-def move_credits(connection: sqlite3.Connection, row: sqlite3.Row, *, day: int, cost: int) -> None:
+def move_credits(connection: Session, row: Row, *, day: int, cost: int) -> None:
     """Replace the reserved quote by the cost, on the day that the service counts it in, or may."""
     if (day, cost) == (row["day_start_at"], row["quote_credits"]):
         return
@@ -101,14 +99,14 @@ def move_credits(connection: sqlite3.Connection, row: sqlite3.Row, *, day: int, 
 
 
 def change_job_credits(
-    connection: sqlite3.Connection, job_id: int, *, reserved: int = 0, charged: int = 0, refunded: int = 0
+    connection: Session, job_id: int, *, reserved: int = 0, charged: int = 0, refunded: int = 0
 ) -> None:
     """Change what a job has reserved, was charged and got back."""
     parameters = {"job_id": job_id, "reserved": reserved, "charged": charged, "refunded": refunded}
     connection.execute(query("change_job_money"), parameters)
 
 
-def cost_of(row: sqlite3.Row, record: GenerationRecord) -> int:
+def cost_of(row: Row, record: GenerationRecord) -> int:
     """Return what counts as charged for an attempt once this record is known.
 
     `credits.cost` is the amount charged (Service section 2.1): of a success, its word is the last. Before, and of
@@ -120,7 +118,7 @@ def cost_of(row: sqlite3.Row, record: GenerationRecord) -> int:
     return max(_booked(row), record.cost_credits or 0)
 
 
-def made_at_of(row: sqlite3.Row, record: GenerationRecord, now: int) -> int | None:
+def made_at_of(row: Row, record: GenerationRecord, now: int) -> int | None:
     """Return when the generation was made; None where the record does not say, or cannot be right.
 
     It was made after its attempt was recorded (Law 1), also one that a person named, and before this reply.
@@ -132,7 +130,7 @@ def made_at_of(row: sqlite3.Row, record: GenerationRecord, now: int) -> int | No
     return made_at if earliest <= made_at <= now + CLOCKS_APART_MS else None
 
 
-def day_of_charge(row: sqlite3.Row, made_at: int | None, now: int, day_of: DayOf) -> int:
+def day_of_charge(row: Row, made_at: int | None, now: int, day_of: DayOf) -> int:
     """Return the day that carries an attempt's credits: that in which its generation was made.
 
     Where that is not known, it may be any day until now: of these, only the last can still be overstepped.
@@ -143,7 +141,7 @@ def day_of_charge(row: sqlite3.Row, made_at: int | None, now: int, day_of: DayOf
     return day if made_at <= now else min(day, to_milliseconds(day_of(None)))
 
 
-def recharge(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int) -> sqlite3.Row:
+def recharge(connection: Session, row: Row, record: GenerationRecord, now: int) -> Row:
     """Book what a further record of an active generation says of its cost; return the attempt as it is then.
 
     The day never gets anything back: the service may count there what it had reserved (Service rule 3.1).
@@ -152,7 +150,7 @@ def recharge(connection: sqlite3.Connection, row: sqlite3.Row, record: Generatio
     if cost == before:
         return row
     parameters = {"attempt_id": row["id"], "cost": cost}
-    changed: sqlite3.Row = connection.execute(query("recharge_attempt"), parameters).fetchone()
+    changed: Row = connection.execute(query("recharge_attempt"), parameters).fetchone()
     change_job_credits(connection, row["job_id"], charged=cost - before)
     if cost > before:
         take_credits(
@@ -166,7 +164,7 @@ def recharge(connection: sqlite3.Connection, row: sqlite3.Row, record: Generatio
     return changed
 
 
-def note_overcharge(connection: sqlite3.Connection, row: sqlite3.Row, cost: int, now: int) -> None:
+def note_overcharge(connection: Session, row: Row, cost: int, now: int) -> None:
     """Log a charge above `max_cost_credits` (Service section 7), and pause the job until a person unpauses it.
 
     The next item's price is not to be trusted either. `row` is the attempt as it was before this cost was known.
@@ -178,10 +176,10 @@ def note_overcharge(connection: sqlite3.Connection, row: sqlite3.Row, cost: int,
     set_paused(connection, row["job_id"], now, is_paused=True, detail={"reason": "overcharged"})
 
 
-def charge_beyond(row: sqlite3.Row, cost: int | None) -> int:
+def charge_beyond(row: Row, cost: int | None) -> int:
     """Return by how much a cost is above all that an attempt had booked, its quote included."""
     return max(0, (cost or 0) - _booked(row))
 
 
-def _booked(row: sqlite3.Row) -> int:
+def _booked(row: Row) -> int:
     return int(max(row["quote_credits"], row["cost_credits"] or 0))

@@ -4,7 +4,6 @@
 of service time.
 """
 
-import sqlite3
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -19,13 +18,14 @@ from batchkiln.store.charges import accept, charge_beyond, confirm, free, rechar
 from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken
 from batchkiln.store.preparations import drop_assets
 from batchkiln.store.row_types import attempt_of
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_event, transition
 from batchkiln.store.usage import DayOf
 
 
 def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
-    connection: sqlite3.Connection, attempt_id: int, outcome: Outcome, facts: Facts, now: int, day_of: DayOf
+    connection: Session, attempt_id: int, outcome: Outcome, facts: Facts, now: int, day_of: DayOf
 ) -> Committed:
     """Apply an outcome to an attempt; return it as it was settled, and the item's state.
 
@@ -42,9 +42,9 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
     return Committed(settled, state, overcharged_credits=charge_beyond(before, cost))
 
 
-def attempt_row(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:
+def attempt_row(connection: Session, attempt_id: int) -> Row:
     """Return an attempt's row."""
-    row: sqlite3.Row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    row: Row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
     return row
 
 
@@ -52,8 +52,8 @@ def attempt_row(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:
 class _Commit:
     """One outcome on its way to the disk; `row` is the attempt as it was last read."""
 
-    connection: sqlite3.Connection
-    row: sqlite3.Row
+    connection: Session
+    row: Row
     facts: Facts
     now: int
     day_of: DayOf

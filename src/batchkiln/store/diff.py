@@ -1,12 +1,12 @@
 """Differences between a manifest and its job, decided one item at a time."""
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from batchkiln.core.states import Event, ItemState
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, transition
 
@@ -74,13 +74,13 @@ class Difference:
         return self.verdict is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
 
 
-def differences_after(connection: sqlite3.Connection, seq: int, limit: int) -> list[Difference]:
+def differences_after(connection: Session, seq: int, limit: int) -> list[Difference]:
     """Return the next differences, as the items stand now, in the manifest's order."""
     rows = connection.execute(query("differences"), {"after": seq, "limit": limit}).fetchall()
     return [_difference(row) for row in rows]
 
 
-def all_differences(connection: sqlite3.Connection, *, at_once: int) -> Iterator[Difference]:
+def all_differences(connection: Session, *, at_once: int) -> Iterator[Difference]:
     """Yield all of them, read some at a time."""
     seq = 0
     while page := differences_after(connection, seq, at_once):
@@ -88,7 +88,7 @@ def all_differences(connection: sqlite3.Connection, *, at_once: int) -> Iterator
         seq = page[-1].seq
 
 
-def _difference(row: sqlite3.Row) -> Difference:
+def _difference(row: Row) -> Difference:
     request = (
         row["model_differs"],
         row["mode_differs"],
@@ -119,7 +119,7 @@ def _difference(row: sqlite3.Row) -> Difference:
     )
 
 
-def apply_change(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
+def apply_change(connection: Session, difference: Difference, now: int) -> None:
     """Change the item as the manifest says, inside the caller's transaction, as far as the verdict allows."""
     params = {"seq": difference.seq, "item_id": difference.item_id}
     match difference.verdict:
@@ -134,7 +134,7 @@ def apply_change(connection: sqlite3.Connection, difference: Difference, now: in
             pass
 
 
-def _tell(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
+def _tell(connection: Session, difference: Difference, now: int) -> None:
     detail = {"fields": ", ".join(difference.request_fields)}
     event = _EVENTS.get(difference.state)
     if event is None:  # a person gave it up before it was sent, so its state remains

@@ -1,7 +1,6 @@
 """The files of a finished generation: what is needed to fetch and name them, and those that are saved."""
 
 import json
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +8,12 @@ from batchkiln.core.queue_changes import SavedOutput
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.row_types import attempt_of, instant
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail
 
 
-def download_task(connection: sqlite3.Connection, attempt_id: int, number: int = 1) -> DownloadTask:
+def download_task(connection: Session, attempt_id: int, number: int = 1) -> DownloadTask:
     """Return what is needed to fetch the files of a finished generation, and to name output `number`."""
     row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
     task = DownloadTask(
@@ -33,7 +33,7 @@ def download_task(connection: sqlite3.Connection, attempt_id: int, number: int =
     return replace(task, taken=taken_paths(connection, task, number))
 
 
-def taken_paths(connection: sqlite3.Connection, task: DownloadTask, number: int) -> frozenset[str]:
+def taken_paths(connection: Session, task: DownloadTask, number: int) -> frozenset[str]:
     """Return those of an output's possible paths that another output has: a person may have removed its file."""
     parameters = {"paths": json.dumps(output_paths(task, number)), "attempt_id": task.attempt.id, "number": number}
     return frozenset(path for (path,) in connection.execute(query("taken_paths"), parameters))
@@ -46,12 +46,12 @@ def output_paths(task: DownloadTask, number: int) -> list[str]:
     return [f"{folders[folder].rstrip('/')}/{name}" for folder, _, name in names]
 
 
-def count_outputs(connection: sqlite3.Connection, attempt_id: int | None) -> int:
+def count_outputs(connection: Session, attempt_id: int | None) -> int:
     """Return how many files of an attempt are saved."""
     return int(connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0])
 
 
-def is_name_taken(connection: sqlite3.Connection, attempt_id: int, saved: SavedOutput) -> bool:
+def is_name_taken(connection: Session, attempt_id: int, saved: SavedOutput) -> bool:
     """Return whether a file is recorded as another output, and so is not this one.
 
     Both had the same bytes, and this one was taken for what a crash had left while the other one was being recorded.
@@ -61,7 +61,7 @@ def is_name_taken(connection: sqlite3.Connection, attempt_id: int, saved: SavedO
     return is_taken and not connection.execute(query("is_output_saved"), place).fetchone()[0]
 
 
-def insert_output(connection: sqlite3.Connection, attempt: sqlite3.Row, saved: SavedOutput, now: int) -> Detail:
+def insert_output(connection: Session, attempt: Row, saved: SavedOutput, now: int) -> Detail:
     """Record a file that is whole under its final name (Law 7), once; return what the history says of it."""
     output = {
         "item_id": attempt["item_id"],

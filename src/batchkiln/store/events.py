@@ -1,13 +1,13 @@
 """The event log, read forward: for `run --json`, and to find items that have ended."""
 
 import json
-import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 
@@ -37,7 +37,7 @@ class ItemEnded:
 class Events:
     """Reads the event log forward."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 

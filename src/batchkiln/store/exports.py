@@ -6,7 +6,6 @@ totals match its pictures even if the queue changes.
 """
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +18,7 @@ from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.items import PAGE, Items, ItemSummary
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import recipe_of
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 
 
@@ -47,7 +47,7 @@ class ReportRow:
 class Exports:
     """Reads rows for datasets and reports. Unknown jobs raise `InputError`."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 
@@ -90,14 +90,14 @@ class Exports:
         ]
 
 
-def _pages(connection: sqlite3.Connection, job_name: str, state: ItemState | None) -> Iterator[list[int]]:
+def _pages(connection: Session, job_name: str, state: ItemState | None) -> Iterator[list[int]]:
     job_id, after_id = Jobs(connection).id_of(job_name), 0
     while ids := Items(connection).ids(job_id, state=state, after_id=after_id, limit=PAGE):
         yield ids
         after_id = ids[-1]
 
 
-def _row(row: sqlite3.Row) -> DatasetRow:
+def _row(row: Row) -> DatasetRow:
     return DatasetRow(
         item=row["name"],
         index=row["position"],
@@ -122,14 +122,14 @@ def _parameters(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _by_item(connection: sqlite3.Connection, name: str, params: dict[str, str]) -> dict[int, Sequence[sqlite3.Row]]:
-    found: dict[int, list[sqlite3.Row]] = {}
+def _by_item(connection: Session, name: str, params: dict[str, str]) -> dict[int, Sequence[Row]]:
+    found: dict[int, list[Row]] = {}
     for row in connection.execute(query(name), params):
         found.setdefault(row["item_id"], []).append(row)
     return dict(found)
 
 
-def _charge(row: sqlite3.Row) -> Charge:
+def _charge(row: Row) -> Charge:
     cost = row["cost_credits"]
     is_reserving = cost is None and AttemptState(row["state"]) in _RESERVING
     return Charge(

@@ -4,7 +4,6 @@ Nothing read here holds a prompt, a request's body or an API key.
 """
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from typing import Final
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 
 
@@ -81,7 +81,7 @@ class Hour:
 class Generations:
     """Reads attempts and their generations."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 
@@ -127,12 +127,12 @@ class Generations:
         ]
 
 
-def name_queue(connection: sqlite3.Connection, uid: str) -> None:
+def name_queue(connection: Session, uid: str) -> None:
     """Set the id of a new queue, from which its idempotency keys are derived, so that a run can be repeated."""
     connection.execute(query("name_queue"), {"uid": uid})
 
 
-def _item(row: sqlite3.Row) -> TracedItem:
+def _item(row: Row) -> TracedItem:
     return TracedItem(
         id=row["item_id"],
         job=row["job"],

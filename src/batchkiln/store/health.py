@@ -10,6 +10,7 @@ from batchkiln.store.database import SCHEMA_VERSION, look_without_changing, prep
 from batchkiln.store.jobs import Jobs, Work
 from batchkiln.store.lock import Lease, lease
 from batchkiln.store.preflight import check_file
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 
@@ -58,7 +59,7 @@ def queue_health(path: Path) -> QueueHealth | None:
         raise translated(error, path) from error
 
 
-def _health(connection: sqlite3.Connection, path: Path) -> QueueHealth:
+def _health(connection: Session, path: Path) -> QueueHealth:
     driver = lease(connection)
     return QueueHealth(
         version=SCHEMA_VERSION,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchkiln.store.preflight import corruption_error
+from batchkiln.store.session import Row
 from batchkiln.store.sql import query
 
 CHECKED_WHOLE_BYTES: Final = 4 * 1024 * 1024
@@ -73,12 +74,12 @@ def _complaints(connection: sqlite3.Connection, pragma: str) -> Iterator[str]:
     return (complaint.splitlines()[-1] for (complaint,) in connection.execute(pragma) if complaint != "ok")
 
 
-def attempt_checksum(attempt: Mapping[str, Any] | sqlite3.Row) -> int:
+def attempt_checksum(attempt: Mapping[str, Any] | Row) -> int:
     """Return the CRC-32 of what a resend must repeat; it detects damage, not malice."""
     words = (attempt["idempotency_key"], attempt["key_fingerprint"], str(int(attempt["is_video"])))
     return zlib.crc32("\n".join(words).encode() + b"\n" + attempt["body"])
 
 
-def checksum_matches(attempt: sqlite3.Row) -> bool:
+def checksum_matches(attempt: Row) -> bool:
     """Return whether an attempt's row still holds what was written down before it was first sent (Law 1)."""
     return bool(attempt_checksum(attempt) == attempt["checksum"])

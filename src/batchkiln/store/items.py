@@ -6,7 +6,6 @@ rows for one page, so a search reads a limited number of items for each page.
 
 import heapq
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +18,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import input_file_of, instant, recipe_of
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 
 PAGE: Final = 1000
@@ -181,7 +181,7 @@ NAMES_AT_MOST: Final = 10_000
 class Items:
     """Reads items."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 
@@ -321,7 +321,7 @@ class Items:
         return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())
 
 
-def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
+def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
     code = row["error_code"]
     return ItemSummary(
         id=row["id"],
@@ -339,7 +339,7 @@ def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
     )
 
 
-def _output(row: sqlite3.Row) -> OutputSummary:
+def _output(row: Row) -> OutputSummary:
     return OutputSummary(
         id=row["id"],
         number=row["number"],
@@ -352,7 +352,7 @@ def _output(row: sqlite3.Row) -> OutputSummary:
     )
 
 
-def _attempt(row: sqlite3.Row) -> AttemptDetail:
+def _attempt(row: Row) -> AttemptDetail:
     return AttemptDetail(
         id=row["id"],
         number=row["number"],
@@ -375,7 +375,7 @@ def _attempt(row: sqlite3.Row) -> AttemptDetail:
     )
 
 
-def _event(row: sqlite3.Row) -> EventRecord:
+def _event(row: Row) -> EventRecord:
     return EventRecord(
         id=row["id"],
         at=from_milliseconds(row["at"]),
@@ -386,7 +386,7 @@ def _event(row: sqlite3.Row) -> EventRecord:
     )
 
 
-def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+def _matching(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
     params = {
         "ids": json.dumps(ids),
         "model": wanted.model,
@@ -398,7 +398,7 @@ def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter
     return [row[0] for row in connection.execute(query("matching_items"), params)]
 
 
-def output_names(job: JobSpec, rows: Iterable[sqlite3.Row]) -> Iterator[str]:
+def output_names(job: JobSpec, rows: Iterable[Row]) -> Iterator[str]:
     """Yield the relative names of items' first outputs, whatever their extension."""
     for name, index, file_name, model in rows:
         pattern = file_name or job.filename

@@ -5,7 +5,6 @@ Triggers maintain the counters: a job of a million items is read as fast as a jo
 
 import difflib
 import json
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +19,7 @@ from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.planner_snapshot import outstanding
 from batchkiln.store.row_types import instant
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
@@ -126,7 +126,7 @@ _PREFIX_LENGTH: Final = 3
 class Jobs:
     """Reads jobs by name."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 
@@ -246,7 +246,7 @@ class Jobs:
         return [row[0] for row in self._connection.execute(query("job_models"), params)]
 
 
-def _under_way(row: sqlite3.Row) -> UnderWay:
+def _under_way(row: Row) -> UnderWay:
     created_at = instant(row["generation_created_at"])
     return UnderWay(
         item=row["item"],
@@ -260,11 +260,11 @@ def _under_way(row: sqlite3.Row) -> UnderWay:
     )
 
 
-def _trouble(row: sqlite3.Row) -> Trouble:
+def _trouble(row: Row) -> Trouble:
     return Trouble(state=ItemState(row["state"]), code=row["error_code"], count=row["n"], example=row["error_message"])
 
 
-def _names_near(connection: sqlite3.Connection, job_id: int, name: str) -> list[str]:
+def _names_near(connection: Session, job_id: int, name: str) -> list[str]:
     for begin in (name[:_PREFIX_LENGTH], ""):
         params = {"job_id": job_id, "begin": begin, "limit": _NAMES_COMPARED}
         if names := [row[0] for row in connection.execute(query("names_near"), params)]:

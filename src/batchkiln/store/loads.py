@@ -1,7 +1,6 @@
 """The work left in each job, its prices and the durations of similar items: the input of a forecast."""
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +10,7 @@ from batchkiln.core.forecast import ItemClass, JobLoad, with_poll_delay
 from batchkiln.core.job import Mode
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
@@ -66,7 +66,7 @@ class Means:
 class Loads:
     """Reads the loads of jobs."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 
@@ -121,7 +121,7 @@ def _item_class(entry: RecipeCount, seconds: float) -> ItemClass:
     )
 
 
-def _load(connection: sqlite3.Connection, row: sqlite3.Row, limits: Limits, means: Means, day: datetime) -> QueuedLoad:
+def _load(connection: Session, row: Row, limits: Limits, means: Means, day: datetime) -> QueuedLoad:
     classes = item_classes(Loads(connection).recipe_counts(row["id"], row["profile"]), limits, means)
     budget = row["budget_credits"]
     left = None if budget is None else budget - row["committed"]

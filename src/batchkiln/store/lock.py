@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from batchkiln.core.errors import QueueBusy, QueueInUse
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.database import Database
 from batchkiln.store.preflight import PRIVATE_MODE
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 
@@ -91,7 +91,7 @@ def undriven(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _holder(connection: sqlite3.Connection, path: Path) -> str:
+def _holder(connection: Session, path: Path) -> str:
     row = connection.execute(query("get_lease")).fetchone()
     who = "another process"
     if row is not None:
@@ -103,16 +103,16 @@ def _holder(connection: sqlite3.Connection, path: Path) -> str:
     )
 
 
-def _write_lease(connection: sqlite3.Connection, command: str, now: int) -> None:
+def _write_lease(connection: Session, command: str, now: int) -> None:
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "now": now}
     connection.execute(query("set_lease"), holder)
 
 
-def _drop_lease(connection: sqlite3.Connection) -> None:
+def _drop_lease(connection: Session) -> None:
     connection.execute(query("drop_lease"), {"pid": os.getpid()})
 
 
-def lease(connection: sqlite3.Connection) -> Lease | None:
+def lease(connection: Session) -> Lease | None:
     """Return the recorded process that runs the queue."""
     row = connection.execute(query("get_lease")).fetchone()
     if row is None:

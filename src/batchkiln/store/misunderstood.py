@@ -3,7 +3,6 @@
 Every function takes a connection, those that change something inside a transaction.
 """
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
 from batchkiln.core.queue_types import Circumstances
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 
 
@@ -23,13 +23,13 @@ class AskedAgain:
     entry: Misunderstood
 
 
-def misunderstood(connection: sqlite3.Connection, account_id: int) -> tuple[Misunderstood, ...]:
+def misunderstood(connection: Session, account_id: int) -> tuple[Misunderstood, ...]:
     """Return what an account did not understand."""
     return tuple(_entry(row) for row in connection.execute(query("misunderstood"), {"account_id": account_id}))
 
 
 def record_misunderstood(
-    connection: sqlite3.Connection, account_id: int, entry: Misunderstood, circumstances: Circumstances
+    connection: Session, account_id: int, entry: Misunderstood, circumstances: Circumstances
 ) -> None:
     """Keep that a call is not understood under these circumstances."""
     connection.execute(
@@ -48,12 +48,12 @@ def record_misunderstood(
     )
 
 
-def forget_misunderstood(connection: sqlite3.Connection, account_id: int, call: Call) -> None:
+def forget_misunderstood(connection: Session, account_id: int, call: Call) -> None:
     """Forget it: the call was understood."""
     connection.execute(query("drop_misunderstood"), {"account_id": account_id, "call": call})
 
 
-def forget_other_circumstances(connection: sqlite3.Connection, account_id: int, circumstances: Circumstances) -> None:
+def forget_other_circumstances(connection: Session, account_id: int, circumstances: Circumstances) -> None:
     """Forget what was not understood by another program, configuration or description than today's.
 
     A description that could not be read, then or now, is no other one.
@@ -67,7 +67,7 @@ def forget_other_circumstances(connection: sqlite3.Connection, account_id: int, 
     connection.execute(query("describe_misunderstood"), params)
 
 
-def ask_again(connection: sqlite3.Connection, account: str | None = None) -> tuple[AskedAgain, ...]:
+def ask_again(connection: Session, account: str | None = None) -> tuple[AskedAgain, ...]:
     """Have everything asked again that was not understood: of one account (PROFILE/NAME), or of all.
 
     Returns what that was. Raise `InputError` for an account that the queue does not know.
@@ -78,7 +78,7 @@ def ask_again(connection: sqlite3.Connection, account: str | None = None) -> tup
     return tuple(AskedAgain(*names[row["account_id"]], _entry(row)) for row in dropped)
 
 
-def end_waits(connection: sqlite3.Connection, account: str | None = None) -> tuple[str, ...]:
+def end_waits(connection: Session, account: str | None = None) -> tuple[str, ...]:
     """End the waits that the service asked for and that are kept over restarts, of one account or of all.
 
     A single wrong Retry-After may hold an account for days. Returns the accounts (PROFILE/NAME) that had one. A process
@@ -89,7 +89,7 @@ def end_waits(connection: sqlite3.Connection, account: str | None = None) -> tup
     return tuple("/".join(names[row["id"]]) for row in ended)
 
 
-def _names(connection: sqlite3.Connection) -> dict[int, tuple[str, str]]:
+def _names(connection: Session) -> dict[int, tuple[str, str]]:
     rows = connection.execute(query("account_names")).fetchall()
     return {row["id"]: (row["profile"], row["name"]) for row in rows}
 
@@ -103,7 +103,7 @@ def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | 
     return None if account is None else known[account]
 
 
-def _entry(row: sqlite3.Row) -> Misunderstood:
+def _entry(row: Row) -> Misunderstood:
     return Misunderstood(
         call=Call(row["call"]),
         since=from_milliseconds(row["since"]),

@@ -5,7 +5,6 @@ address.
 """
 
 import json
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +14,7 @@ from batchkiln.core.polling import RETENTION
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.events import Events
 from batchkiln.store.meta import read_meta, write_meta
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 TOLD_KEPT: Final = 200
@@ -52,7 +52,7 @@ class Expiring:
 class Notifications:
     """Reads the deliveries and their recipients."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 
@@ -82,13 +82,13 @@ class Notifications:
         return [Expiring(row["job"], row["item"], row["generation_created_at"]) for row in rows]
 
 
-def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str, ...] | None) -> None:
+def remember_audience(connection: Session, job: str, names: tuple[str, ...] | None) -> None:
     """Store a job's notifiers; None deletes them. Runs inside the caller's transaction."""
     value = None if names is None else json.dumps(list(names), ensure_ascii=False)
     write_meta(connection, f"audience/{job}", value)
 
 
-def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationPosition) -> None:
+def write_cursor(connection: Session, notifier: str, told: NotificationPosition) -> None:
     """Store how much of the event log a notifier has delivered."""
     value = json.dumps({"cursor": told.cursor, "ids": told.ids})
     write_meta(connection, f"told/{notifier}", value)

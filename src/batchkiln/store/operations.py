@@ -6,7 +6,6 @@ milliseconds of service time. Names that are not there raise `InputError`, befor
 """
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
 from batchkiln.store.transitions import set_paused, transition_all
@@ -78,7 +78,7 @@ class CancelReport:
     skipped: tuple[Skipped, ...]
 
 
-def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> RetryReport:
+def preview_retry(connection: Session, job_name: str, item_names: Sequence[str]) -> RetryReport:
     """Return what `retry` would do and may cost; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
@@ -97,7 +97,7 @@ def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Seq
     )
 
 
-def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
+def retry(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
     """Queue ended items again with all their tries. Without names: all that failed, were rejected or expired."""
     report = preview_retry(connection, job_name, item_names)
     job_id = Jobs(connection).id_of(job_name)
@@ -118,7 +118,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
     )
 
 
-def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> CancelReport:
+def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]) -> CancelReport:
     """Return what `cancel` would do; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
@@ -128,7 +128,7 @@ def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Se
     return CancelReport(connection.execute(query("count_in_state"), params).fetchone()[0], skipped)
 
 
-def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
+def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
     """Cancel queued items; without names, all of them. Sent items continue."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
@@ -142,23 +142,23 @@ def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[s
     return CancelReport(sum(counts.values()), skipped)
 
 
-def pause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
+def pause(connection: Session, job_name: str, now: int) -> bool:
     """Start nothing new in a job; sent items continue. Return whether the job was not paused before."""
     return _set_paused(connection, job_name, now, is_paused=True)
 
 
-def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
+def unpause(connection: Session, job_name: str, now: int) -> bool:
     """Resume a job. Return whether it was paused."""
     return _set_paused(connection, job_name, now, is_paused=False)
 
 
-def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_paused: bool) -> bool:
+def _set_paused(connection: Session, job_name: str, now: int, *, is_paused: bool) -> bool:
     job_id = Jobs(connection).id_of(job_name)
     return set_paused(connection, job_id, now, is_paused=is_paused)
 
 
 def _choose(
-    connection: sqlite3.Connection,
+    connection: Session,
     job_id: int,
     job_name: str,
     item_names: Sequence[str],
@@ -186,7 +186,7 @@ class _Retried:
     paying_again: int
 
 
-def _retried(connection: sqlite3.Connection, job_id: int, state: ItemState) -> _Retried:
+def _retried(connection: Session, job_id: int, state: ItemState) -> _Retried:
     """Sum up a job's items in a state by query. All expired items were paid."""
     params = {"job_id": job_id, "state": state}
     count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
@@ -201,7 +201,7 @@ def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:
         yield list(ids[start : start + ITEMS_AT_ONCE])
 
 
-def _pages_in(connection: sqlite3.Connection, job_id: int, states: Sequence[ItemState]) -> Iterator[list[int]]:
+def _pages_in(connection: Session, job_id: int, states: Sequence[ItemState]) -> Iterator[list[int]]:
     """Yield the ids of the items in some states, page by page, while they are being moved out of them."""
     for state in states:
         after = 0
@@ -214,7 +214,7 @@ def _pages_in(connection: sqlite3.Connection, job_id: int, states: Sequence[Item
 
 
 def _each(
-    connection: sqlite3.Connection,
+    connection: Session,
     pages: Iterator[list[int]],
     states: frozenset[ItemState],
     act: Callable[[Sequence[int], ItemState], None],
@@ -233,7 +233,7 @@ def _each(
 
 
 @contextmanager
-def _undone_from_memory(connection: sqlite3.Connection) -> Iterator[None]:
+def _undone_from_memory(connection: Session) -> Iterator[None]:
     """Keep the statement journal in memory for some thousand pages; in a file it would dominate the time.
 
     This is temporary: the staging of a manifest must stay in a file, whatever its size.

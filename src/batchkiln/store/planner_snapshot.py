@@ -1,7 +1,6 @@
 """The planner's view of the queue, read at once: what is unresolved, what comes next, what is to be fetched."""
 
 import json
-import sqlite3
 from collections.abc import Sequence, Set as AbstractSet
 from datetime import datetime
 
@@ -12,6 +11,7 @@ from batchkiln.core.queue_types import Candidate, Kind, Outstanding, QueueView, 
 from batchkiln.core.states import ItemState
 from batchkiln.store.misunderstood import misunderstood
 from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, order_of
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits, usages
 
@@ -22,7 +22,7 @@ ATTEMPTS_LOOKED_AT = 1000
 """How many of the newest attempts are looked at for durations: what is older tells little of today's service."""
 
 
-def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
+def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
     """Read all that the planner has to know. Its time depends on the number of classes, not of items."""
     account_id = viewpoint.account_id
     holds = connection.execute(query("account_holds"), {"account_id": account_id}).fetchone()
@@ -49,9 +49,7 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
     )
 
 
-def _is_unwanted(
-    connection: sqlite3.Connection, viewpoint: Viewpoint, attempt: Attempt, days: Sequence[datetime]
-) -> bool:
+def _is_unwanted(connection: Session, viewpoint: Viewpoint, attempt: Attempt, days: Sequence[datetime]) -> bool:
     """Tell whether an attempt that created nothing would not be begun any more: by its job, its cap or its budgets."""
     if attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
         return False
@@ -66,7 +64,7 @@ def _is_unwanted(
     )
 
 
-def durations(connection: sqlite3.Connection, profile: str) -> list[tuple[Kind, Observation]]:
+def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation]]:
     """Return what was seen of the durations of a profile's newest successes, the oldest first."""
     rows = connection.execute(query("durations"), {"profile": profile, "newest": ATTEMPTS_LOOKED_AT})
     return [
@@ -79,7 +77,7 @@ def durations(connection: sqlite3.Connection, profile: str) -> list[tuple[Kind, 
 
 
 def _candidates(
-    connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequence[datetime], working_jobs: AbstractSet[int]
+    connection: Session, viewpoint: Viewpoint, days: Sequence[datetime], working_jobs: AbstractSet[int]
 ) -> tuple[Candidate, ...]:
     found = []
     for row in connection.execute(query("queued_classes"), {"profile": viewpoint.profile}).fetchall():
@@ -92,9 +90,9 @@ def _candidates(
 
 
 def _candidate(
-    connection: sqlite3.Connection,
+    connection: Session,
     viewpoint: Viewpoint,
-    row: sqlite3.Row,
+    row: Row,
     money: JobCredits,
     job_is_working: bool,  # noqa: FBT001
 ) -> Candidate | None:
@@ -122,26 +120,26 @@ def _candidate(
     )
 
 
-def queued_heads(connection: sqlite3.Connection, job_id: int | None, recipe_id: int, limit: int) -> list[sqlite3.Row]:
+def queued_heads(connection: Session, job_id: int | None, recipe_id: int, limit: int) -> list[Row]:
     """Return the next queued items of a job that share a recipe, in their order."""
     parameters = {"job_id": job_id, "recipe_id": recipe_id, "limit": limit}
     return connection.execute(query("queued_heads"), parameters).fetchall()
 
 
-def ready_inputs(connection: sqlite3.Connection, account_id: int, input_ids: Sequence[int]) -> set[int]:
+def ready_inputs(connection: Session, account_id: int, input_ids: Sequence[int]) -> set[int]:
     """Return those of the inputs that are uploaded to an account."""
     parameters = {"account_id": account_id, "input_ids": json.dumps(list(input_ids))}
     return {input_id for (input_id,) in connection.execute(query("ready_inputs"), parameters)}
 
 
-def _missing_inputs(connection: sqlite3.Connection, account_id: int, heads: list[sqlite3.Row]) -> tuple[int, ...]:
+def _missing_inputs(connection: Session, account_id: int, heads: list[Row]) -> tuple[int, ...]:
     """Return the inputs of the next items that are no assets yet, in the order in which they are needed."""
     wanted = dict.fromkeys(input_id for head in heads for input_id in input_ids_of(head["inputs"]))
     ready = ready_inputs(connection, account_id, list(wanted))
     return tuple(input_id for input_id in wanted if input_id not in ready)
 
 
-def _money(connection: sqlite3.Connection, row: sqlite3.Row, days: Sequence[datetime]) -> JobCredits:
+def _money(connection: Session, row: Row, days: Sequence[datetime]) -> JobCredits:
     has_day_budget = row["budget_credits_per_day"] is not None
     return JobCredits(
         reserved=row["reserved"],
@@ -153,7 +151,7 @@ def _money(connection: sqlite3.Connection, row: sqlite3.Row, days: Sequence[date
     )
 
 
-def outstanding(connection: sqlite3.Connection, scope: Scope) -> Outstanding:
+def outstanding(connection: Session, scope: Scope) -> Outstanding:
     """Count the items of the scope that the program may still move, whatever account they belong to."""
     by_state: dict[str, int] = {}
     paused = 0

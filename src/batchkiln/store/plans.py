@@ -4,7 +4,6 @@ Nothing is changed: the staging is a separate file, and the queue's connection i
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
 from batchkiln.store.planner_snapshot import queued_heads
 from batchkiln.store.row_types import input_file_of, recipe_of
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
@@ -123,7 +123,7 @@ class ManifestPlan:
 class _Survey:
     """One staged and compared manifest: the items to queue, by recipe."""
 
-    def __init__(self, connection: sqlite3.Connection, *, profile: str, account: str) -> None:
+    def __init__(self, connection: Session, *, profile: str, account: str) -> None:
         self._connection = connection
         self._report = ApplyReport(job_id=None)
         self._profile = profile
@@ -298,7 +298,7 @@ class JobRecipe:
 class Plans:
     """Compares manifests with the queue without changing it."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on this connection."""
         self._connection = connection
 
@@ -382,7 +382,7 @@ def _change_of(difference: Difference) -> Change | None:
     return Change(kind, difference.name, difference.state, fields)
 
 
-def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, account: str) -> JobRecipe:
+def _job_recipe(connection: Session, row: Row, profile: str, account: str) -> JobRecipe:
     recipe = recipe_of(row)
     question = None
     if row["cost_credits"] is None and row["item_id"] is not None:
@@ -402,7 +402,7 @@ def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, 
     return JobRecipe(recipe, row["price_key"], row["n"], row["cost_credits"], question)
 
 
-def names_of_staged(connection: sqlite3.Connection, job_id: int | None, job: JobSpec) -> Iterator[str]:
+def names_of_staged(connection: Session, job_id: int | None, job: JobSpec) -> Iterator[str]:
     """Return the names that staged new items would have; as `Items.new_file_names`."""
     params = {"job_id": job_id, "limit": NAMES_AT_MOST}
     return output_names(job, connection.execute(query("fresh_outputs"), params).fetchall())

@@ -4,7 +4,6 @@ Every function takes a connection inside a transaction. `now` is milliseconds of
 """
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
@@ -25,6 +24,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.planner_snapshot import queued_heads
 from batchkiln.store.row_types import input_file_of, input_ids_of
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, transition
 
@@ -38,9 +38,7 @@ EXAMPLES = 5
 End = ItemRefused | RecipeRefused | NeverFits | InputLost
 
 
-def record_preparation(
-    connection: sqlite3.Connection, profile: str, candidate: Candidate, result: Preparation, now: int
-) -> None:
+def record_preparation(connection: Session, profile: str, candidate: Candidate, result: Preparation, now: int) -> None:
     """Write what a preparation of a candidate came to."""
     match result:
         case Priced(cost_credits=cost):
@@ -75,7 +73,7 @@ def _end_of(result: End, candidate: Candidate) -> tuple[Event, ErrorInfo]:
             assert_never(result)
 
 
-def _ended(connection: sqlite3.Connection, candidate: Candidate, result: End) -> list[int]:
+def _ended(connection: Session, candidate: Candidate, result: End) -> list[int]:
     """Return the queued items that end: the candidate alone, or the next ones of its recipe."""
     if isinstance(result, ItemRefused):
         row = item_request(connection, candidate.item_id)
@@ -86,7 +84,7 @@ def _ended(connection: sqlite3.Connection, candidate: Candidate, result: End) ->
     return [head["id"] for head in heads]
 
 
-def _log_failing(connection: sqlite3.Connection, candidate: Candidate, failing: Failing, now: int) -> None:
+def _log_failing(connection: Session, candidate: Candidate, failing: Failing, now: int) -> None:
     """Log with the next item that it concerns that a price, or an upload, cannot be had for now."""
     kind = "price_not_had" if failing.input_id is None else "upload_not_had"
     for head in _heads(connection, candidate):
@@ -95,7 +93,7 @@ def _log_failing(connection: sqlite3.Connection, candidate: Candidate, failing: 
             return
 
 
-def _heads(connection: sqlite3.Connection, candidate: Candidate, limit: int = ENDED_AT_ONCE) -> list[sqlite3.Row]:
+def _heads(connection: Session, candidate: Candidate, limit: int = ENDED_AT_ONCE) -> list[Row]:
     """Return the next queued items of a candidate's job and recipe."""
     return queued_heads(connection, candidate.job_id, candidate.recipe_id, limit)
 
@@ -113,7 +111,7 @@ def never_fits_error(never_fits: NeverFits, cost: int) -> ErrorInfo:
     return ErrorInfo(never_fits.obstacle, message)
 
 
-def alike(connection: sqlite3.Connection, candidate: Candidate, number: int) -> int:
+def alike(connection: Session, candidate: Candidate, number: int) -> int:
     """Return one of the next items that share a candidate's recipe and need no image that it does not need."""
     heads = _heads(connection, candidate, EXAMPLES)
     own = next((head for head in heads if head["id"] == candidate.item_id), None)
@@ -121,13 +119,13 @@ def alike(connection: sqlite3.Connection, candidate: Candidate, number: int) -> 
     return int(ids[(ids.index(candidate.item_id) + number) % len(ids)]) if ids else candidate.item_id
 
 
-def keep_quotes(connection: sqlite3.Connection, *, profile: str, prices: Mapping[str, int], now: int) -> None:
+def keep_quotes(connection: Session, *, profile: str, prices: Mapping[str, int], now: int) -> None:
     """Keep prices that were asked before their items were in the queue, by price key."""
     rows = [{"profile": profile, "price_key": key, "cost": cost, "now": now} for key, cost in prices.items()]
     connection.executemany(query("keep_quote"), rows)
 
 
-def upload_history(connection: sqlite3.Connection, account_id: int, item_id: int) -> UploadHistory:
+def upload_history(connection: Session, account_id: int, item_id: int) -> UploadHistory:
     """Return what is known of an account's uploads so far, and whether an item has images."""
     row = item_request(connection, item_id)
     place = {"account_id": account_id}
@@ -139,7 +137,7 @@ def upload_history(connection: sqlite3.Connection, account_id: int, item_id: int
     )
 
 
-def wanted_inputs(connection: sqlite3.Connection, input_ids: Sequence[int], item_id: int) -> tuple[WantedInput, ...]:
+def wanted_inputs(connection: Session, input_ids: Sequence[int], item_id: int) -> tuple[WantedInput, ...]:
     """Return the files behind input ids, in the order given, one per content."""
     rows = connection.execute(query("input_files"), {"input_ids": json.dumps(list(input_ids))}).fetchall()
     by_id = {row["id"]: row for row in rows}
@@ -154,18 +152,18 @@ def wanted_inputs(connection: sqlite3.Connection, input_ids: Sequence[int], item
     )
 
 
-def drop_assets(connection: sqlite3.Connection, item_id: int, account_id: int) -> None:
+def drop_assets(connection: Session, item_id: int, account_id: int) -> None:
     """Forget an item's uploads on an account, so that they are made again."""
     connection.execute(query("drop_assets"), {"item_id": item_id, "account_id": account_id})
 
 
-def item_request(connection: sqlite3.Connection, item_id: int) -> sqlite3.Row:
+def item_request(connection: Session, item_id: int) -> Row:
     """Return what an attempt for an item is made of, with its state, its price, and its job's budgets."""
-    row: sqlite3.Row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+    row: Row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
     return row
 
 
-def asset_urls(connection: sqlite3.Connection, inputs: str | None, account_id: int) -> list[str] | None:
+def asset_urls(connection: Session, inputs: str | None, account_id: int) -> list[str] | None:
     """Return the urls of an item's images on an account, in order; None where one is not ready."""
     urls = []
     for input_id in input_ids_of(inputs):

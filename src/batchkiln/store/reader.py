@@ -13,6 +13,7 @@ from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.lock import Lease, lease
 from batchkiln.store.meta import queue_uid
+from batchkiln.store.session import Session
 
 if TYPE_CHECKING:
     from batchkiln.store.exports import Exports
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Reader:
     """Reads the queue. Two reads of one `Reader` agree: `Store.read` runs them in one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         """Read on a connection that is prepared for it; see `Store.read`."""
         self._connection = connection
         self.jobs = Jobs(connection)

@@ -3,7 +3,6 @@
 An item under way that makes no progress can be resolved as well, while no process runs the queue.
 """
 
-import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -14,6 +13,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import WITH_SERVICE, Event, ItemState
 from batchkiln.store.downloads import count_outputs
 from batchkiln.store.jobs import Jobs
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, transition
 
@@ -54,7 +54,7 @@ class _Held:
     item_id: int
     job_id: int
     label: str
-    attempt: sqlite3.Row | None
+    attempt: Row | None
 
     @property
     def reserves(self) -> bool:
@@ -63,7 +63,7 @@ class _Held:
 
 
 def resolve(
-    connection: sqlite3.Connection,
+    connection: Session,
     job_name: str,
     item_name: str,
     decision: Decision,
@@ -108,7 +108,7 @@ def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> 
     raise InputError(reason)
 
 
-def _set_aside(connection: sqlite3.Connection, item_id: int, state: ItemState, now: int) -> None:
+def _set_aside(connection: Session, item_id: int, state: ItemState, now: int) -> None:
     """Hold an item that is under way. The caller must hold the queue's lock."""
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     connection.execute(query("dispute_attempt"), {"attempt_id": attempt["id"], "now": now})
@@ -124,7 +124,7 @@ def _set_aside(connection: sqlite3.Connection, item_id: int, state: ItemState, n
     )
 
 
-def _leave(connection: sqlite3.Connection, held: _Held, event: Event, now: int) -> Resolved:
+def _leave(connection: Session, held: _Held, event: Event, now: int) -> Resolved:
     """Abandon the attempt, release its reserved credits, and apply the event to the item."""
     attempt_id: int | None = held.attempt["id"] if held.attempt else None
     if held.attempt is not None:
@@ -136,7 +136,7 @@ def _leave(connection: sqlite3.Connection, held: _Held, event: Event, now: int) 
     return Resolved(state, attempt_id, may_pay_again=held.attempt is not None and state is ItemState.QUEUED)
 
 
-def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | None, now: int) -> Resolved:
+def _fetch(connection: Session, held: _Held, generation_id: str | None, now: int) -> Resolved:
     """Continue the attempt with the generation id that a person found at the service."""
     attempt = held.attempt
     if not generation_id:
@@ -159,7 +159,7 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
     return Resolved(state, attempt["id"], may_pay_again=False)
 
 
-def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
+def _ask_again(connection: Session, held: _Held, now: int) -> Resolved:
     """Send the attempt again with the same bytes and idempotency key."""
     attempt = held.attempt
     if attempt is None:
@@ -176,7 +176,7 @@ def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolve
     return Resolved(state, attempt["id"], may_pay_again=True)
 
 
-def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
+def _accept_saved(connection: Session, held: _Held, now: int) -> Resolved:
     """Mark an item done with the files on disk."""
     attempt_id = None if held.attempt is None else held.attempt["id"]
     if not count_outputs(connection, attempt_id):
@@ -185,7 +185,7 @@ def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Reso
     return Resolved(state, attempt_id, may_pay_again=False)
 
 
-def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Row, generation_id: str) -> None:
+def _check_free(connection: Session, held: _Held, attempt: Row, generation_id: str) -> None:
     known = attempt["generation_id"]
     is_denied = attempt["state"] == AttemptState.DISPUTED
     if known is not None and known != generation_id and not is_denied:
@@ -199,7 +199,7 @@ def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Ro
     _check_slot_free(connection, attempt)
 
 
-def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> None:
+def _check_slot_free(connection: Session, attempt: Row) -> None:
     """Raise `InputError` if another item occupies the account's only slot (Law 4)."""
     params = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
     if other := connection.execute(query("other_unresolved"), params).fetchone():
@@ -209,7 +209,7 @@ def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> No
         )
 
 
-def _settle(connection: sqlite3.Connection, held: _Held, *, charged: int) -> None:
+def _settle(connection: Session, held: _Held, *, charged: int) -> None:
     """Replace the attempt's reserved credits with its actual cost."""
     assert held.attempt is not None
     params = {"job_id": held.job_id, "released": held.attempt["quote_credits"], "charged": charged}
@@ -217,7 +217,7 @@ def _settle(connection: sqlite3.Connection, held: _Held, *, charged: int) -> Non
 
 
 def _move(
-    connection: sqlite3.Connection,
+    connection: Session,
     held: _Held,
     event: Event,
     now: int,

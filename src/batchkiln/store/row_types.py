@@ -1,7 +1,6 @@
 """Rows as core values, and back: the only place that knows the columns by name."""
 
 import json
-import sqlite3
 from datetime import datetime
 
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
@@ -9,6 +8,7 @@ from batchkiln.core.queue_types import Viewpoint
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.core.waits import WaitReason
+from batchkiln.store.session import Row
 
 
 def instant(milliseconds: int | None) -> datetime | None:
@@ -21,7 +21,7 @@ def stored(at: datetime | None) -> int | None:
     return None if at is None else to_milliseconds(at)
 
 
-def attempt_of(row: sqlite3.Row) -> Attempt:
+def attempt_of(row: Row) -> Attempt:
     """Build an attempt from its row."""
     return Attempt(
         id=row["id"],
@@ -43,13 +43,13 @@ def attempt_of(row: sqlite3.Row) -> Attempt:
     )
 
 
-def is_for(viewpoint: Viewpoint, job: sqlite3.Row) -> bool:
+def is_for(viewpoint: Viewpoint, job: Row) -> bool:
     """Return whether a job is an account's to work on, in its run: a person may change that at any time."""
     is_its_profile = bool(job["profile"] == viewpoint.profile)
     return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 
 
-def recipe_of(row: sqlite3.Row) -> Recipe:
+def recipe_of(row: Row) -> Recipe:
     """Build a recipe from a row that has its columns."""
     return Recipe(
         model=row["model"],
@@ -61,7 +61,7 @@ def recipe_of(row: sqlite3.Row) -> Recipe:
     )
 
 
-def input_file_of(row: sqlite3.Row) -> InputFile:
+def input_file_of(row: Row) -> InputFile:
     """Build an input file from its row."""
     return InputFile(path=row["path"], sha256=row["sha256"], size_bytes=row["size_bytes"], media_type=row["media_type"])
 

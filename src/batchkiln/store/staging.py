@@ -7,7 +7,6 @@ nothing follows.
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -18,6 +17,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import fields, identifies_item, render
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe
 from batchkiln.core.request import parameters_json, price_key, recipe_key
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 ROWS_AT_ONCE: Final = 2_000
@@ -66,7 +66,7 @@ class Placed(Protocol):
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: Session) -> Iterator[None]:
     """Run the block in one write transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -79,7 +79,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def staging_of(connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
+def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
     """Yield an empty staging file for one manifest. Without `may_store` the queue stays as it is to the byte."""
     connection.execute("ATTACH DATABASE '' AS staging")
     # A reader's connection may write to the staging file; its queue file is open read-only.
@@ -109,7 +109,7 @@ def staging_of(connection: sqlite3.Connection, job: JobSpec, *, may_store: bool)
 class Staging:
     """The staged items of one manifest: the tables `staging.*` of one connection. See `staging_of`."""
 
-    def __init__(self, connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> None:
+    def __init__(self, connection: Session, job: JobSpec, *, may_store: bool) -> None:
         """Use a connection whose staging file is empty."""
         self.files: list[str] = []
         self.omitted = 0

@@ -1,6 +1,5 @@
 """The open queue: the only way in which the rest of the program reads and changes it."""
 
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import datetime
@@ -12,6 +11,7 @@ from batchkiln.store.database import Database, data_version
 from batchkiln.store.lock import QueueLock
 from batchkiln.store.preflight import check_file, check_there
 from batchkiln.store.reader import Reader
+from batchkiln.store.session import Session
 from batchkiln.store.wakeup import listen, notify
 
 if TYPE_CHECKING:
@@ -126,22 +126,16 @@ class Store:
         )
 
 
-def _reading(
-    connection: sqlite3.Connection, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
-) -> T:
+def _reading(connection: Session, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
     return work(Reader(connection), *args, **kwargs)
 
 
-def _writing(
-    connection: sqlite3.Connection, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
-) -> T:
+def _writing(connection: Session, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
     from batchkiln.store.writer import Writer  # noqa: PLC0415  who only reads needs none of it
 
     return work(Writer(connection), *args, **kwargs)
 
 
-def _working(
-    connection: sqlite3.Connection, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
-) -> T:
+def _working(connection: Session, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
     del connection
     return work(*args, **kwargs)

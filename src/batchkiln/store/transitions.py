@@ -1,12 +1,12 @@
 """The only way an item changes its state: `apply`, guarded by the state expected, with its event row."""
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState, apply
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 Detail = Mapping[str, str | int | bool | None]
@@ -15,7 +15,7 @@ _KEEPS_ATTEMPT = frozenset(ItemState) - {ItemState.QUEUED}
 
 
 def transition(
-    connection: sqlite3.Connection,
+    connection: Session,
     *,
     item_id: int,
     expected: ItemState,
@@ -39,7 +39,7 @@ def transition(
 
 
 def _change(
-    connection: sqlite3.Connection,
+    connection: Session,
     item_id: int,
     expected: ItemState,
     state: ItemState,
@@ -65,7 +65,7 @@ def _change(
 
 
 def transition_all(
-    connection: sqlite3.Connection, item_ids: Sequence[int], *, expected: ItemState, event: Event, now: int
+    connection: Session, item_ids: Sequence[int], *, expected: ItemState, event: Event, now: int
 ) -> None:
     """Apply `event` to many items, in two statements. Raises `InvariantBroken` as well."""
     state = apply(expected, event)
@@ -78,7 +78,7 @@ def transition_all(
 
 
 def log_event(
-    connection: sqlite3.Connection,
+    connection: Session,
     event: str,
     *,
     item_id: int,
@@ -105,9 +105,7 @@ def log_event(
     )
 
 
-def set_paused(
-    connection: sqlite3.Connection, job_id: int, now: int, *, is_paused: bool, detail: Detail | None = None
-) -> bool:
+def set_paused(connection: Session, job_id: int, now: int, *, is_paused: bool, detail: Detail | None = None) -> bool:
     """Pause a job, or let it go on; return whether that changed anything."""
     changed = connection.execute(query("pause_job"), {"job_id": job_id, "is_paused": is_paused}).rowcount == 1
     if changed:
@@ -116,9 +114,7 @@ def set_paused(
     return changed
 
 
-def log_job_event(
-    connection: sqlite3.Connection, kind: str, *, job_id: int, now: int, detail: Detail | None = None
-) -> None:
+def log_job_event(connection: Session, kind: str, *, job_id: int, now: int, detail: Detail | None = None) -> None:
     """Write one line of a job's history."""
     text = json.dumps(dict(detail), ensure_ascii=False) if detail else None
     connection.execute(query("insert_job_event"), {"at": now, "job_id": job_id, "kind": kind, "detail": text})

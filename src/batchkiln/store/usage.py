@@ -1,12 +1,12 @@
 """Requests and credits counted toward the limits, stored before anything is sent (Law 5)."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from batchkiln.core.backoff import LONGEST_HOLD
 from batchkiln.core.rate_limits import DayUsage, LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 _PRUNE_EVERY = 256
@@ -15,17 +15,17 @@ DayOf = Callable[[datetime | None], datetime]
 """Return the service day of an instant; for None, an unknown instant up to now, the last possible day."""
 
 
-def write_request(connection: sqlite3.Connection, request: RequestNote, *, keep_seconds: float) -> None:
+def write_request(connection: Session, request: RequestNote, *, keep_seconds: float) -> None:
     """Log a request and count it in its days. Sometimes delete entries older than `keep_seconds`."""
     at = to_milliseconds(request.at)
     row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at}
-    row_id = connection.execute(query("insert_request"), row).lastrowid
+    row_id: int = connection.execute(query("insert_request"), row).fetchone()[0]
     count_in_days(connection, request)
-    if row_id is not None and row_id % _PRUNE_EVERY == 0:
+    if row_id % _PRUNE_EVERY == 0:
         connection.execute(query("prune_requests"), {"before": at - int(keep_seconds * 1000)})
 
 
-def count_in_days(connection: sqlite3.Connection, request: RequestNote) -> None:
+def count_in_days(connection: Session, request: RequestNote) -> None:
     """Count a request in each day to which it may belong."""
     for day in request.days:
         connection.execute(
@@ -41,7 +41,7 @@ def count_in_days(connection: sqlite3.Connection, request: RequestNote) -> None:
         )
 
 
-def logged_requests(connection: sqlite3.Connection, profile: str, last_seconds: float) -> list[LoggedRequest]:
+def logged_requests(connection: Session, profile: str, last_seconds: float) -> list[LoggedRequest]:
     """Return a profile's requests from its last period of activity, oldest first.
 
     The period ends with the log's last entry, not with a clock: at a start the service's time is not known yet.
@@ -51,7 +51,7 @@ def logged_requests(connection: sqlite3.Connection, profile: str, last_seconds: 
     return [LoggedRequest(account, RequestKind(kind), from_milliseconds(at)) for account, kind, at in rows]
 
 
-def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datetime]) -> tuple[DayUsage, ...]:
+def usages(connection: Session, account_id: int, days: Sequence[datetime]) -> tuple[DayUsage, ...]:
     """Return the account's usage in each of the days."""
     found = []
     for day in days:
@@ -61,7 +61,7 @@ def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datet
     return tuple(found)
 
 
-def cap_holds(connection: sqlite3.Connection, account_id: int, now: datetime, logged_at: datetime | None) -> None:
+def cap_holds(connection: Session, account_id: int, now: datetime, logged_at: datetime | None) -> None:
     """Shorten an account's stored waits to what the service may have asked for.
 
     If the log's last request is later than `now`, the clock was wrong then, and so are the waits.
@@ -71,13 +71,13 @@ def cap_holds(connection: sqlite3.Connection, account_id: int, now: datetime, lo
     connection.execute(query("cap_holds"), params)
 
 
-def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
+def take_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
     """Count credits toward a day of the account and of the job. `day` is its start as stored."""
     connection.execute(query("add_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
     connection.execute(query("add_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})
 
 
-def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[datetime]) -> int:
+def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> int:
     """Return a job's usage of a daily budget; if several days may be the current one, the highest.
 
     Attempts that the service's records do not confirm count in every day: they may be charged or replayed after a reset
@@ -87,9 +87,7 @@ def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[date
     return max((connection.execute(query("job_credits"), params).fetchone()[0] for params in params_of_days), default=0)
 
 
-def give_back_credits(
-    connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int
-) -> None:
+def give_back_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
     """Undo `take_credits` if nothing was created, or on another day. Not used for failures."""
     connection.execute(query("take_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
     connection.execute(query("take_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})

@@ -6,7 +6,7 @@ WHERE id = :account_id
     AND (:ahead > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
 
 -- name: insert_request
-INSERT INTO request (account_id, kind, sent_at) VALUES (:account_id, :kind, :sent_at);
+INSERT INTO request (account_id, kind, sent_at) VALUES (:account_id, :kind, :sent_at) RETURNING id;
 
 -- name: prune_requests
 DELETE FROM request WHERE sent_at < :before;

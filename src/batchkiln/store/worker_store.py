@@ -1,7 +1,6 @@
 """The queue as a worker uses it: each method is one transaction, and one hop to the connection's thread."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
@@ -25,6 +24,7 @@ from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, t
 from batchkiln.store import attempts, commit, downloads, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import account_id, remember_time, service_time, update_account
 from batchkiln.store.database import Database
+from batchkiln.store.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,9 +68,7 @@ class WorkerStore:
         self._day = day
         self._keep = keep_requests_seconds
 
-    async def _write(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def _write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await self._database.write(work, *args, **kwargs)
         finally:

@@ -1,0 +1,52 @@
+"""What the store's functions need of a connection to a database: the part that the drivers have in common."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+
+class Row(Protocol):
+    """One row of a result; its values are found by name or by place."""
+
+    def __getitem__(self, key: str | int, /) -> Any: ...  # noqa: ANN401  a column has the type that its schema gives it
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def keys(self) -> list[str]:
+        """Return the names of the columns, in their order."""
+        ...
+
+
+class Cursor(Protocol):
+    """The result of one statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows that the statement changed."""
+        ...
+
+    def fetchone(self) -> Any:  # noqa: ANN401  as below, or None
+        """Return the next `Row`, or None behind the last one."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return the remaining `Row`s."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Session(Protocol):
+    """One connection, used by one thread. Statements have `:name` placeholders."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open; an error of the disk may have ended it."""
+        ...
+
+    def execute(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ..., /) -> Cursor:
+        """Run one statement."""
+        ...
+
+    def executemany(self, sql: str, parameters: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> Cursor:
+        """Run one statement once for each set of parameters."""
+        ...
