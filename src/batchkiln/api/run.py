@@ -1,8 +1,10 @@
 """One run of a queue whose lock is held."""
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
+
+import structlog
 
 from batchkiln.api.run_options import RunOptions
 from batchkiln.api.run_result import RunResult
@@ -13,6 +15,8 @@ from batchkiln.worker.loop import next_due
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
+
+log = structlog.get_logger()
 
 
 class Run:
@@ -56,13 +60,22 @@ class Run:
 
         return notifying(self.engine, self._reader)
 
-    def _tracing(self) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def _tracing(self) -> AsyncIterator[None]:
         traces = self.engine.setting.config.traces
         if traces is None:
-            return nullcontext()
-        from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  as above
-
-        return tracing(self.engine, self._reader, traces, wall=self.engine.setting.surroundings.wall, jobs=self.jobs)
+            yield
+            return
+        try:
+            from batchkiln.tracing import tracing  # noqa: PLC0415  as above, and an extra
+        except ImportError:
+            tell = log.info if traces.endpoint is None else log.warning  # the environment's variables are for all
+            tell("traces_unusable", reason="an extra is missing", remedy="pip install 'batchkiln[traces]'")
+            yield
+            return
+        wall = self.engine.setting.surroundings.wall
+        async with tracing(self._reader, traces, wall=wall, jobs=self.jobs) as self.engine.tracing:
+            yield
 
     def _set_up(self, before: Overview) -> None:
         control = self.engine.control

@@ -122,7 +122,7 @@ async def _record_with_links(worker: AccountWorker, task: DownloadTask) -> Gener
     if not worker.ports.service.has_key(task.attempt.key_fingerprint):
         now = worker.ports.clock.now()
         error = outcome_errors.error_of_missing_key(task.attempt)
-        await worker.ports.queue.commit(task.attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
+        await worker.commit(task.attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
         return _Links.NEVER
     return await _read(worker, task) if await _read_is_due(worker, task) else _Links.LATER
 
@@ -133,9 +133,8 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
     request = worker.new_request(RequestKind.READ, clock.now())
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request, attempt_id=attempt.id)
-        reply = await worker.ports.service.read_generation(
-            attempt.generation_id, key_fingerprint=attempt.key_fingerprint
-        )
+        call = worker.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
+        reply = await worker.spans.timed("read", attempt, call)
     worker.polls.touch(attempt.id, clock.now().monotonic)
     match reply:
         case RecordRead(record=record):
@@ -151,7 +150,7 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
             if await worker.retry_old_key(attempt, reply, Call.READ):
                 return _Links.LATER
             error = outcome_errors.error_of_missing_key(attempt, is_refused=True)
-            await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), clock.now())
+            await worker.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), clock.now())
             return _Links.NEVER
         case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await worker.on_failure(reply, Call.READ, about_paid=True)
@@ -200,7 +199,7 @@ async def _commit(
     """Record how far the files of a generation are."""
     error = outcome_errors.EXPIRED if step is Download.GONE else None
     facts = Facts(error=error, reason=reason, saved=saved)
-    return await worker.ports.queue.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
+    return await worker.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
 
 
 async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
@@ -301,7 +300,9 @@ async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
     )
     try:
         async with until_stopped(worker) as time:
-            streamed = await stream(worker, part, entry.link)
+            streamed = await worker.spans.timed(
+                "download", task.attempt, stream(worker, part, entry.link), output=number
+            )
         if time.expired() or (isinstance(streamed, NotStreamed) and worker.control.stopping.is_set()):
             return _Saved.LATER
         if isinstance(streamed, NotStreamed):
@@ -311,7 +312,8 @@ async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
             saving.unplaced[digest] -= 1
             saving.settled += 1
             return _Saved.KNOWN
-        saved = await _finish(worker, task, number, part=part, name_for=name_for, streamed=streamed, link=entry.link)
+        finish = _finish(worker, task, number, part=part, name_for=name_for, streamed=streamed, link=entry.link)
+        saved = await worker.spans.timed("save", task.attempt, finish, output=number)
     finally:
         await part.discard()
     return _Saved.NOT if saved is None else await _record(saving, entry, number, saved)

@@ -100,30 +100,31 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
 async def _send(worker: AccountWorker, attempt: Attempt) -> None:
     """Send a recorded attempt once, decide what the reply means, and commit it."""
     log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
-    reply = await worker.ports.service.create(
+    call = worker.ports.service.create(
         is_video=attempt.is_video,
         body=attempt.body,
         idempotency_key=attempt.idempotency_key,
         key_fingerprint=attempt.key_fingerprint,
     )
+    reply = await worker.spans.timed("create", attempt, call)
     now = worker.ports.clock.now()
     worker.polls.touch(attempt.id, now.monotonic)
     outcome = outcome_of_create(attempt, reply)
     await _brake(worker, attempt, reply, outcome, now)  # before the commit, which wakes the other tracks
-    committed = await worker.ports.queue.commit(attempt, outcome, _facts_of_create(reply), now)
+    committed = await worker.commit(attempt, outcome, _facts_of_create(reply), now)
     await _adopt_create(worker, attempt, reply, committed, now)
 
 
 async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -> None:
     """Give up an attempt that created nothing; its item is queued again."""
     worker.credits.free(action.attempt)
-    await worker.ports.queue.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
+    await worker.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
 
 
 async def set_aside(worker: AccountWorker, action: SetAside, now: ClockReading) -> None:
     """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
     attempt, error = action.attempt, outcome_errors.KEY_FORGOTTEN
-    await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_FORGOTTEN], Facts(error=error), now)
+    await worker.commit(attempt, FACTS[Fact.KEY_FORGOTTEN], Facts(error=error), now)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.message)
 
 
@@ -141,9 +142,8 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request, attempt_id=attempt.id)
         sent_at = worker.ports.clock.now().monotonic
-        reply = await worker.ports.service.read_generation(
-            attempt.generation_id, key_fingerprint=attempt.key_fingerprint
-        )
+        call = worker.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
+        reply = await worker.spans.timed("poll", attempt, call)
     after = worker.ports.clock.now()
     worker.polls.touch(attempt.id, after.monotonic)
     match reply:
@@ -156,11 +156,11 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
                 worker.downloads.keep_links(attempt.id, record)  # before the commit lets the downloads look for them
                 facts = Facts(error=outcome_errors.error_of_record(record), record=record, observation=observation)
                 outcome = outcome_of_read(RecordRead(record))
-                _adopt_record(worker, attempt, record, await worker.ports.queue.commit(attempt, outcome, facts, after))
+                _adopt_record(worker, attempt, record, await worker.commit(attempt, outcome, facts, after))
         case NotFound(error=error):
             worker.on_success(Call.READ)
             worker.polls.denied(attempt.id)
-            committed = await worker.ports.queue.commit(attempt, outcome_of_read(reply), Facts(error=error), after)
+            committed = await worker.commit(attempt, outcome_of_read(reply), Facts(error=error), after)
             if committed.state is ItemState.HELD:
                 _count_denied(worker, error)
         case AccountBlocked() if worker.is_of_older_key(attempt, reply):
@@ -271,7 +271,7 @@ async def _commit_key_missing(
 ) -> None:
     """Hold an item whose API key is gone: no other key may ask for it (Service rules 4.2 and 4.4)."""
     error = outcome_errors.error_of_missing_key(attempt, is_refused=is_refused)
-    await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
+    await worker.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
 
 
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
@@ -298,7 +298,7 @@ async def _hold_if_undecided(
     if held is UNCHANGED:
         return
     error = outcome_errors.error_of_create(reply)
-    committed = await worker.ports.queue.commit(attempt, held, Facts(error=error), worker.ports.clock.now())
+    committed = await worker.commit(attempt, held, Facts(error=error), worker.ports.clock.now())
     if committed.state is ItemState.SUBMITTING:
         return
     worker.brakes.decided(attempt.id)
