@@ -6,9 +6,10 @@ The SDK's batch processor sends spans in a thread of its own. Only the end of a 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Final
 
@@ -46,19 +47,19 @@ class Tracing:
     def __init__(
         self,
         exporter: SpanExporter,
-        store: Store,
         *,
-        queue_uid: str = "",
+        queue_uid: str,
+        names_of: Callable[[int], Awaitable[ItemNames]],
         wall: Callable[[], datetime],
         jobs: Sequence[str] | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         """Start the span of the run. `wall` is the machine's clock."""
         self._exporter = _QuietExporter(exporter)
-        self._provider = TracerProvider(id_generator=_ChosenIds(), resource=_resource(), shutdown_on_exit=False)
+        self._provider = TracerProvider(id_generator=ChosenIds(), resource=_resource(), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("batchkiln", batchkiln.__version__)
-        self._store, self._uid, self._wall = store, queue_uid, wall
+        self._uid, self._names_of, self._wall = queue_uid, names_of, wall
         carrier = {name.lower(): environ[name] for name in ("TRACEPARENT", "TRACESTATE") if name in environ}
         above = TraceContextTextMapPropagator().extract(carrier, context=Context())
         self._run = self._tracer.start_span("run", above, start_time=self._now_ns())
@@ -118,9 +119,6 @@ class Tracing:
             self._exporter.tell()
             self._exporter.shutdown()  # ends the exporter's pauses between retries
 
-    async def _names_of(self, item_id: int) -> ItemNames:
-        return await self._store.read(lambda reader: reader.generations.item_names(item_id))
-
     def _now_ns(self) -> int:
         return _nanoseconds(self._wall())
 
@@ -133,7 +131,7 @@ async def tracing(
     run: Tracing | None = None
     try:
         uid = await store.read(Reader.queue_uid)
-        run = Tracing(new_exporter(traces), store, queue_uid=uid, wall=wall, jobs=jobs)
+        run = Tracing(new_exporter(traces), queue_uid=uid, names_of=partial(_names_of, store), wall=wall, jobs=jobs)
     except Exception as problem:  # noqa: BLE001  a run that spends money does not depend on being traced
         log.warning("traces_unusable", error=type(problem).__name__)
     error, seconds = None, END_SECONDS
@@ -160,14 +158,16 @@ def new_exporter(traces: Traces) -> SpanExporter:
     return OTLPSpanExporter(endpoint=traces.endpoint if has_path else traces.endpoint + _PATH)
 
 
-class _ChosenIds(RandomIdGenerator):
+class ChosenIds(RandomIdGenerator):
     """Generates random ids, unless those of the root span that is being started are chosen."""
 
     def generate_trace_id(self) -> int:
+        """Return the id of a new trace."""
         ids = chosen_ids.get()
         return super().generate_trace_id() if ids is None else ids[0]
 
     def generate_span_id(self) -> int:
+        """Return the id of a new span."""
         ids = chosen_ids.get()
         return super().generate_span_id() if ids is None else ids[1]
 
@@ -201,6 +201,10 @@ class _QuietExporter(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._exporter.force_flush(timeout_millis)
+
+
+async def _names_of(store: Store, item_id: int) -> ItemNames:
+    return await store.read(lambda reader: reader.generations.item_names(item_id))
 
 
 def _nanoseconds(instant: datetime) -> int:

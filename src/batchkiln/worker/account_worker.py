@@ -165,7 +165,7 @@ class AccountWorker:
             return
         self.control.rest(self.account_id, track, version, due)
         if track == "slot":
-            self.spans.rest((self.control.slot_rest(self.account_id) or due).reason)
+            self.spans.rest(due.reason)
         at, now = due.at, self.ports.clock.now()
         if self.control.starts_until is not None and self.control.may_start_at(now.instant):
             at = min(at, now.monotonic_of(self.control.starts_until))

@@ -224,7 +224,8 @@ def _adopt_record(worker: AccountWorker, attempt: Attempt, record: GenerationRec
     """Keep in memory what the next step needs: the record of an active generation, or the links of one that ended."""
     account, status = worker.viewpoint.account, record.status_word
     log.info("generation_seen", account=account, generation_id=record.id, status=status, state=committed.state)
-    _block_overcharge(worker, attempt, committed.overcharged_credits)
+    if committed.overcharged_credits > 0:
+        _block_overcharge(worker, attempt, committed.overcharged_credits)
     if committed.state is ItemState.ACTIVE:
         worker.polls.recorded(attempt.id, record)
     elif committed.state is ItemState.DOWNLOADING:
@@ -341,8 +342,6 @@ def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int
 
     Whatever is begun next might cost more than its quote as well; its job is paused in the queue (Law 6).
     """
-    if credit_count <= 0:
-        return
     worker.credits.overcharged(attempt, credit_count)
     said = f"{credit_count} credits were charged above the maximum of {attempt.quote_credits} that was sent"
     log.warning("overcharged", account=worker.viewpoint.account, attempt=attempt.id, reason=said)

@@ -1,7 +1,7 @@
 """OpenTelemetry spans of one account: a root span for each attempt, and below it its waits and its calls.
 
-Without configured traces, the tracer is OpenTelemetry's own no-op tracer. No failure of a span reaches the run. Spans
-contain no prompt, no text of the service, no API key, no URL and no path (Law 8).
+Without configured traces, the tracer is OpenTelemetry's own no-op tracer, and nothing is measured. No failure of a span
+reaches the run. Spans contain no prompt, no text of the service, no API key, no URL and no path (Law 8).
 
 The ids of a root span are derived from the attempt's idempotency key, so that another process continues its trace.
 """
@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
@@ -78,7 +79,7 @@ class Spans:
     attributes: Mapping[str, str] = field(default_factory=dict)
     links: tuple[trace.Link, ...] = ()
     _roots: OrderedDict[str, _Root] = field(default_factory=OrderedDict)
-    _waits: deque[tuple[WaitReason, int]] = field(default_factory=lambda: deque(maxlen=_WAITS_KEPT))
+    _waits: deque[tuple[WaitReason, int]] = field(default_factory=partial(deque, maxlen=_WAITS_KEPT))
     _has_failed: bool = False
 
     async def timed(
@@ -88,12 +89,14 @@ class Spans:
 
         `of` is the call's attempt, or the id of an item whose next attempt it prepares; `output` is a file's number.
         """
+        if isinstance(self.tracer, trace.NoOpTracer):
+            return await call
         span: trace.Span = trace.INVALID_SPAN
         resends = of.sends - 1 if isinstance(of, Attempt) and name == "create" else 0
         try:
             with self._guarded():
                 root = await self._root(of)
-                if name == "create":
+                if name == "create" and self._waits:
                     self._end_waits(root)
                 own: Attributes = {"batchkiln.output": output, "http.request.resend_count": resends or None}
                 span = self._start(root, name, self.now_ns(), own)
@@ -111,13 +114,15 @@ class Spans:
 
     def rest(self, reason: WaitReason) -> None:
         """Note that the slot waits from now on: until another wait, or the next create."""
-        if reason in _NO_WAIT:
+        if isinstance(self.tracer, trace.NoOpTracer) or reason in _NO_WAIT:
             self._waits.clear()
         elif not self._waits or self._waits[-1][0] is not reason:
             self._waits.append((reason, self.now_ns()))
 
     async def committed(self, attempt: Attempt, facts: Facts, committed: Committed) -> None:
         """End the spans that an outcome ends: the generation's, and the attempt's once its item is at rest."""
+        if isinstance(self.tracer, trace.NoOpTracer):
+            return
         with self._guarded():
             root, record, state = await self._root(attempt), facts.record, committed.state
             known = (record.cost_credits, record.id) if record else (None, None)

@@ -314,7 +314,7 @@ async def test_a_bug_in_the_spans_does_not_reach_the_run(
     place: str, spans: SentSpans, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Money is spent by the run, not by who looks at it."""
-    owner = tracing.Tracing if place == "_names_of" else Spans
+    owner = tracing if place == "_names_of" else Spans
     monkeypatch.setattr(owner, place, broken)
 
     ending = await drive(tmp_path, config_of(), "A fox")
