@@ -125,7 +125,7 @@ class Spans:
             return
         with self._guarded():
             root, record, state = await self._root(attempt), facts.record, committed.state
-            known = (record.cost_credits, record.id) if record else (None, None)
+            made = (record.id, record.cost_credits) if record else (attempt.generation_id, attempt.cost_credits)
             error = _code(facts.error or (record.error if record else None)) or committed.outcome.event or state
             if record is not None and root.generation is None:
                 created_at = None if attempt.state is AttemptState.SENT else attempt.generation_created_at
@@ -137,10 +137,10 @@ class Spans:
             if state not in ITEM_STATES.values():
                 figures: Attributes = {
                     "batchkiln.state": state.value,
-                    "batchkiln.credits": attempt.cost_credits if known[0] is None else known[0],
+                    "batchkiln.generation_id": made[0],
+                    "batchkiln.credits": made[1],
                     "batchkiln.quote_credits": attempt.quote_credits,
                     "batchkiln.sends": attempt.sends,
-                    "batchkiln.generation_id": attempt.generation_id or known[1],
                     "error.type": None if state is ItemState.DONE else error,
                 }
                 self._end(self._roots.pop(attempt.idempotency_key).span, figures)
