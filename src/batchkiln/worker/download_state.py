@@ -1,12 +1,92 @@
-"""What one account's worker knows of the files that it fetches, beside what is on disk."""
+"""What one account's worker remembers of its downloads: links, tries and failures of outputs.
+
+All times are service seconds of this process's monotonic clock; another process begins anew.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
 
 from batchkiln.core.responses import GenerationRecord
-from batchkiln.worker.failed_outputs import FailedOutputs, Failure, Output
 from batchkiln.worker.truncation import TruncatedFiles
+
+
+class Failure(Enum):
+    """Why an output could not be saved."""
+
+    BROKEN = auto()  # the storage cannot be reached, refuses even fresh links, or breaks off
+    UNUSABLE = auto()  # all bytes came, and are no output
+    BARRED = auto()  # the configuration forbids it: the link's scheme, or the file's size
+    FEWER = auto()  # the record lists fewer outputs than before
+
+
+Output = tuple[int, int]  # attempt id, number of the output from 1; 0 for those that are listed no more
+
+_HOUR: Final = 3600.0
+BOUNDS: Final = {
+    Failure.BROKEN: (8, 24 * _HOUR),
+    Failure.UNUSABLE: (6, 6 * _HOUR),  # a network that asks to sign in does so for hours
+    Failure.BARRED: (2, 60.0),
+    Failure.FEWER: (4, _HOUR),
+}
+"""So many tries, the first and the last so many service seconds apart, are enough."""
+
+WAITS_SECONDS: Final = {
+    Failure.BROKEN: (0.0, 0.0, 0.0, 60.0, 300.0, 900.0, _HOUR),  # a fresh link mends most of it at once
+    Failure.UNUSABLE: (60.0, 600.0, _HOUR, 2 * _HOUR, 3 * _HOUR),
+    Failure.BARRED: (60.0, _HOUR),
+    Failure.FEWER: (60.0, 600.0, _HOUR),
+}
+"""How long to wait after the first failure, the second …; the last holds for all further ones."""
+
+
+@dataclass(slots=True)
+class _Tries:
+    first_at: float
+    last_at: float
+    times: int = 0
+
+
+@dataclass(slots=True)
+class FailedOutputs:
+    """The failures of one account that this process has met."""
+
+    _tries: dict[Output, dict[Failure, _Tries]] = field(default_factory=dict)
+    _reasons: dict[Output, str] = field(default_factory=dict)
+
+    def count(self, output: Output, failure: Failure, reason: str, at: float) -> float:
+        """Count that an output could not be saved; return how many seconds it waits."""
+        tries = self._tries.setdefault(output, {}).setdefault(failure, _Tries(at, at))
+        tries.times, tries.last_at = tries.times + 1, at
+        self._reasons[output] = reason
+        waits = WAITS_SECONDS[failure]
+        return waits[min(tries.times, len(waits)) - 1]
+
+    def is_hopeless(self, output: Output) -> bool:
+        """Return whether an output was tried so often and so long that a person has to look."""
+        return any(
+            tries.times >= BOUNDS[failure][0] and tries.last_at - tries.first_at >= BOUNDS[failure][1]
+            for failure, tries in self._tries.get(output, {}).items()
+        )
+
+    def describe(self, outputs: Iterable[Output]) -> str:
+        """Return what was wrong with outputs the last time."""
+        return "; ".join(
+            f"output {output[1]}: {self._reasons[output]}" if output[1] else self._reasons[output]
+            for output in sorted(outputs)
+        )
+
+    def saved(self, output: Output) -> None:
+        """Forget an output that is saved."""
+        self._tries.pop(output, None)
+        self._reasons.pop(output, None)
+
+    def forget(self, attempt_id: int) -> None:
+        """Forget all outputs of an attempt."""
+        for output in [output for output in self._tries if output[0] == attempt_id]:
+            self.saved(output)
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ from batchkiln.core.responses import (
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.failed_outputs import Failure, Output
+from batchkiln.worker.download_state import Failure, Output
 from batchkiln.worker.ports import Part
 from batchkiln.worker.transfer import NotStreamed, Streamed, pause_seconds, stream, until_stopped
 

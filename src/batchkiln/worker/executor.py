@@ -151,7 +151,7 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
             worker.on_success(Call.READ, key=attempt.key_fingerprint)
             worker.brakes.id_known()
             observation = worker.polls.observe(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
-            record = worker.polls.interpret(attempt.id, record, after.monotonic)
+            record = worker.polls.unnamed.read(attempt.id, record, after.monotonic)
             if worker.polls.is_news(attempt.id, record):
                 worker.downloads.keep_links(attempt.id, record)  # before the commit lets the downloads look for them
                 facts = Facts(error=outcome_errors.error_of_record(record), record=record, observation=observation)

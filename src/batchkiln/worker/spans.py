@@ -29,7 +29,7 @@ from batchkiln.core.request import idempotency_key
 from batchkiln.core.responses import EdgeBlocked, ErrorInfo, NoResponse, NotUnderstood, RecordRead, TicketRefused
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.worker.failed_outputs import Failure
+from batchkiln.worker.download_state import Failure
 
 T = TypeVar("T")
 Attributes = dict[str, str | int | None]

@@ -17,7 +17,7 @@ from batchkiln.core.responses import (
     OutputLink,
 )
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.failed_outputs import Failure
+from batchkiln.worker.download_state import Failure
 from batchkiln.worker.ports import Part
 
 TRIES_PER_LINK: Final = 4
