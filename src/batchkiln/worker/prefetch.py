@@ -6,7 +6,8 @@ from typing import Final, assert_never
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import AskQuote, Reject, Upload, WaitUntil, choose_preparation
+from batchkiln.core.planner import WaitUntil
+from batchkiln.core.preparation import AskQuote, Reject, Upload, choose_preparation
 from batchkiln.core.provider import names_upload_limit
 from batchkiln.core.queue_changes import (
     Failing,
