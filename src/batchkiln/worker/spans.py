@@ -9,7 +9,7 @@ The ids of a root span are derived from the attempt's idempotency key, so that a
 import re
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -100,7 +100,7 @@ class Spans:
                     self._end_waits(root)
                 own: Attributes = {"batchkiln.output": output, "http.request.resend_count": resends or None}
                 span = self._start(root, name, self.now_ns(), own)
-            with trace.use_span(span, record_exception=False) if span.is_recording() else nullcontext():
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 result = await call
         except Exception as error:
             with self._guarded():
