@@ -264,7 +264,7 @@ class _Saving:
     def __post_init__(self) -> None:
         """Compare the record with what is saved."""
         attempt_id, links = self.task.attempt.id, self.record.outputs
-        self.listing = compare(links, self.task.saved, self.worker.downloads.marks(attempt_id))
+        self.listing = compare(links, self.task.saved, self.worker.downloads.marks.get(attempt_id, {}))
         self.numbers, self.unplaced = set(self.task.saved), Counter(self.listing.unplaced)
         self.listed = self.worker.downloads.most_listed(attempt_id, max(len(links), self.task.listed))
 
@@ -362,7 +362,8 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
     file = SavedOutput(saved, number=number, listed=saving.listed, type=entry.link.type)
     committed = await _commit(worker, task, step, saved=file)
     if committed.outcome is DOWNLOADS[Download.NAME_TAKEN]:
-        _count_shared_name(worker, task, number, saved)
+        worker.downloads.names_taken[output] += 1  # the other one was saved under it at the same time
+        log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
         return _Saved.LATER
     saving.settled += 1
     saving.numbers.add(number)
@@ -385,13 +386,6 @@ def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failu
         reason=reason,
         retry_after_seconds=wait_seconds,
     )
-
-
-def _count_shared_name(worker: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> None:
-    """Count that the file found under its name is another output's, saved at the same time."""
-    output = (task.attempt.id, number)
-    worker.downloads.name_taken(output)
-    log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
 
 
 def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
@@ -417,7 +411,7 @@ async def _names(worker: AccountWorker, task: DownloadTask, number: int) -> Call
     if number > 1:
         task = await worker.ports.queue.download_task(task.attempt.id, number=number)
     names = {Path(path).name for path in task.taken}
-    met = worker.downloads.times_name_taken((task.attempt.id, number))
+    met = worker.downloads.names_taken[task.attempt.id, number]
     own = f"~{task.attempt.item_id}" + (f"~{met}" if met > 1 else "")
 
     def name_for(extension: str) -> str:

@@ -64,7 +64,7 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
     candidate = action.candidate
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
     request = worker.new_request(RequestKind.CREATE, now)
-    worker.credits.take(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
+    worker.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
     async with worker.rate_limited(request):
         new = NewAttempt(
             item_id=candidate.item_id,
@@ -75,7 +75,7 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
         )
         attempt = await worker.ports.queue.begin_attempt(new)
         if attempt is None:
-            worker.credits.put_back(candidate.cost)
+            worker.control.spend(-candidate.cost)
             worker.plan_overtaken()
             return
         worker.plan_carried_out()
