@@ -19,10 +19,7 @@ batchkiln serve keys revoke key_0123456789ab"""
 def keys_group(program: HostProgram) -> click.Group:
     """Return the group `keys`."""
     create = program.make_command(
-        "create",
-        _create,
-        params=[click.Argument(["account"]), STATE_DIR],
-        example="batchkiln serve keys create main",
+        "create", _create, params=[click.Argument(["account"]), STATE_DIR], example="batchkiln serve keys create main"
     )
     list_ = program.make_command(
         "list",

@@ -185,8 +185,7 @@ def find_expired_assets(
     Inputs of generations that are not rendered yet are kept. The first `skipped` are left out.
     """
     rows = connection.execute(
-        _SQL["expired_assets"],
-        (expired_before_ms, abandoned_before_ms, limit, skipped),
+        _SQL["expired_assets"], (expired_before_ms, abandoned_before_ms, limit, skipped)
     ).fetchall()
     return [row["id"] for row in rows]
 

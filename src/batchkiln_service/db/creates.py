@@ -65,10 +65,7 @@ class CreateStore:
 
         Raises ApiError 409 for another body, and 403 for another API key. Service rules 4.2 and 4.3.
         """
-        row = connection.execute(
-            _SQL["find_idempotency_key"],
-            (caller.account, sent.idempotency_key),
-        ).fetchone()
+        row = connection.execute(_SQL["find_idempotency_key"], (caller.account, sent.idempotency_key)).fetchone()
         if row is None:
             return None
         if (row["path"], row["body_sha256"]) != (sent.path, sent.body_sha256):
@@ -152,8 +149,7 @@ def _insert_generation(connection: sqlite3.Connection, new: NewGeneration) -> No
         ),
     )
     connection.execute(
-        _SQL["insert_idempotency_key"],
-        (new.account, new.idempotency_key, new.path, new.body_sha256, new.id),
+        _SQL["insert_idempotency_key"], (new.account, new.idempotency_key, new.path, new.body_sha256, new.id)
     )
     if new.output is not None:
         mark_rendered(connection, new.id, new.output, new.created_at_ms)

@@ -12,18 +12,12 @@ _SQL: Final = load_queries("fault_counts")
 
 def record_applied(connection: sqlite3.Connection, kinds: Iterable[str], *, endpoint: str, at_ms: int) -> None:
     """Record the faults that were applied to a request."""
-    connection.executemany(
-        _SQL["insert_struck"],
-        [(at_ms, kind, endpoint) for kind in kinds],
-    )
+    connection.executemany(_SQL["insert_struck"], [(at_ms, kind, endpoint) for kind in kinds])
 
 
 def save_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
     """Save the counters of rules of the configuration."""
-    connection.executemany(
-        _SQL["replace_tally"],
-        [(tally.rule, tally.met, tally.struck) for tally in tallies],
-    )
+    connection.executemany(_SQL["replace_tally"], [(tally.rule, tally.met, tally.struck) for tally in tallies])
 
 
 def find_tallies(connection: sqlite3.Connection) -> list[Tally]:

@@ -109,10 +109,7 @@ def record(
 
 def recent_arrivals(connection: sqlite3.Connection, since_ms: int) -> list[tuple[str, int]]:
     """Return IP address and instant of each request after `since_ms` that passed the firewall, oldest first."""
-    rows = connection.execute(
-        _SQL["recent_arrivals"],
-        (since_ms,),
-    )
+    rows = connection.execute(_SQL["recent_arrivals"], (since_ms,))
     return [(row["ip"], row["arrived_at_ms"]) for row in rows]
 
 

@@ -76,11 +76,7 @@ def _json_api(kind: Kind, shape: Shape) -> Shape:
     return Object(
         {
             "data": Object(
-                {
-                    "type": constant("generations", TEXT),
-                    "id": shape.fields["id"],
-                    "attributes": Object(attributes),
-                }
+                {"type": constant("generations", TEXT), "id": shape.fields["id"], "attributes": Object(attributes)}
             ),
             "jsonapi": Object({"version": constant("1.1", TEXT)}),
         }

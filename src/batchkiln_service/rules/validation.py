@@ -22,13 +22,7 @@ from batchkiln_service.rules.error_messages import (
     unsupported,
 )
 from batchkiln_service.rules.request_models import FIELDS, NO_IMAGES, PARAMETERS, Variant, variants_of
-from batchkiln_service.rules.wire import (
-    CONTENT_TYPES,
-    CompletionRequest,
-    FileDescription,
-    UploadRequest,
-    Wire,
-)
+from batchkiln_service.rules.wire import CONTENT_TYPES, CompletionRequest, FileDescription, UploadRequest, Wire
 
 Json = object
 Body = TypeVar("Body", bound=Wire)

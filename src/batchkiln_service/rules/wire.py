@@ -68,7 +68,4 @@ class CompletionRequest(Wire):
     asset_ids: Annotated[list[AssetId], Field(min_length=1, max_length=MAX_FILES)]
 
 
-REQUESTS: Final[Mapping[str, type[Wire]]] = {
-    "UploadRequest": UploadRequest,
-    "CompletionRequest": CompletionRequest,
-}
+REQUESTS: Final[Mapping[str, type[Wire]]] = {"UploadRequest": UploadRequest, "CompletionRequest": CompletionRequest}

@@ -31,11 +31,7 @@ def upload_url(context: Context, asset: Asset, *, origin: str) -> str:
 
 def upload_headers(asset: Asset) -> dict[str, str]:
     """Return the headers that the PUT must have, with their exact values."""
-    return {
-        "Content-Type": asset.content_type,
-        "Content-Length": str(asset.size_bytes),
-        ASSET_HEADER: asset.id,
-    }
+    return {"Content-Type": asset.content_type, "Content-Length": str(asset.size_bytes), ASSET_HEADER: asset.id}
 
 
 async def receive(request: web.Request) -> web.StreamResponse:
