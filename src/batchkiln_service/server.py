@@ -15,13 +15,13 @@ from filelock import FileLock, Timeout
 
 from batchkiln_service.admin_api.admin_listener import listen_for_admin
 from batchkiln_service.admin_api.app import AdminContext, build_admin_app
-from batchkiln_service.admin_api.report_files import read_report, write_report
 from batchkiln_service.api.routes import build_app
 from batchkiln_service.clock import RandomStream, RunningClock, ServiceClock
 from batchkiln_service.config import ServiceConfig
 from batchkiln_service.context import PREFIX, Context, new_id
 from batchkiln_service.db.admission import Admission
 from batchkiln_service.db.assets import AssetStore, kept_assets
+from batchkiln_service.db.client_report import read_report, write_report
 from batchkiln_service.db.creates import CreateStore
 from batchkiln_service.db.database import Database
 from batchkiln_service.db.fault_counts import find_tallies, replace_tallies, save_tallies
@@ -226,7 +226,7 @@ class LocalService:
                 keeps_all=config.keep_requests,
                 counting=Counting() if self._dialect is None else self._dialect.counting,
             ),
-            creates=CreateStore(config.limits, calendar),
+            creates=CreateStore(config.limits, calendar, time_scale=config.time_scale),
             assets=AssetStore(config.limits, calendar),
             renderer=self._renderer,
             examining=examining,

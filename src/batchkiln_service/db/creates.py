@@ -56,9 +56,10 @@ class NewGeneration:
 class CreateStore:
     """The checks and writes that need the account's limits and calendar."""
 
-    def __init__(self, limits: Limits, calendar: Calendar) -> None:
+    def __init__(self, limits: Limits, calendar: Calendar, *, time_scale: float = 1.0) -> None:
         self._limits = limits
         self._calendar = calendar
+        self._time_scale = time_scale
 
     def replay(self, connection: sqlite3.Connection, caller: Caller, sent: Sent) -> str | None:
         """Return the generation of an earlier request with this key; None if the key is new.
@@ -125,7 +126,10 @@ class CreateStore:
         if generation.ended_at_ms is not None:
             return
         wait = poll_wait_seconds(
-            generation.last_polled_at_ms, now_ms, interval_ms=round(self._limits.poll_interval_seconds * 1000)
+            generation.last_polled_at_ms,
+            now_ms,
+            interval_seconds=self._limits.poll_interval_seconds,
+            time_scale=self._time_scale,
         )
         if wait is not None:
             raise ApiError(429, "rate_limited", "this generation was polled just now", retry_after_seconds=wait)
