@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from batchkiln_service.db.account_admin import open_account_admin
     from batchkiln_service.db.database import DatabaseError
     from batchkiln_service.db.report import FaultCount, Report
-    from batchkiln_service.db.request_log_reader import LoggedRequest, logged_requests
+    from batchkiln_service.db.request_log import LoggedRequest, logged_requests
     from batchkiln_service.errors import StateFolderInUseError
     from batchkiln_service.faults import Endpoint, FaultRule, Misbehaviour
     from batchkiln_service.rules.catalog import Model, load_catalog

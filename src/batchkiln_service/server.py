@@ -24,10 +24,9 @@ from batchkiln_service.db.assets import AssetStore, kept_assets
 from batchkiln_service.db.client_report import read_report, write_report
 from batchkiln_service.db.creates import CreateStore
 from batchkiln_service.db.database import Database
-from batchkiln_service.db.fault_counts import find_tallies, replace_tallies, save_tallies
-from batchkiln_service.db.generations import kept_files
+from batchkiln_service.db.generations import end_pending, kept_files, settle_all
 from batchkiln_service.db.report import Report
-from batchkiln_service.db.request_log import recent_arrivals
+from batchkiln_service.db.request_log import find_tallies, recent_arrivals, replace_tallies, save_tallies
 from batchkiln_service.db.setup import (
     buy_first_credits,
     calendar_of,
@@ -41,7 +40,6 @@ from batchkiln_service.db.setup import (
     warn_of_clock_jump,
     write_setting,
 )
-from batchkiln_service.db.support import end_pending, settle_all
 from batchkiln_service.dialects import Dialect
 from batchkiln_service.errors import StateFolderInUseError
 from batchkiln_service.faults import Faults

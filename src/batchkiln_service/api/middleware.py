@@ -7,8 +7,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from batchkiln_service.api.false_replies import WRONG_BY_MS
-from batchkiln_service.api.fault_injection import blocked, reply_instead, sent_status, spoil_reply
+from batchkiln_service.api.fault_injection import WRONG_BY_MS, blocked, reply_instead, sent_status, spoil_reply
 from batchkiln_service.api.fault_matching import faults_of
 from batchkiln_service.api.handling import ApiCall, log_response
 from batchkiln_service.context import CONTEXT, PREFIX

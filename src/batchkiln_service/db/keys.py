@@ -137,9 +137,14 @@ def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> A
     return _api_key(row)
 
 
+def account_names(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of all accounts, in order."""
+    return [row["name"] for row in connection.execute(_SQL["account_names"])]
+
+
 def check_account(connection: sqlite3.Connection, account: str) -> None:
     """Raise `KeyRefusedError` if the account does not exist."""
-    names = [row["name"] for row in connection.execute(_SQL["account_names"])]
+    names = account_names(connection)
     if account not in names:
         raise KeyRefusedError(f"there is no account {account}; there are: {', '.join(names)}")
 

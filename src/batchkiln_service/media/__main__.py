@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from batchkiln_service.media.tasks import TASKS, Json
+from batchkiln_service.media.worker_pool import TASKS, Json
 
 _NICENESS: Final = 10  # replies have priority over rendering
 _EXPENDABLE: Final = "800"  # of 1000; the system ends this process first when memory runs out

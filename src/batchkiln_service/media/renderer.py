@@ -19,8 +19,7 @@ from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import find_generation, find_unrendered, mark_rendered, set_outcome
 from batchkiln_service.errors import PASSING_TROUBLES
 from batchkiln_service.media.clips import FRAMES_PER_SECOND
-from batchkiln_service.media.worker_pool import WorkerPool
-from batchkiln_service.media.worker_process import TaskFailedError
+from batchkiln_service.media.worker_pool import TaskFailedError, WorkerPool
 from batchkiln_service.rules.lifecycle import status_at
 from batchkiln_service.rules.render_spec import Output, RenderSpec
 

@@ -26,7 +26,6 @@ from batchkiln_service.rules.wire import CONTENT_TYPES, CompletionRequest, FileD
 
 Json = object
 Body = TypeVar("Body", bound=Wire)
-IDEMPOTENCY_KEY_PATTERN: Final = "^[A-Za-z0-9_-]{16,128}$"
 INPUT_FIELDS: Final = ("type", "url")
 IDEMPOTENCY_KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
 
