@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from batchkiln_service.dialects.extra_fields import extras
 from batchkiln_service.dialects.naming import spelled
-from batchkiln_service.dialects.shapes import INTEGER, TEXT, TRUTH, At, ListOf, Object, Shape, constant
+from batchkiln_service.dialects.shapes import INTEGER, TEXT, TRUTH, Shape, at, constant, list_of, object_of
 from batchkiln_service.dialects.traits import Dialect
 
 Kind = Literal["record", "list", "value", "error"]
@@ -25,11 +25,11 @@ def enveloped(dialect: Dialect, kind: Kind, shape: Shape) -> Shape:
         return shape
     match envelope:
         case "list_of_one":
-            return shape if kind in {"list", "error"} else At(lambda given: [given], ListOf(shape))
+            return shape if kind in {"list", "error"} else at(lambda given: [given], list_of(shape))
         case "json_api":
             return _json_api(kind, shape)
         case _:
-            return Object(_fields(dialect, kind, shape))
+            return object_of(_fields(dialect, kind, shape))
 
 
 def _fields(dialect: Dialect, kind: Kind, shape: Shape) -> dict[str, Shape]:
@@ -57,27 +57,27 @@ def _fields(dialect: Dialect, kind: Kind, shape: Shape) -> dict[str, Shape]:
             if is_error:
                 fields["message"] = constant("the request failed", TEXT)
         case "nested":
-            fields = {"response": Object({"status": constant(200, INTEGER), "data": shape})}
+            fields = {"response": object_of({"status": constant(200, INTEGER), "data": shape})}
         case _:
             fields = {"data": shape}
     taken = frozenset(fields)
     more = extras(dialect, "envelope", taken)
     meta = spelled("response_meta", spelling)
     if more and dialect.number("meta", 2):
-        return {meta: Object(more), **fields}
+        return {meta: object_of(more), **fields}
     return {**more, **fields}
 
 
 def _json_api(kind: Kind, shape: Shape) -> Shape:
     """Return a record in the form of JSON:API: `type` and `id` beside `attributes`."""
-    if kind != "record" or not isinstance(shape, Object):
-        return Object({"data": shape, "jsonapi": Object({"version": constant("1.1", TEXT)})})
+    if kind != "record" or not shape.fields:
+        return object_of({"data": shape, "jsonapi": object_of({"version": constant("1.1", TEXT)})})
     attributes = {name: each for name, each in shape.fields.items() if name != "id"}
-    return Object(
+    return object_of(
         {
-            "data": Object(
-                {"type": constant("generations", TEXT), "id": shape.fields["id"], "attributes": Object(attributes)}
+            "data": object_of(
+                {"type": constant("generations", TEXT), "id": shape.fields["id"], "attributes": object_of(attributes)}
             ),
-            "jsonapi": Object({"version": constant("1.1", TEXT)}),
+            "jsonapi": object_of({"version": constant("1.1", TEXT)}),
         }
     )

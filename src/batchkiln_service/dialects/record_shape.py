@@ -13,19 +13,18 @@ from batchkiln_service.dialects.shapes import (
     LINK,
     TEXT,
     TRUTH,
-    Leaf,
-    ListOf,
-    Nullable,
-    Object,
     Shape,
+    at,
     constant,
     described_as,
     field_of,
+    list_of,
+    nullable,
+    object_of,
 )
 from batchkiln_service.dialects.traits import Dialect
 
 _ACTIVE: Final = frozenset({"pending", "processing"})
-_EXTENSIONS: Final = {"image": "png", "video": "mp4"}
 _FAILURES: Final[Mapping[str, tuple[str, str]]] = {
     "first": ("generation_failed", "The generation failed; its credits were refunded."),
     "second": ("provider_error", "Something went wrong on our side."),
@@ -34,24 +33,22 @@ _FAILURES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def record_shape(dialect: Dialect) -> Object:
+def record_shape(dialect: Dialect) -> Shape:
     """Return the shape of a generation record."""
     ids = generation_ids(dialect)
     fields: dict[str, Shape] = {
-        "id": Leaf(lambda given: _echoed(ids, given), described_as(TEXT, "Poll the generation by it.")),
+        "id": Shape(lambda given: _echoed(ids, given), described_as(TEXT, "Poll the generation by it.")),
         "model": field_of("model", TEXT),
         "status": field_of(
             "status", {"type": "string", "enum": ["pending", "processing", "success", "failed", "canceled", "expired"]}
         ),
         "created_at": field_of("created_at", INSTANT),
         "credits": _credits(dialect),
-        "outputs": Leaf(lambda given: given["outputs"], {}),
-        "error": Leaf(lambda given: given["error"], {}),
+        "outputs": at(lambda given: given["outputs"], list_of(_output(dialect))),
+        "error": at(lambda given: given["error"], nullable(_error(dialect))),
     }
-    fields["outputs"] = _outputs(dialect)
-    fields["error"] = _error(dialect)
     more = extras(dialect, "record", frozenset(fields))
-    return Object(_mixed(dialect, fields, more), name="Generation")
+    return object_of(_mixed(dialect, fields, more), name="Generation")
 
 
 def _echoed(ids: Ids, given: Mapping[str, Any]) -> str:
@@ -75,23 +72,18 @@ def _credits(dialect: Dialect) -> Shape:
         return 0 if is_zero else given["credits"]["cost"]
 
     described = described_as({"type": "integer", "minimum": 0}, "The amount charged, in credits.")
-    fields: dict[str, Shape] = {"cost": Leaf(cost, described)}
-    return Object({**extras(dialect, "credits", frozenset(fields)), **fields})
-
-
-def _outputs(dialect: Dialect) -> Shape:
-    each = ListOf(_output(dialect))
-    return Leaf(lambda given: each.make(given["outputs"]), each.schema())
+    fields: dict[str, Shape] = {"cost": Shape(cost, described)}
+    return object_of({**extras(dialect, "credits", frozenset(fields)), **fields})
 
 
 def _output(dialect: Dialect) -> Shape:
     fields: dict[str, Shape] = {
-        "type": Leaf(lambda given: _type_of(dialect, given), TEXT),
+        "type": Shape(lambda given: _type_of(dialect, given), TEXT),
         "url": field_of("url", described_as(LINK, "Signed; good for 15 minutes at most.")),
-        "expires_at": Leaf(lambda given: instant(dialect, given["expires_at"]), INSTANT),
+        "expires_at": Shape(lambda given: instant(dialect, given["expires_at"]), INSTANT),
     }
     more = extras(dialect, "output", frozenset(fields))
-    return Object(_mixed(dialect, fields, more), name="Output")
+    return object_of(_mixed(dialect, fields, more), name="Output")
 
 
 def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
@@ -131,17 +123,18 @@ def _error(dialect: Dialect) -> Shape:
         case "text":
             shape = say
         case "type_detail":
-            shape = Object({"type": word, "detail": say})
+            shape = object_of({"type": word, "detail": say})
         case "reason":
-            shape = Object({"reason": word, spelled("is_retryable", spelling): constant(value=False, described=TRUTH)})
+            shape = object_of(
+                {"reason": word, spelled("is_retryable", spelling): constant(value=False, described=TRUTH)}
+            )
         case "list":
-            shape = Object({"errors": constant([{"code": code, "message": message}], _ERRORS)})
+            shape = object_of({"errors": constant([{"code": code, "message": message}], _ERRORS)})
         case "nested":
-            shape = Object({"cause": Object({"code": word, "message": say}), "status": constant(500, INTEGER)})
+            shape = object_of({"cause": object_of({"code": word, "message": say}), "status": constant(500, INTEGER)})
         case _:
-            shape = Object({"code": word, "message": say})
-    nullable = Nullable(shape)
-    return Leaf(lambda given: nullable.make(given["error"]), nullable.schema())
+            shape = object_of({"code": word, "message": say})
+    return shape
 
 
 _ERRORS: Final[dict[str, object]] = {

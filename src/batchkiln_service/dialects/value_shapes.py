@@ -11,17 +11,16 @@ from batchkiln_service.dialects.shapes import (
     NUMBER,
     TEXT,
     TRUTH,
-    At,
-    Leaf,
-    ListOf,
-    MapOf,
-    Object,
     Schema,
     Shape,
     Take,
+    at,
     constant,
     described_as,
     field_of,
+    list_of,
+    map_of,
+    object_of,
 )
 from batchkiln_service.dialects.traits import Dialect
 
@@ -65,7 +64,7 @@ _LIMIT_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 def quote_shape(dialect: Dialect) -> Shape:
     """Return the shape of the reply of POST /quotes."""
     is_float = dialect["quote_number"] == "float"
-    cost = Leaf(
+    cost = Shape(
         lambda given: float(given["cost_credits"]) if is_float else given["cost_credits"],
         described_as(NUMBER if is_float else INTEGER, "Credits; pass it as `max_cost_credits`."),
     )
@@ -73,42 +72,44 @@ def quote_shape(dialect: Dialect) -> Shape:
     more = extras(dialect, "quote", frozenset(fields))
     match dialect["quote"]:
         case "quote" | "pricing" | "estimate" as name:
-            return Object({**more, name: Object(fields)} if dialect.number("quote", 2) else {name: Object(fields)})
+            return object_of(
+                {**more, name: object_of(fields)} if dialect.number("quote", 2) else {name: object_of(fields)}
+            )
         case "list":
-            return Object({"quotes": At(lambda given: [given], ListOf(Object({**fields, **more})))})
+            return object_of({"quotes": at(lambda given: [given], list_of(object_of({**fields, **more})))})
         case _:
-            return Object({**more, **fields})
+            return object_of({**more, **fields})
 
 
 def balance_shape(dialect: Dialect) -> Shape:
     """Return the shape of the reply of GET /credits/balance."""
     spelling = dialect["spelling"]
     name = spelled(dialect["balance_name"], spelling)
-    number = Leaf(lambda given: given["balance"], described_as(INTEGER, "Remaining credits."))
+    number = Shape(lambda given: given["balance"], described_as(INTEGER, "Remaining credits."))
     more = extras(dialect, "balance", frozenset({name}))
     match dialect["balance"]:
         case "nested":
             around = "credits" if name != "credits" else "account"
-            return Object({around: Object({name: number}), **more})
+            return object_of({around: object_of({name: number}), **more})
         case "parts":
             parts: dict[str, Shape] = {
                 spelled("subscription_credits", spelling): constant(0, INTEGER),
                 spelled("purchased_credits", spelling): number,
             }
-            return Object({name: number, "breakdown": Object(parts), **more})
+            return object_of({name: number, "breakdown": object_of(parts), **more})
         case "text":
             text = described_as({"type": "string", "pattern": r"^[0-9]+$"}, "Remaining credits.")
-            return Object({name: Leaf(lambda given: str(given["balance"]), text), **more})
+            return object_of({name: Shape(lambda given: str(given["balance"]), text), **more})
         case "float":
-            return Object(
-                {name: Leaf(lambda given: float(given["balance"]), described_as(NUMBER, "Remaining credits.")), **more}
+            return object_of(
+                {name: Shape(lambda given: float(given["balance"]), described_as(NUMBER, "Remaining credits.")), **more}
             )
         case "deep":
-            return Object(
-                {"account": Object({"id": constant("acc_1", TEXT), "credits": Object({name: number})}), **more}
+            return object_of(
+                {"account": object_of({"id": constant("acc_1", TEXT), "credits": object_of({name: number})}), **more}
             )
         case _:
-            return Object({name: number, **more})
+            return object_of({name: number, **more})
 
 
 def models_shape(dialect: Dialect) -> Shape:
@@ -117,13 +118,13 @@ def models_shape(dialect: Dialect) -> Shape:
     each = _model(dialect)
     match dialect["models"]:
         case "bare_list":
-            return ListOf(each)
+            return list_of(each)
         case "map":
-            return Object({around: MapOf(each, lambda given: str(given["id"]), "By model.")})
+            return object_of({around: map_of(each, lambda given: str(given["id"]), "By model.")})
         case "grouped":
-            return Object({kind: At(_of_kind(kind), ListOf(each)) for kind in ("video", "image")})
+            return object_of({kind: at(_of_kind(kind), list_of(each)) for kind in ("video", "image")})
         case _:
-            return Object({around: ListOf(each)})
+            return object_of({around: list_of(each)})
 
 
 def _of_kind(kind: str) -> Take:
@@ -145,7 +146,7 @@ def _model(dialect: Dialect) -> Shape:
     }
     modes: dict[str, Shape] = {name("modes"): field_of("modes", _TEXTS)}
     head: dict[str, Shape] = {
-        spelled(dialect["model_name"], spelling): Leaf(
+        spelled(dialect["model_name"], spelling): Shape(
             lambda given: given["id"], described_as(TEXT, "The value of the request field `model`.")
         ),
         "type": field_of("kind", TEXT),
@@ -158,22 +159,22 @@ def _model(dialect: Dialect) -> Shape:
     }
     match dialect["capabilities"]:
         case "nested":
-            return Object({**head, "capabilities": Object({**modes, **limits, **switches})}, name="Model")
+            return object_of({**head, "capabilities": object_of({**modes, **limits, **switches})}, name="Model")
         case "by_mode":
-            per_mode = Object({"mode": Leaf(lambda given: given[0], TEXT), **_of_entry(limits)})
-            pairs = At(lambda given: [(mode, given) for mode in given["modes"]], ListOf(per_mode))
-            return Object({**head, name("modes"): pairs, **switches}, name="Model")
+            per_mode = object_of({"mode": Shape(lambda given: given[0], TEXT), **_of_entry(limits)})
+            pairs = at(lambda given: [(mode, given) for mode in given["modes"]], list_of(per_mode))
+            return object_of({**head, name("modes"): pairs, **switches}, name="Model")
         case _:
-            return Object({**head, **modes, **limits, **switches}, name="Model")
+            return object_of({**head, **modes, **limits, **switches}, name="Model")
 
 
 def _of_entry(limits: Mapping[str, Shape]) -> dict[str, Shape]:
-    return {name: At(lambda given: given[1], shape) for name, shape in limits.items()}
+    return {name: at(lambda given: given[1], shape) for name, shape in limits.items()}
 
 
 def _figure(dialect: Dialect, field: str, within: str) -> Shape:
     if dialect["limits_names"] == "nested":
-        return Object({spelled(within, dialect["spelling"]): field_of(field, INTEGER)})
+        return object_of({spelled(within, dialect["spelling"]): field_of(field, INTEGER)})
     return field_of(field, INTEGER)
 
 
@@ -182,10 +183,10 @@ def _durations(dialect: Dialect) -> Shape:
     take: Callable[[Any], Sequence[int]] = lambda given: given["durations_seconds"]  # noqa: E731
     match dialect["durations"]:
         case "texts":
-            return Leaf(lambda given: [f"{seconds}s" for seconds in take(given)], _TEXTS)
+            return Shape(lambda given: [f"{seconds}s" for seconds in take(given)], _TEXTS)
         case "objects":
             each: Schema = {"type": "object", "required": ["seconds"], "properties": {"seconds": INTEGER}}
-            return Leaf(
+            return Shape(
                 lambda given: [{"seconds": seconds} for seconds in take(given)], {"type": "array", "items": each}
             )
         case "range":
@@ -194,9 +195,9 @@ def _durations(dialect: Dialect) -> Shape:
                 "required": ["min", "max", "step"],
                 "properties": {"min": INTEGER, "max": INTEGER, "step": INTEGER},
             }
-            return Leaf(lambda given: _range(take(given)), {"anyOf": [steps, integers]})
+            return Shape(lambda given: _range(take(given)), {"anyOf": [steps, integers]})
         case _:
-            return Leaf(take, integers)
+            return Shape(take, integers)
 
 
 def _range(durations: Sequence[int]) -> object:
