@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from batchkiln_service.dialects.extra_fields import extras
 from batchkiln_service.dialects.naming import spelled
-from batchkiln_service.dialects.shapes import INTEGER, TEXT, TRUTH, Shape, at, constant, list_of, object_of
+from batchkiln_service.dialects.shapes import Shape, at, constant, list_of, object_of
 from batchkiln_service.dialects.traits import Dialect
 
 Kind = Literal["record", "list", "value", "error"]
@@ -33,51 +33,34 @@ def enveloped(dialect: Dialect, kind: Kind, shape: Shape) -> Shape:
 
 
 def _fields(dialect: Dialect, kind: Kind, shape: Shape) -> dict[str, Shape]:
-    spelling = dialect["spelling"]
     is_error = kind == "error"
-    fields: dict[str, Shape]
-    match dialect["envelope"]:
-        case "result" | "response" | "payload" as name:
-            fields = {name: shape}
-        case "status_data":
-            fields = {
-                "id": constant("req_77", TEXT),
-                "status": constant("error" if is_error else "ok", TEXT),
-                "created": constant(_CREATED, INTEGER),
-                "data": shape,
-            }
-        case "success_data":
-            fields = {
-                "success": constant(not is_error, TRUTH),
-                "data": shape,
-                "error": constant(None, {"type": "null"}),
-            }
-        case "code_data":
-            fields = {"code": constant(1 if is_error else 0, INTEGER), "message": constant("ok", TEXT), "data": shape}
-            if is_error:
-                fields["message"] = constant("the request failed", TEXT)
-        case "nested":
-            fields = {"response": object_of({"status": constant(200, INTEGER), "data": shape})}
-        case _:
-            fields = {"data": shape}
-    taken = frozenset(fields)
-    more = extras(dialect, "envelope", taken)
-    meta = spelled("response_meta", spelling)
+    forms: dict[str, dict[str, Shape]] = {
+        **{name: {name: shape} for name in ("result", "response", "payload")},
+        "status_data": {
+            "id": constant("req_77"),
+            "status": constant("error" if is_error else "ok"),
+            "created": constant(_CREATED),
+            "data": shape,
+        },
+        "success_data": {"success": constant(not is_error), "data": shape, "error": constant(None)},
+        "code_data": {
+            "code": constant(1 if is_error else 0),
+            "message": constant("the request failed" if is_error else "ok"),
+            "data": shape,
+        },
+        "nested": {"response": object_of({"status": constant(200), "data": shape})},
+    }
+    fields = forms.get(dialect["envelope"], {"data": shape})
+    more = extras(dialect, "envelope", frozenset(fields))
     if more and dialect.number("meta", 2):
-        return {meta: object_of(more), **fields}
+        return {spelled("response_meta", dialect["spelling"]): object_of(more), **fields}
     return {**more, **fields}
 
 
 def _json_api(kind: Kind, shape: Shape) -> Shape:
     """Return a record in the form of JSON:API: `type` and `id` beside `attributes`."""
     if kind != "record" or not shape.fields:
-        return object_of({"data": shape, "jsonapi": object_of({"version": constant("1.1", TEXT)})})
-    attributes = {name: each for name, each in shape.fields.items() if name != "id"}
-    return object_of(
-        {
-            "data": object_of(
-                {"type": constant("generations", TEXT), "id": shape.fields["id"], "attributes": object_of(attributes)}
-            ),
-            "jsonapi": object_of({"version": constant("1.1", TEXT)}),
-        }
-    )
+        return object_of({"data": shape, "jsonapi": object_of({"version": constant("1.1")})})
+    attributes = object_of({name: each for name, each in shape.fields.items() if name != "id"})
+    data = object_of({"type": constant("generations"), "id": shape.fields["id"], "attributes": attributes})
+    return object_of({"data": data, "jsonapi": object_of({"version": constant("1.1")})})

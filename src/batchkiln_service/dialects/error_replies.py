@@ -11,7 +11,7 @@ from typing import Any, Final
 from batchkiln_service.dialects.envelopes import enveloped
 from batchkiln_service.dialects.extra_fields import extras
 from batchkiln_service.dialects.naming import spelled
-from batchkiln_service.dialects.shapes import INTEGER, LINK, TEXT, TRUTH, Shape, at, constant, list_of, object_of
+from batchkiln_service.dialects.shapes import INTEGER, LINK, TEXT, Shape, at, constant, list_of, object_of
 from batchkiln_service.dialects.traits import TRAITS, Dialect, load_table
 
 PLAIN: Final = "text/plain"
@@ -105,34 +105,32 @@ def body_shape(dialect: Dialect) -> Shape:
     code = Shape(lambda given: _number_of(given.code) if is_number else given.code, {"type": ["string", "integer"]})
     message = Shape(lambda given: given.message, TEXT)
     status = Shape(lambda given: given.status, INTEGER)
-    spelling = dialect["spelling"]
     more = extras(dialect, "error", frozenset({"code", "message", "error", "errors", "detail", "title", "type"}))
-    fields: dict[str, Shape]
-    match dialect["error"]:
-        case "flat":
-            fields = {"code": code, "message": message, **more}
-        case "problem":
-            kind = Shape(lambda given: f"https://docs.service.invalid/errors/{given.code}", LINK)
-            fields = {"type": kind, "title": code, "status": status, "detail": message, "code": code, **more}
-        case "list":
-            one = object_of({"code": code, "message": message, "status": status})
-            fields = {"errors": at(lambda given: [given], list_of(one)), **more}
-        case "detail_list":
-            place = constant(["body"], {"type": "array", "items": TEXT})
-            one = object_of({"type": code, "loc": place, "msg": message})
-            fields = {"detail": at(lambda given: [given], list_of(one))}
-        case "detail_text":
-            fields = {"detail": Shape(lambda given: f"{given.code}: {given.message}", TEXT), **more}
-        case "detail_object":
-            fields = {"detail": object_of({"code": code, "message": message}), **more}
-        case "status_message":
-            name = spelled("error_code", spelling)
-            fields = {"status": constant("error", TEXT), name: code, "message": message, **more}
-        case "error_text":
-            fields = {"success": constant(value=False, described=TRUTH), "error": message, "code": code, **more}
-        case _:
-            fields = {"error": object_of({"code": code, "message": message, **more})}
-    return enveloped(dialect, "error", object_of(fields))
+    plain = {"code": code, "message": message}
+    link = Shape(lambda given: f"https://docs.service.invalid/errors/{given.code}", LINK)
+    with_place = object_of({"type": code, "loc": constant(["body"]), "msg": message})
+    text = Shape(lambda given: f"{given.code}: {given.message}", TEXT)
+    shapes: Mapping[str, Mapping[str, Shape]] = {
+        "flat": {**plain, **more},
+        "problem": {"type": link, "title": code, "status": status, "detail": message, "code": code, **more},
+        "list": {"errors": _alone(object_of({**plain, "status": status})), **more},
+        "detail_list": {"detail": _alone(with_place)},
+        "detail_text": {"detail": text, **more},
+        "detail_object": {"detail": object_of(plain), **more},
+        "status_message": {
+            "status": constant("error"),
+            spelled("error_code", dialect["spelling"]): code,
+            "message": message,
+            **more,
+        },
+        "error_text": {"success": constant(value=False), "error": message, "code": code, **more},
+    }
+    return enveloped(dialect, "error", object_of(shapes.get(dialect["error"], {"error": object_of({**plain, **more})})))
+
+
+def _alone(shape: Shape) -> Shape:
+    """Return the shape of an array with one element."""
+    return at(lambda given: [given], list_of(shape))
 
 
 def plain_text(refusal: Refusal) -> str:

@@ -1,26 +1,13 @@
 """Additional fields that the service's description does not name; `extra_fields.toml` is the table."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from batchkiln_service.dialects.naming import spelled
-from batchkiln_service.dialects.shapes import (
-    INSTANT,
-    INTEGER,
-    LINK,
-    NUMBER,
-    TEXT,
-    TRUTH,
-    Schema,
-    Shape,
-    constant,
-    object_of,
-)
+from batchkiln_service.dialects.shapes import Shape, constant, object_of
 from batchkiln_service.dialects.traits import Dialect, load_table
 
 _COUNTS: Final[Mapping[str, int]] = {"none": 0, "few": 2, "many": 5}
-_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT.*Z")
 
 
 def extras(dialect: Dialect, place: str, taken: frozenset[str] = frozenset()) -> dict[str, Shape]:
@@ -33,28 +20,10 @@ def extras(dialect: Dialect, place: str, taken: frozenset[str] = frozenset()) ->
 
 
 def _shape_of(value: Any) -> Shape:  # noqa: ANN401 - a value of TOML
-    """Return the shape of a constant; its schema follows from the value."""
+    """Return the shape of a constant."""
     if isinstance(value, dict):
         return object_of({name: _shape_of(part) for name, part in value.items()})
-    return constant(value, _schema_of(value))
-
-
-def _schema_of(value: object) -> Schema:
-    match value:
-        case bool():
-            return TRUTH
-        case int():
-            return INTEGER
-        case float():
-            return NUMBER
-        case str() if value.startswith("https://"):
-            return LINK
-        case str() if _INSTANT.fullmatch(value):
-            return INSTANT
-        case str():
-            return TEXT
-        case _:
-            return {"type": "array", "items": TEXT}
+    return constant(value)
 
 
 _POOLS: Final[Mapping[str, Mapping[str, Shape]]] = {

@@ -9,10 +9,8 @@ from batchkiln_service.dialects.naming import Ids, generation_ids, spelled
 from batchkiln_service.dialects.sample_files import media_type_of
 from batchkiln_service.dialects.shapes import (
     INSTANT,
-    INTEGER,
     LINK,
     TEXT,
-    TRUTH,
     Shape,
     at,
     constant,
@@ -102,42 +100,22 @@ def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
 
 def instant(dialect: Dialect, given: str) -> str:
     """Return an instant, given with milliseconds and Z, in the dialect's form of ISO 8601."""
-    moment = datetime.fromisoformat(given)
-    match dialect["expires_at"]:
-        case "seconds":
-            return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
-        case "offset":
-            return moment.isoformat(timespec="milliseconds")
-        case "microseconds":
-            return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-        case _:
-            return given
+    if dialect["expires_at"] == "offset":
+        return given.replace("Z", "+00:00")
+    if dialect["expires_at"] not in {"seconds", "microseconds"}:
+        return given
+    return datetime.fromisoformat(given).isoformat(timespec=dialect["expires_at"]).replace("+00:00", "Z")
 
 
 def _error(dialect: Dialect) -> Shape:
-    code, message = _FAILURES[dialect["words"]]
-    spelling = dialect["spelling"]
-    say, word = constant(message, TEXT), constant(code, TEXT)
-    shape: Shape
-    match dialect["failure"]:
-        case "text":
-            shape = say
-        case "type_detail":
-            shape = object_of({"type": word, "detail": say})
-        case "reason":
-            shape = object_of(
-                {"reason": word, spelled("is_retryable", spelling): constant(value=False, described=TRUTH)}
-            )
-        case "list":
-            shape = object_of({"errors": constant([{"code": code, "message": message}], _ERRORS)})
-        case "nested":
-            shape = object_of({"cause": object_of({"code": word, "message": say}), "status": constant(500, INTEGER)})
-        case _:
-            shape = object_of({"code": word, "message": say})
-    return shape
-
-
-_ERRORS: Final[dict[str, object]] = {
-    "type": "array",
-    "items": {"type": "object", "properties": {"code": TEXT, "message": TEXT}},
-}
+    words = dict(zip(("code", "message"), _FAILURES[dialect["words"]], strict=True))
+    code, message = constant(words["code"]), constant(words["message"])
+    is_retryable = spelled("is_retryable", dialect["spelling"])
+    shapes = {
+        "text": message,
+        "type_detail": object_of({"type": code, "detail": message}),
+        "reason": object_of({"reason": code, is_retryable: constant(value=False)}),
+        "list": object_of({"errors": constant([words])}),
+        "nested": object_of({"cause": object_of({"code": code, "message": message}), "status": constant(500)}),
+    }
+    return shapes.get(dialect["failure"], object_of({"code": code, "message": message}))

@@ -3,6 +3,7 @@
 One value does both, so that a dialect's interface description always matches its replies.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,20 +17,25 @@ INSTANT: Final[Schema] = {"type": "string", "format": "date-time"}
 INTEGER: Final[Schema] = {"type": "integer"}
 NUMBER: Final[Schema] = {"type": "number"}
 TRUTH: Final[Schema] = {"type": "boolean"}
+_TYPES: Final[Mapping[type, Schema]] = {bool: TRUTH, int: INTEGER, float: NUMBER, type(None): {"type": "null"}}
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT.*Z")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A part of a reply: how it is made from the service's data, and its JSON Schema. `fields` are those of an object."""
+    """A part of a reply: how it is made from the service's data, and its JSON Schema.
+
+    `fields` are those of an object.
+    """
 
     make: Take
     schema: Schema
     fields: Mapping[str, "Shape"] = field(default_factory=dict)
 
 
-def constant(value: Json, described: Schema) -> Shape:
-    """Return the shape of a constant."""
-    return Shape(lambda _: value, described)
+def constant(value: Json) -> Shape:
+    """Return the shape of a constant; its schema follows from the value."""
+    return Shape(lambda _: value, _schema_of(value))
 
 
 def field_of(name: str, described: Schema) -> Shape:
@@ -114,3 +120,17 @@ class Components:
             return made
         self.schemas[name] = made
         return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _schema_of(value: Json) -> Schema:
+    """Return the schema of a value. All elements of an array are like the first one; those of an empty one are text."""
+    match value:
+        case dict():
+            return {"type": "object", "properties": {name: _schema_of(part) for name, part in value.items()}}
+        case list():
+            return {"type": "array", "items": _schema_of(value[0]) if value else TEXT}
+        case str():
+            is_link, is_instant = value.startswith("https://"), _INSTANT.fullmatch(value)
+            return LINK if is_link else INSTANT if is_instant else TEXT
+        case _:
+            return _TYPES[type(value)]

@@ -1,6 +1,7 @@
 """The replies of the upload endpoints. Fixed: upload_url, upload_headers, url; the rest is open (section 2.3)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from batchkiln_service.dialects.extra_fields import extras
@@ -57,32 +58,37 @@ def tickets_shape(dialect: Dialect) -> Shape:
     identifier = Shape(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
     each = _ticket(dialect, name, identifier)
     around = spelled(dialect["tickets_name"], dialect["spelling"])
+    within = each if dialect.number("map has ids", 2) == 0 else _ticket(dialect, None, identifier)
+    text = str(identifier.schema.get("description", ""))
+    more = {} if dialect.number("list extras", 3) else extras(dialect, "envelope", frozenset({around}))
+    shapes = _list_shapes(around, each) | {
+        "list": object_of({around: list_of(each), **more}),
+        "map_by_id": object_of({around: map_of(within, lambda given: str(ids.shown(given["asset_id"])), text)}),
+        "map_by_name": object_of({around: map_of(each, lambda given: str(given["name"]), "By the file's name.")}),
+        "map_by_index": object_of(
+            {around: map_of(each, lambda given: str(given["index"]), "By the place in the request.")}
+        ),
+        "parallel": object_of(
+            {
+                f"{name}s": list_of(identifier),
+                "upload_url": list_of(field_of("upload_url", LINK)),
+                "upload_headers": list_of(_headers(dialect)),
+            }
+        ),
+        "list_in_list": _grouped({around: list_of(each), "count": Shape(len, INTEGER)}),
+    }
+    return shapes[dialect["tickets"]]
+
+
+def _list_shapes(around: str, each: Shape) -> dict[str, Shape]:
+    """Return the shapes of a list that both replies have."""
+    first = at(lambda given: given[0], each)
     listed = object_of({around: list_of(each)})
-    shape: Shape = listed
-    match dialect["tickets"]:
-        case "bare_list":
-            shape = list_of(each)
-        case "map_by_id":
-            within = each if dialect.number("map has ids", 2) == 0 else _ticket(dialect, None, identifier)
-            text = str(id_schema(dialect).get("description", ""))
-            shape = object_of({around: map_of(within, lambda given: str(ids.shown(given["asset_id"])), text)})
-        case "map_by_name":
-            shape = object_of({around: map_of(each, lambda given: str(given["name"]), "By the file's name.")})
-        case "map_by_index":
-            shape = object_of({around: map_of(each, lambda given: str(given["index"]), "By the place in the request.")})
-        case "parallel":
-            links, headers = list_of(field_of("upload_url", LINK)), list_of(_headers(dialect))
-            shape = object_of({f"{name}s": list_of(identifier), "upload_url": links, "upload_headers": headers})
-        case "flat_if_one":
-            shape = either(lambda given: len(given) == 1, at(lambda given: given[0], each), listed)
-        case "list_in_list":
-            inner = object_of({around: list_of(each), "count": Shape(len, INTEGER)})
-            shape = object_of({"groups": at(lambda given: [given], list_of(inner))})
-        case _ if dialect.number("list extras", 3) == 0:
-            shape = object_of({**listed.fields, **extras(dialect, "envelope", frozenset({around}))})
-        case _:
-            pass
-    return shape
+    return {"bare_list": list_of(each), "flat_if_one": either(lambda given: len(given) == 1, first, listed)}
+
+
+def _grouped(fields: Mapping[str, Shape]) -> Shape:
+    return object_of({"groups": at(lambda given: [given], list_of(object_of(fields)))})
 
 
 def _ticket(dialect: Dialect, name: str | None, identifier: Shape) -> Shape:
@@ -104,7 +110,7 @@ def _ticket(dialect: Dialect, name: str | None, identifier: Shape) -> Shape:
             fields = {**beside, "target": object_of({**target, spelled("expires_at", spelling): expires})}
         case "within":
             whole = {**beside, **target}
-            return object_of({"upload": object_of(whole), "status": constant("pending", TEXT)}, name="UploadTicket")
+            return object_of({"upload": object_of(whole), "status": constant("pending")}, name="UploadTicket")
         case _:
             fields = {**target, **beside} if dialect.number("ids last", 2) else {**beside, **target}
     more = extras(dialect, "ticket", frozenset(fields))
@@ -121,9 +127,9 @@ def _other_ids(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
         return {}
     form = dialect["asset_id"]
     digits = f"{dialect.number(name, 2**40) | 1 << 39:024x}"
-    kind = "integer" if form == "int" else "string"
     text = "Names this upload in support requests." if dialect["description_texts"] == "full" else ""
-    return {name: constant(Ids(prefix, form).shown(f"{prefix}_{digits}"), described_as({"type": kind}, text))}
+    shape = constant(Ids(prefix, form).shown(f"{prefix}_{digits}"))
+    return {name: replace(shape, schema=described_as(shape.schema, text))}
 
 
 def _file(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
@@ -170,22 +176,13 @@ def completed_shape(dialect: Dialect) -> Shape:
     identifier = Shape(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
     around = spelled(dialect["assets_name"], dialect["spelling"])
     each = _asset(dialect, identifier)
-    shape: Shape
-    match dialect["assets"]:
-        case "bare_list":
-            shape = list_of(each)
-        case "map_by_id":
-            shape = object_of({around: map_of(each, lambda given: str(ids.shown(given["asset_id"])), "By asset.")})
-        case "flat_if_one":
-            listed = object_of({around: list_of(each)})
-            shape = either(lambda given: len(given) == 1, at(lambda given: given[0], each), listed)
-        case "parallel":
-            shape = object_of({"asset_ids": list_of(identifier), "url": list_of(field_of("url", LINK))})
-        case "list_in_list":
-            shape = object_of({"groups": at(lambda given: [given], list_of(object_of({around: list_of(each)})))})
-        case _:
-            shape = object_of({around: list_of(each), "count": Shape(len, INTEGER)})
-    return at(lambda given: _ordered(dialect, given), shape)
+    shapes = _list_shapes(around, each) | {
+        "list": object_of({around: list_of(each), "count": Shape(len, INTEGER)}),
+        "map_by_id": object_of({around: map_of(each, lambda given: str(ids.shown(given["asset_id"])), "By asset.")}),
+        "parallel": object_of({"asset_ids": list_of(identifier), "url": list_of(field_of("url", LINK))}),
+        "list_in_list": _grouped({around: list_of(each)}),
+    }
+    return at(lambda given: _ordered(dialect, given), shapes[dialect["assets"]])
 
 
 def _ordered(dialect: Dialect, given: list[Any]) -> list[Any]:
@@ -209,7 +206,7 @@ def _asset(dialect: Dialect, identifier: Shape) -> Shape:
         case "nested":
             fields["image"] = object_of({"url": url, "width": field_of("width", INTEGER)})
         case "content":
-            fields["content"] = object_of({"type": constant("image", TEXT), "url": url})
+            fields["content"] = object_of({"type": constant("image"), "url": url})
         case _:
             fields["url"] = url
     more = extras(dialect, "asset", frozenset(fields))
