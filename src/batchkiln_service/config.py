@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from batchkiln_service.faults import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
+from batchkiln_service.faults.fault_rules import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
 
 # All numbers are bounded, so that instants and sums fit a calendar and a database. A millisecond is the smallest
 # step of the service's clock.

@@ -42,7 +42,7 @@ from batchkiln_service.db.setup import (
 )
 from batchkiln_service.dialects import Dialect
 from batchkiln_service.errors import StateFolderInUseError
-from batchkiln_service.faults import Faults
+from batchkiln_service.faults.registry import Faults
 from batchkiln_service.media.renderer import Renderer
 from batchkiln_service.media.worker_pool import MAX_EXAMINED_PIXELS, WorkerPool
 from batchkiln_service.retention import Retention, RetentionSweeper, delete_strays, ended

@@ -17,7 +17,7 @@ from batchkiln_service.api.routes import ROUTES
 from batchkiln_service.commands.config_loading import DEFAULT_STATE_DIR
 from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
 from batchkiln_service.db.report import Report, Spread
-from batchkiln_service.faults import KINDS, Endpoint, FaultMatch, FaultRule, places_of
+from batchkiln_service.faults.fault_rules import KINDS, Endpoint, FaultMatch, FaultRule, places_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANUAL: Final = (ROOT / "docs" / "serve.md").read_text("utf-8")

@@ -15,7 +15,8 @@ from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import count_active
 from batchkiln_service.db.report import Report
 from batchkiln_service.errors import ApiError, sentence_of
-from batchkiln_service.faults import ActiveRule, FaultRule, Faults
+from batchkiln_service.faults.fault_rules import FaultRule
+from batchkiln_service.faults.registry import ActiveRule, Faults
 from batchkiln_service.rules.lifecycle import Outcome
 from batchkiln_service.transport.bodies import http_date, refusal
 from batchkiln_service.transport.connections import SERVER

@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 from batchkiln_service.clock import iso
 from batchkiln_service.context import CONTEXT
 from batchkiln_service.errors import ApiError
-from batchkiln_service.faults import FaultRule
+from batchkiln_service.faults.fault_rules import FaultRule
 from batchkiln_service.storage.file_response import FileReply
 from batchkiln_service.transport import firewall
 from batchkiln_service.transport.access_log import CODE

@@ -12,7 +12,8 @@ from batchkiln_service.db.generations import find_generation, find_render_spec
 from batchkiln_service.db.keys import find_owner
 from batchkiln_service.db.request_log import Credentials
 from batchkiln_service.errors import ApiError
-from batchkiln_service.faults import FaultRule, RequestFaults, Subject, parse_fault_header
+from batchkiln_service.faults.fault_rules import FaultRule, Subject, parse_fault_header
+from batchkiln_service.faults.registry import RequestFaults
 from batchkiln_service.transport.bodies import received
 
 FAULT_HEADER: Final = "X-Batchkiln-Fault"

@@ -15,7 +15,8 @@ from batchkiln_service.db.database import is_passing
 from batchkiln_service.db.keys import digest_of
 from batchkiln_service.db.request_log import UNKNOWN_PATH, Arrival, Credentials, Entry, Kind, LoggedResponse
 from batchkiln_service.errors import ApiError
-from batchkiln_service.faults import RequestFaults, own_name
+from batchkiln_service.faults.fault_rules import own_name
+from batchkiln_service.faults.registry import RequestFaults
 from batchkiln_service.transport.access_log import CODE, ENTRY, ROUTE
 from batchkiln_service.transport.bodies import http_date, refusal
 from batchkiln_service.transport.connections import SERVER

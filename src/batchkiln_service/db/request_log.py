@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from batchkiln_service.db.setup import FILE_NAME
 from batchkiln_service.db.sql import load_queries
-from batchkiln_service.faults import Tally
+from batchkiln_service.faults.registry import Tally
 
 _SQL: Final = load_queries("request_log")
 

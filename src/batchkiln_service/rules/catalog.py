@@ -109,20 +109,6 @@ class Model(_Row):
             price += self.google_search_credits
         return price
 
-    @property
-    def highest_price_credits(self) -> int:
-        """The price in credits of the model's most expensive request."""
-        return max(
-            self.price_credits(
-                resolution=resolution,
-                duration_seconds=max(self.durations_seconds, default=None),
-                images=self.most_images,
-                generate_audio=self.audio_control,
-                google_search=self.google_search,
-            )
-            for resolution in self.resolutions
-        )
-
 
 def size_pixels(resolution: str, aspect_ratio: str) -> tuple[int, int]:
     """Return width and height of an output in pixels, both even.

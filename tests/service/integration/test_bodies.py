@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from batchkiln_service import Limits
-from batchkiln_service.faults import FaultMatch
+from batchkiln_service.faults.fault_rules import FaultMatch
 from batchkiln_service.rules.catalog import load_catalog
 from batchkiln_service.transport.bodies import MAX_BODY_BYTES
 
