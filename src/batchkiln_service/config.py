@@ -40,19 +40,8 @@ class Limits(_Strict):
     @classmethod
     def lifted(cls) -> Self:
         """Return limits that are never reached, for benchmarks."""
-        never = MAX_COUNT
-        return cls(
-            active_generations=never,
-            creates_per_minute=never,
-            creates_per_day=never,
-            reads_per_minute=never,
-            reads_per_day=never,
-            credits_per_day=never,
-            upload_files_per_day=never,
-            upload_bytes_per_day=never,
-            requests_per_minute_per_ip=never,
-            poll_interval_seconds=0,
-        )
+        never = dict.fromkeys(cls.model_fields.keys() - {"minute_seconds"}, MAX_COUNT)
+        return cls.model_validate(never | {"poll_interval_seconds": 0})
 
 
 class KeyConfig(_Strict):

@@ -13,8 +13,7 @@ from typing import Self, TypeVar
 from aiohttp import web
 from filelock import FileLock, Timeout
 
-from batchkiln_service.admin_api.admin_listener import listen_for_admin
-from batchkiln_service.admin_api.app import AdminContext, build_admin_app
+from batchkiln_service.admin_api import AdminContext, build_admin_app, listen_for_admin
 from batchkiln_service.api.routes import build_app
 from batchkiln_service.clock import RandomStream, RunningClock, ServiceClock
 from batchkiln_service.config import ServiceConfig

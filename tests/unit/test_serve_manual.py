@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from batchkiln_service.admin_api import app as operator_app
+from batchkiln_service import admin_api
 from batchkiln_service.api import scripted_outcomes
 from batchkiln_service.api.routes import ROUTES
 from batchkiln_service.commands.config_loading import DEFAULT_STATE_DIR
@@ -147,7 +147,7 @@ def test_every_prompt_marker_is_explained() -> None:
 
 def test_every_route_of_the_operator_is_explained() -> None:
     """As the port itself lists them."""
-    assert names(table("The operator's port")) == list(operator_app._ENDPOINTS)
+    assert names(table("The operator's port")) == list(admin_api._ENDPOINTS)
 
 
 def test_every_field_of_the_report_is_explained() -> None:

@@ -7,8 +7,14 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from batchkiln_service.api.fault_injection import WRONG_BY_MS, blocked, reply_instead, sent_status, spoil_reply
-from batchkiln_service.api.fault_matching import faults_of
+from batchkiln_service.api.fault_injection import (
+    WRONG_BY_MS,
+    blocked,
+    faults_of,
+    reply_instead,
+    sent_status,
+    spoil_reply,
+)
 from batchkiln_service.api.handling import ApiCall, log_response
 from batchkiln_service.context import CONTEXT, PREFIX
 from batchkiln_service.db.database import is_passing

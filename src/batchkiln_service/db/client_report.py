@@ -205,13 +205,10 @@ class _Reading:
     def _days(self) -> Listing[DayUse]:
         found = [
             DayUse(
-                account=row["account"],
-                began_at=iso(self.calendar.begin_of(row["day"])),
-                used_credits=row["credits"],
+                began_at=iso(self.calendar.begin_of(row.pop("day"))),
+                **row,
                 limit_credits=self.limits.credits_per_day,
-                uploaded_files=row["upload_files"],
                 limit_files=self.limits.upload_files_per_day,
-                uploaded_bytes=row["upload_bytes"],
                 limit_bytes=self.limits.upload_bytes_per_day,
             )
             for row in self._rows("days")
@@ -221,13 +218,7 @@ class _Reading:
     def _overlaps(self) -> Overlaps:
         counted = self._one("count_overlaps")
         first = [
-            Overlap(
-                account=row["account"],
-                first_id=row["first_id"],
-                second_id=row["second_id"],
-                began_at=iso(row["began_at_ms"]),
-                overlap_seconds=row["overlap_ms"] / 1000,
-            )
+            Overlap(began_at=iso(row.pop("began_at_ms")), overlap_seconds=row.pop("overlap_ms") / 1000, **row)
             for row in self._rows("overlaps")
         ]
         return Overlaps(**counted, first=_listing(first, counted["pairs"]))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from batchkiln_service.dialects.envelopes import enveloped
+from batchkiln_service.dialects.endpoints import enveloped
 from batchkiln_service.dialects.extra_fields import extras
 from batchkiln_service.dialects.naming import spelled
 from batchkiln_service.dialects.shapes import INTEGER, LINK, TEXT, Shape, at, constant, list_of, object_of

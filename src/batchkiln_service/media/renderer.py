@@ -10,6 +10,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -230,19 +231,8 @@ def is_shared(file_name: str) -> bool:
 
 
 def _tiny(render_spec: RenderSpec) -> RenderSpec:
-    return RenderSpec(
-        kind=render_spec.kind,
-        mode="",
-        model="",
-        prompt="instant",
-        width=64,
-        height=64,
-        output_format=render_spec.output_format,
-        duration_seconds=1,
-        with_audio=False,
-        image_mode=None,
-        asset_ids=(),
-    )
+    small = replace(render_spec, width=64, height=64, duration_seconds=1, with_audio=False)
+    return replace(small, mode="", model="", prompt="instant", image_mode=None, asset_ids=())
 
 
 def _pixels_of(render_spec: RenderSpec) -> int:

@@ -24,7 +24,7 @@ DOCUMENT: Any = document()
 OPERATIONS = tuple(operations())
 URL = "https://assets.batchkiln.invalid/main/ast_1f2e3d4c5b6a79881f2e3d4c"
 # The storage host and the operator's port have codes of their own.
-ELSEWHERE = {"storage", "admin_api"}
+ELSEWHERE = {"storage", "admin_api.py"}
 
 
 def validator(name: str) -> Any:  # noqa: ANN401 - jsonschema_rs has no type for it
