@@ -76,7 +76,7 @@ class CreateStore:
         return str(row["generation_id"])
 
     def check(self, connection: sqlite3.Connection, new: NewGeneration) -> None:
-        """Raise ApiError for the first reason to refuse: access, price, credits, day's budget or active generations."""
+        """Raise ApiError for the first reason to refuse: price, access, credits, day's budget or active generations."""
         if new.max_cost_credits is not None and new.cost_credits > new.max_cost_credits:
             raise ApiError(
                 422,

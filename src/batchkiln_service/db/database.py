@@ -87,7 +87,7 @@ def is_passing(error: Exception) -> bool:
 
 
 def connect(path: Path, schema: str) -> sqlite3.Connection:
-    """Open the file and create the schema; the caller closes the connection.
+    """Open the file, create the schema if the file is empty, and return the connection, which the caller closes.
 
     Raises sqlite3.Error or OSError if the file cannot be used, and `DatabaseVersionError`.
     """

@@ -68,7 +68,7 @@ class LoggedResponse:
 class Entry:
     """The log row of a request, filled in as its data becomes known.
 
-    `row_id` and `told` are set when the row is written. `idempotency_key` is stored in plain text only if it was
+    `row_id` and `response` are set when the row is written. `idempotency_key` is stored in plain text only if it was
     accepted.
     """
 

@@ -1,4 +1,4 @@
-"""The process that `worker_process.py` starts: runs one task after the other.
+"""The process that `worker_pool.py` starts: runs one task after the other.
 
 It exits at once when its input ends, also in the middle of a task, so that it never outlives the server, even a killed
 one.

@@ -249,7 +249,7 @@ def _is_passing(error: Exception) -> bool:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: "partial[None]") -> None:
-    """Call in the loop's thread, unless the loop has ended."""
+    """Schedule a call in the loop's thread. Do nothing if the loop has ended."""
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:

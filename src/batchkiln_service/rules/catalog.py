@@ -95,9 +95,10 @@ class Model(_Row):
         generate_audio: bool = False,
         google_search: bool = False,
     ) -> int:
-        """Return the price of a generation in credits, for quotes and charges.
+        """Return the price of a generation in credits, for quotes and charges. Service section 4, pricing.
 
-        Service section 4, pricing: seconds times the rate, and images beyond those included.
+        The price is the rate times the seconds, or times one image, plus the price of extra input images, sound and
+        search.
         """
         seconds = duration_seconds or 0
         price = self.credits[resolution] * (1 if duration_seconds is None else seconds)
