@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from batchkiln_service.db.account_admin import open_account_admin
     from batchkiln_service.db.database import DatabaseError
     from batchkiln_service.db.report import FaultCount, Report
-    from batchkiln_service.db.request_log_reader import LoggedRequest, logged_requests
+    from batchkiln_service.db.request_log import LoggedRequest, logged_requests
     from batchkiln_service.errors import StateFolderInUseError
-    from batchkiln_service.faults import Endpoint, FaultRule, Misbehaviour
+    from batchkiln_service.faults.fault_rules import Endpoint, FaultRule, Misbehaviour
     from batchkiln_service.rules.catalog import Model, load_catalog
     from batchkiln_service.server import LocalService
 
@@ -45,30 +45,21 @@ __all__ = [
     "serve_commands",
 ]
 
-_HOMES: Final = {
-    "AccountConfig": "config",
-    "CommandError": "commands.host_program",
-    "DatabaseError": "db.database",
-    "Endpoint": "faults",
-    "FaultCount": "db.report",
-    "FaultRule": "faults",
-    "HostProgram": "commands.host_program",
-    "KeyConfig": "config",
-    "Limits": "config",
-    "LocalService": "server",
-    "LoggedRequest": "db.request_log_reader",
-    "ManualClock": "clock",
-    "Misbehaviour": "faults",
-    "Model": "rules.catalog",
-    "Report": "db.report",
-    "ServiceClock": "clock",
-    "ServiceConfig": "config",
-    "StateFolderInUseError": "errors",
-    "load_catalog": "rules.catalog",
-    "logged_requests": "db.request_log_reader",
-    "open_account_admin": "db.account_admin",
-    "serve_commands": "commands.serve",
+_NAMES: Final = {
+    "clock": ("ManualClock", "ServiceClock"),
+    "commands.host_program": ("CommandError", "HostProgram"),
+    "commands.serve": ("serve_commands",),
+    "config": ("AccountConfig", "KeyConfig", "Limits", "ServiceConfig"),
+    "db.account_admin": ("open_account_admin",),
+    "db.database": ("DatabaseError",),
+    "db.report": ("FaultCount", "Report"),
+    "db.request_log": ("LoggedRequest", "logged_requests"),
+    "errors": ("StateFolderInUseError",),
+    "faults.fault_rules": ("Endpoint", "FaultRule", "Misbehaviour"),
+    "rules.catalog": ("Model", "load_catalog"),
+    "server": ("LocalService",),
 }
+_HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name; type checkers read the imports above

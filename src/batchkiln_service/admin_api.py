@@ -1,9 +1,14 @@
-"""The web application of the operator's port. It needs no key: only this machine reaches it, and no web page."""
+"""The operator's API, on loopback only: the report, fault rules at run time, and the end of stuck generations.
+
+It needs no key: only this machine reaches it, and no web page.
+"""
 
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 import orjson
@@ -15,13 +20,17 @@ from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import count_active
 from batchkiln_service.db.report import Report
 from batchkiln_service.errors import ApiError, sentence_of
-from batchkiln_service.faults import ActiveRule, FaultRule, Faults
+from batchkiln_service.faults.fault_rules import FaultRule
+from batchkiln_service.faults.registry import ActiveRule, Faults
 from batchkiln_service.rules.lifecycle import Outcome
 from batchkiln_service.transport.bodies import http_date, refusal
 from batchkiln_service.transport.connections import SERVER
+from batchkiln_service.transport.listener import STOP_SECONDS, remembered_port
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Body = TypeVar("Body", bound=BaseModel)
+HOST: Final = "127.0.0.1"  # regardless of `host`: every client of this port may do anything
+
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_RULES: Final = 1000  # compared with every request
 _log = logging.getLogger(__name__)
@@ -81,6 +90,29 @@ def build_admin_app(admin: AdminContext) -> web.Application:
     )
     app.on_response_prepare.append(_set_date)
     return app
+
+
+async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state_dir: Path, port: int) -> str:
+    """Bind the port until the stack is closed, and return its URL. Port 0 is the port of the last run, or any free one.
+
+    Raises OSError if the port is in use.
+    """
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    path = state_dir / "operator-port"
+    wanted = [port] if port else [*remembered_port(path), 0]
+    for number in wanted:
+        try:
+            await web.TCPSite(runner, HOST, number).start()
+        except OSError:
+            if number == wanted[-1]:
+                raise
+            continue
+        break
+    bound = int(runner.addresses[0][1])
+    path.write_text(f"{bound}\n", encoding="ascii")
+    return f"http://{HOST}:{bound}"
 
 
 async def _set_date(request: web.Request, response: web.StreamResponse) -> None:

@@ -1,5 +1,6 @@
-"""`batchkiln serve keys`: create, list and revoke the API keys of the service's accounts."""
+"""`batchkiln serve keys` and `batchkiln serve credits`: API keys and credits of the service's accounts."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,9 +9,10 @@ import click
 from batchkiln_service.clock import iso
 from batchkiln_service.commands.config_loading import STATE_DIR, account_admin, remember_state_dir
 from batchkiln_service.commands.host_program import HostProgram
+from batchkiln_service.db.credits import CreditBalance
 from batchkiln_service.db.keys import ApiKey
 
-_EXAMPLE: Final = """\
+_KEYS_EXAMPLE: Final = """\
 batchkiln serve keys create main
 batchkiln serve keys list
 batchkiln serve keys revoke key_0123456789ab"""
@@ -19,10 +21,7 @@ batchkiln serve keys revoke key_0123456789ab"""
 def keys_group(program: HostProgram) -> click.Group:
     """Return the group `keys`."""
     create = program.make_command(
-        "create",
-        _create,
-        params=[click.Argument(["account"]), STATE_DIR],
-        example="batchkiln serve keys create main",
+        "create", _create, params=[click.Argument(["account"]), STATE_DIR], example="batchkiln serve keys create main"
     )
     list_ = program.make_command(
         "list",
@@ -36,7 +35,9 @@ def keys_group(program: HostProgram) -> click.Group:
         params=[click.Argument(["key_id"]), STATE_DIR],
         example="batchkiln serve keys revoke key_0123456789ab",
     )
-    return program.make_group("keys", _keys, params=[STATE_DIR], example=_EXAMPLE, commands=[create, list_, revoke])
+    return program.make_group(
+        "keys", _keys, params=[STATE_DIR], example=_KEYS_EXAMPLE, commands=[create, list_, revoke]
+    )
 
 
 def _keys(_: HostProgram, *, state_dir: Path | None) -> None:
@@ -107,3 +108,63 @@ def _state(key: ApiKey) -> str:
         return "legacy" if key.is_legacy else "active"
     reason = "" if key.revoked_by == "person" else ", since it left the configuration"
     return f"revoked at {iso(key.revoked_at_ms)}{reason}"
+
+
+MAX_PURCHASE: Final = 10**12
+_ACCOUNT: Final = click.Argument(["account"])
+_AMOUNT: Final = click.Argument(["amount"], type=click.IntRange(1, MAX_PURCHASE), metavar="N")
+_CREDITS_EXAMPLE: Final = """\
+batchkiln serve credits main
+batchkiln serve credits buy main 5000"""
+
+
+def credits_group(program: HostProgram) -> click.Group:
+    """Return the group `credits`. An account's name in place of a command shows its credits."""
+    show = program.make_command(
+        "show", _show, params=[_ACCOUNT, STATE_DIR], example="batchkiln serve credits show main"
+    )
+    buy = program.make_command(
+        "buy", _buy, params=[_ACCOUNT, _AMOUNT, STATE_DIR], example="batchkiln serve credits buy main 5000"
+    )
+    return program.make_group(
+        "credits", _credits, params=[STATE_DIR], example=_CREDITS_EXAMPLE, commands=[show, buy], default_command="show"
+    )
+
+
+def _credits(_: HostProgram, *, state_dir: Path | None) -> None:
+    """Show the credits of an account, or buy more.
+
+    Works whether or not the service is running. Initial credits are bought when the service starts for the first time.
+    """
+    remember_state_dir(state_dir)
+
+
+def _show(program: HostProgram, *, account: str, state_dir: Path | None) -> None:
+    """Show what ACCOUNT has bought and what is left.
+
+    The word `show` may be left out.
+    """
+    with account_admin(program, state_dir) as admin:
+        balance = admin.balance(account)
+    _print(program, balance)
+
+
+def _buy(program: HostProgram, *, account: str, amount: int, state_dir: Path | None) -> None:
+    """Buy N credits for ACCOUNT.
+
+    A running service can use them from the next request on.
+    """
+    with account_admin(program, state_dir) as admin:
+        balance = admin.buy(account, amount)
+    _print(program, balance)
+
+
+def _print(program: HostProgram, balance: CreditBalance) -> None:
+    if program.options().is_json:
+        program.print_json(asdict(balance))
+        return
+    program.say(
+        f"Account {balance.account} has {balance.available_credits:,} credits left of"
+        f" {balance.bought_credits:,} bought: {balance.reserved_credits:,} reserved,"
+        f" {balance.charged_credits:,} charged."
+    )
