@@ -20,7 +20,7 @@ from batchkiln.client.api_keys import ApiKeys
 from batchkiln.client.http_response import RawReply, read_date
 from batchkiln.client.http_session import NETWORK_ERRORS, Timeouts, describe_network_error
 from batchkiln.client.model_catalog import parse_catalog
-from batchkiln.client.openapi_fields import hints_from_openapi
+from batchkiln.client.openapi import hints_from_openapi
 from batchkiln.client.reply_mapping import ReplyMapping
 from batchkiln.client.request_metrics import NO_REPLY, RequestMeter
 from batchkiln.client.uploads import numeric_ids

@@ -85,7 +85,7 @@ async def _examine_service(patient: CheckContext, profile: Profile) -> AsyncIter
             yield check_reachable(reply)
             if not visit.clock.is_observed:
                 return
-            for finding in check_description(reply, profile.replies):
+            for finding in check_description(reply):
                 yield finding
             is_scaled = profile.is_embedded or profile.time_scale != 1
             yield check_clock(visit.clock, patient.surroundings.wall(), is_scaled=is_scaled)
