@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from batchkiln.client.coercion import read_instant
 from batchkiln.client.json_tree import (
     JsonNode,
     Path,
@@ -13,6 +12,7 @@ from batchkiln.client.json_tree import (
     is_field_name,
     normalize_fields,
     normalize_name,
+    read_instant,
     words_in,
 )
 from batchkiln.client.list_entries import FileEntry, scalar_text

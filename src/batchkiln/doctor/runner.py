@@ -1,4 +1,4 @@
-"""All checks in order: local checks first, so that a missing network hides nothing."""
+"""All checks in order, local ones first, so that a missing network hides nothing; and the whole probe."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -7,27 +7,45 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from batchkiln.api.app_context import Environment
+from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.local_service import temporary_service
+from batchkiln.api.open_queue import opened
 from batchkiln.api.service_clients import new_service_client
 from batchkiln.client import ObservingClient, ReplyMapping, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
-from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 from batchkiln.core.responses import Described, DescribeReply
 from batchkiln.doctor.check_results import CheckResult, fail, warn
-from batchkiln.doctor.configuration import (
+from batchkiln.doctor.counted import Counted
+from batchkiln.doctor.learned import (
+    BALANCE,
+    DESCRIPTION,
+    Types,
+    check_unchanged,
+    description_digest,
+    load_learned,
+    save_learned,
+)
+from batchkiln.doctor.local_checks import (
     check_address,
     check_configuration,
+    check_folders,
     check_key_sources,
     check_limits,
+    check_names,
     check_notifiers,
+    check_private,
+    check_program,
+    check_proxies,
+    check_queue,
     check_shared_keys,
+    check_work,
 )
-from batchkiln.doctor.environment import check_folders, check_names, check_program, check_proxies
-from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Types, check_unchanged, description_digest, load_learned
-from batchkiln.doctor.queue_checks import check_private, check_queue, check_work
+from batchkiln.doctor.probe import CHECK, Probe, announce
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
+from batchkiln.doctor.trial import Person, Trial
+from batchkiln.worker.run_state import RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +170,34 @@ async def _visit(patient: CheckContext, profile: Profile) -> AsyncIterator[_Visi
         session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
         yield _Visit(session, base_url, clock, profile, ReplyMapping(profile.replies))
+
+
+async def probe(setting: AppContext, *, person: Person | None = None) -> AsyncIterator[CheckResult]:
+    """Yield the results of probing the first account of the configured profile.
+
+    `person` confirms one paid picture; without it nothing is spent. Nothing is sent while another process holds the
+    queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
+    """
+    profile = setting.config.profile(setting.profile)
+    account = profile.account_names[0]
+    yield announce(f"{profile.name}/{account}")
+    try:
+        async for finding in _probe(setting, profile, account, person):
+            yield finding
+    except BatchkilnError as error:
+        yield fail(CHECK, str(error), exit_status=error.exit_status)
+
+
+async def _probe(
+    setting: AppContext, profile: Profile, account: str, person: Person | None
+) -> AsyncIterator[CheckResult]:
+    address = profile.base_url or "embedded"
+    async with opened(setting) as queue, queue.driving(RunState(), command="doctor --probe") as driver:
+        learned = load_learned(setting.queue, profile.name, address)
+        one = Probe(await Counted.of(driver, profile.name, account), profile.name, learned)
+        async for finding in one.findings():
+            yield finding
+        save_learned(setting.queue, profile.name, one.learned)
+        if person is not None and not one.is_over:
+            async for finding in Trial(queue, driver, one, account, person).findings():
+                yield finding

@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from typing import Final, TypeVar, assert_never
 
-from batchkiln.api.app_context import Environment
+from batchkiln.api.app_context import AppContext, Environment, kept_seconds
 from batchkiln.api.local_service import temporary_service
 from batchkiln.api.service_clients import new_service_client
 from batchkiln.client import ServiceClient, fingerprint, new_session
@@ -41,7 +41,8 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.inputs import LocalInputs
-from batchkiln.store import PriceQuestion
+from batchkiln.presentation.forecasts import usage_today
+from batchkiln.store import AccountSummary, PriceQuestion, Reader
 
 T = TypeVar("T")
 
@@ -351,3 +352,37 @@ class _AccountQuotes:
     def _stop(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
         self.is_over = True
         self.book.hindrances.append(QuoteFailure(self.profile, self.account, reason, exit_status))
+
+
+def known_accounts(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
+    """Return the state of the accounts by profile and name."""
+    profiles = setting.config.profiles
+    now = setting.surroundings.wall()
+    times = {name: reader.accounts.service_time(name, now) for name in profiles}
+    summaries = [account for account in reader.accounts.summaries() if account.profile in profiles]
+    return account_states(reader, summaries, profiles, times)
+
+
+def account_states(
+    reader: Reader,
+    accounts: Iterable[AccountSummary],
+    profiles: Mapping[str, Profile],
+    times: Mapping[str, datetime],
+) -> dict[tuple[str, str], AccountState]:
+    """Return the state of all accounts at the given service times.
+
+    `accounts` are the accounts recorded in the queue; other accounts get an empty state.
+    """
+    known = {
+        (name, account): AccountState(times[name]) for name in profiles for account in profiles[name].account_names
+    }
+    for summary in accounts:
+        profile, now = profiles[summary.profile], times[summary.profile]
+        known[summary.profile, summary.name] = AccountState(
+            now=now,
+            usage=usage_today(summary, profile, now),
+            logged=tuple(reader.accounts.logged_requests(summary.profile, kept_seconds(profile.limits))),
+            account_id=summary.id,
+            reads_held=summary.reads_held,
+        )
+    return known
