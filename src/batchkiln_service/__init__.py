@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from batchkiln_service.db.database import DatabaseError
     from batchkiln_service.db.report import FaultCount, Report
     from batchkiln_service.db.request_log_reader import LoggedRequest, logged_requests
-    from batchkiln_service.errors import StateFolderInUseError
+    from batchkiln_service.errors import ApiError, StateFolderInUseError
     from batchkiln_service.faults import Endpoint, FaultRule, Misbehaviour
     from batchkiln_service.rules.catalog import Model, load_catalog
+    from batchkiln_service.rules.validation import check_request
     from batchkiln_service.server import LocalService
 
 __all__ = [
     "AccountConfig",
+    "ApiError",
     "CommandError",
     "DatabaseError",
     "Endpoint",
@@ -39,6 +41,7 @@ __all__ = [
     "ServiceClock",
     "ServiceConfig",
     "StateFolderInUseError",
+    "check_request",
     "load_catalog",
     "logged_requests",
     "open_account_admin",
@@ -47,6 +50,7 @@ __all__ = [
 
 _HOMES: Final = {
     "AccountConfig": "config",
+    "ApiError": "errors",
     "CommandError": "commands.host_program",
     "DatabaseError": "db.database",
     "Endpoint": "faults",
@@ -64,6 +68,7 @@ _HOMES: Final = {
     "ServiceClock": "clock",
     "ServiceConfig": "config",
     "StateFolderInUseError": "errors",
+    "check_request": "rules.validation",
     "load_catalog": "rules.catalog",
     "logged_requests": "db.request_log_reader",
     "open_account_admin": "db.account_admin",
