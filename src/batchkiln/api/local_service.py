@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
-    """Run the local service in a temporary folder; its prices are the same, and nothing remains."""
+    """Run the local service in a temporary folder, of which nothing remains."""
     from batchkiln_service import Limits  # noqa: PLC0415  as below
 
     try:
