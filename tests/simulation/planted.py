@@ -347,7 +347,7 @@ BUGS: Final = (
     ),
     Bug(
         "the API key is kept, not its fingerprint",
-        "client/api_keys.py",
+        "client/client.py",
         'return "k-" + hashlib.sha256(_DOMAIN + api_key.encode()).hexdigest()[:16]',
         'return f"k-{api_key}"',
     ),

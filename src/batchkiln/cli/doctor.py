@@ -86,7 +86,7 @@ async def _all_checks(
     if any(result.level is Level.FAIL and not result.check.startswith("description") for result in earlier):
         yield warn("probe", "not started: a check above failed", "fix that problem first")
         return
-    from batchkiln.doctor.probing import probe  # noqa: PLC0415  the worker is slow to import, and only the probe needs it
+    from batchkiln.doctor.runner import probe  # noqa: PLC0415  the worker is slow to import, and only the probe needs it
 
     async for result in probe(AppContext(common.queue, common.load_config(), common.profile), person=person):
         yield result

@@ -121,10 +121,9 @@ async def _prices(
     counter: _QueryContext, catalogues: Catalogues, manifest: str | None, job: str | None
 ) -> "tuple[list[Price], Profile]":
     """Ask for the prices of a manifest or a job. Return them with the profile that they apply to."""
-    from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  the client is slow to import
-    from batchkiln.planning.offers import planned_prices, queued_job  # noqa: PLC0415  as above
+    from batchkiln.planning.offers import planned_prices, queued_job  # noqa: PLC0415  the client is slow to import
     from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
-    from batchkiln.planning.quotes import ask_quotes  # noqa: PLC0415  as above
+    from batchkiln.planning.quotes import ask_quotes, known_accounts  # noqa: PLC0415  as above
 
     store, setting, profiles = counter.store, counter.setting, counter.setting.config.profiles
     if manifest is not None:
@@ -214,7 +213,7 @@ def _price_document(price: "Price") -> dict[str, Any]:
 
 async def _balance(common: Common) -> ExitStatus:
     from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
-    from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  as above
+    from batchkiln.planning.quotes import known_accounts  # noqa: PLC0415  as above
 
     async with _query_context(common) as counter:
         profile = counter.profile

@@ -8,7 +8,7 @@ is the service's own, from reset to reset; what it has used is stored in the que
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
@@ -404,10 +404,4 @@ def _over_at(request: LoggedRequest, now: ClockReading, recent_seconds: float) -
 
 def _larger(earlier: DayUsage, later: DayUsage) -> DayUsage:
     """Return the larger of each figure of the days of `ClockReading.instant` and `latest`: mostly the same day."""
-    return DayUsage(
-        creates=max(earlier.creates, later.creates),
-        reads=max(earlier.reads, later.reads),
-        credits=max(earlier.credits, later.credits),
-        upload_files=max(earlier.upload_files, later.upload_files),
-        upload_bytes=max(earlier.upload_bytes, later.upload_bytes),
-    )
+    return earlier if earlier is later else DayUsage(*map(max, astuple(earlier), astuple(later)))

@@ -83,8 +83,12 @@ class Catalogues:
     async def _asked(self, profile: Profile, account: str) -> Catalogue | str:
         """Ask the service within the account's read limits; return the reason if there is no catalogue."""
         # The client is slow to import, and enqueueing for the local service does not need it.
-        from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415
-        from batchkiln.planning.quotes import NoRoom, QuoteOptions, open_quote_session  # noqa: PLC0415
+        from batchkiln.planning.quotes import (  # noqa: PLC0415
+            NoRoom,
+            QuoteOptions,
+            known_accounts,
+            open_quote_session,
+        )
 
         known = (await self._reader.read(known_accounts, self._setting))[profile.name, account]
         manner = QuoteOptions(self._setting.surroundings, note=self._note, is_alone=self._is_alone)

@@ -18,8 +18,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.known_accounts import account_states
-from batchkiln.planning.quotes import AccountState, QuoteOptions, Quotes, ask_quotes
+from batchkiln.planning.quotes import AccountState, QuoteOptions, Quotes, account_states, ask_quotes
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.store import (
     AccountSummary,

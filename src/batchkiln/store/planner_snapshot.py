@@ -5,8 +5,8 @@ from collections.abc import Sequence, Set as AbstractSet
 from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
-from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, AttemptState
+from batchkiln.core.polling import Observation
 from batchkiln.core.queue_types import Candidate, Kind, Outstanding, QueueView, Scope, Snapshot, Viewpoint
 from batchkiln.core.states import ItemState
 from batchkiln.store.misunderstood import misunderstood

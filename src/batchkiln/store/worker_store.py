@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
-from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import Outcome
+from batchkiln.core.polling import Observation
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
 from batchkiln.core.queue_types import (
     Candidate,

@@ -12,8 +12,7 @@ from batchkiln.core.rate_limits import Limits
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
 from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of
 from batchkiln.doctor.learned import learned_path
-from batchkiln.doctor.probing import probe
-from batchkiln.doctor.runner import CheckContext, run_checks
+from batchkiln.doctor.runner import CheckContext, probe, run_checks
 from batchkiln.store.accounts import Accounts
 from batchkiln.worker.run_state import RunState
 from integration.cli.workspace import HURRIED, Workspace, on_a_terminal

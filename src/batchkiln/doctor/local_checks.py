@@ -1,16 +1,25 @@
-"""Checks of the configuration: file, profile, API keys and limits. Nothing is sent."""
+"""Checks of this machine, the configuration and the queue. Nothing is sent."""
 
+import os
+import platform
+import shlex
+import shutil
 import stat
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import batchkiln
 from batchkiln.api.shared_keys import shared_keys
+from batchkiln.client import fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, found_file, is_loopback, load_config
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable
+from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.rate_limits import Limits
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
+from batchkiln.store import OLDEST_SQLITE, SCHEMA_VERSION, SQLITE_VERSION, QueueHealth, is_open_to_others, queue_health
 
 _COUNTS: Final = tuple(name for name in Limits().of_the_service if not name.endswith("_seconds"))
 _SHORTEST_POLL: Final = Limits().poll_interval_seconds
@@ -152,3 +161,117 @@ def _of_time(profile: Profile) -> Iterator[str]:
         yield f"day_seconds is {profile.day.seconds:g}, which is for rehearsals only"
     if profile.limits.minute_seconds != Limits().minute_seconds:
         yield f"minute_seconds is {profile.limits.minute_seconds:g}, which is for rehearsals only"
+
+
+LITTLE_ROOM_BYTES: Final = 1024**3
+NO_ROOM_BYTES: Final = 32 * 1024**2
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
+
+
+def check_program() -> CheckResult:
+    """Report the versions that a bug report should include."""
+    sqlite = ".".join(map(str, SQLITE_VERSION))
+    versions = f"batchkiln {batchkiln.__version__}, Python {platform.python_version()}, SQLite {sqlite}"
+    if SQLITE_VERSION < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE[:2]))
+        return fail("program", versions, f"SQLite {oldest} or later is needed: use another build of Python")
+    return ok("program", versions)
+
+
+def check_names() -> CheckResult:
+    """Check that Python can use any character in file names with the current locale."""
+    if can_encode_filenames():
+        return ok("file names", "any character can be used")
+    return fail("file names", FILENAME_ENCODING_ERROR)
+
+
+def check_proxies(environ: Mapping[str, str]) -> CheckResult:
+    """Warn about proxy variables, which are not used; their values may contain passwords and are not shown."""
+    found = sorted(name for name in environ if name.lower() in _PROXIES and environ[name])
+    if not found:
+        return ok("proxies", "none in the environment")
+    return warn(
+        "proxies",
+        f"{', '.join(found)} set, but not used: requests go to the service directly",
+        "if this network requires the proxy, run batchkiln on a machine with direct access",
+    )
+
+
+def check_folder(check: str, folder: Path) -> CheckResult:
+    """Check that files can be written to a folder, or the parent in which it would be created; leave nothing behind."""
+    place = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
+    where = str(folder) if place == folder else f"{folder} (to be created in {place})"
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"batchkiln")
+            file.flush()
+            os.fsync(file.fileno())
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        return fail(check, f"{where} is not writable: {error.strerror}", "use another folder, or fix its permissions")
+    if free < NO_ROOM_BYTES:
+        return fail(check, f"{where}: only {free >> 20} MiB are free", "free disk space: a run cannot start")
+    if free < LITTLE_ROOM_BYTES:
+        return warn(check, f"{where}: {free >> 20} MiB are free", "free disk space before a long run")
+    return ok(check, f"{where} is writable; {free / 1024**3:,.1f} GiB are free")
+
+
+def check_folders(queue: Path, outputs: Iterable[Path]) -> list[CheckResult]:
+    """Check the queue's folder and the output folder of each unfinished job."""
+    found = [check_folder("queue's folder", queue.absolute().parent)]
+    found += [check_folder("outputs", folder) for folder in dict.fromkeys(outputs)]
+    return found
+
+
+def check_queue(path: Path) -> tuple[CheckResult, QueueHealth | None]:
+    """Check the queue as a run does before it starts; the health is None if the queue is missing or unusable."""
+    try:
+        health = queue_health(path)
+    except QueueUnusable as error:
+        return fail("queue", str(error)), None
+    except BatchkilnError as error:
+        return fail("queue", str(error), exit_status=ExitStatus.UNEXPECTED), None
+    if health is None:
+        return ok("queue", f"{path}: does not exist yet; `batchkiln run` creates it"), None
+    if not health.is_current:
+        message = f"{path}: intact, with the older schema {health.version} (current: {SCHEMA_VERSION})"
+        return warn("queue", message, "the next `run`, `work` or `enqueue` updates it"), health
+    driver = "no process is running it"
+    if health.driver is not None:
+        driver = f"run by process {health.driver.pid} on {health.driver.host}"
+    jobs = f"{health.jobs:,} job{'' if health.jobs == 1 else 's'}"
+    return ok("queue", f"{path}: intact, schema {health.version}, {jobs}, {driver}"), health
+
+
+def check_private(path: Path) -> Iterator[CheckResult]:
+    """Warn if other users can read the queue, as after an older version or a copy by hand."""
+    beside = [Path(f"{path}{ending}") for ending in ("", "-wal", "-shm")]
+    if found := [str(file) for file in beside if is_open_to_others(file)]:
+        message = f"{path}: other users of this machine can read it, including its prompts"
+        yield warn("queue", message, f"chmod 600 {shlex.join(found)}")
+
+
+def check_work(health: QueueHealth, config: Config) -> Iterator[CheckResult]:
+    """Report jobs whose profile is missing, and paid work that waits for an API key that is not configured."""
+    for job in health.work.jobs:
+        if job.profile not in config.profiles:
+            yield warn("queued work", f"{job.name} uses the profile {job.profile}, which is not configured", "add it")
+    for unresolved in health.unresolved:
+        profile = config.profiles.get(unresolved.profile)
+        if profile is not None and not profile.is_embedded and unresolved.fingerprint not in _known(profile):
+            yield warn(
+                "queued work",
+                f"{unresolved.profile}/{unresolved.account} has a generation under way that only the API key "
+                f"{unresolved.fingerprint} can read, and that API key is not configured",
+                "put that API key back beside the new one, or the paid result cannot be downloaded",
+            )
+
+
+def _known(profile: Profile) -> frozenset[str]:
+    found: set[str] = set()
+    for account in profile.account_names:
+        try:
+            found |= {fingerprint(key) for key in profile.keys(account)}
+        except InputError:
+            continue
+    return frozenset(found)

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.openapi_check import Mismatch, mismatches
+from batchkiln.client.openapi import Mismatch, hints_from_openapi, mismatches
+from batchkiln.client.reply_mapping import FieldHints
+from batchkiln.core.responses import Described
+from batchkiln.doctor.service import check_description
 from batchkiln_service.api.openapi import description
 
 WHOLE: Any = json.loads(description())
@@ -25,6 +28,8 @@ def graves(found: list[Mismatch]) -> list[str]:
 def test_the_local_service_is_as_the_client_expects() -> None:
     """No difference where there is none."""
     assert mismatches(WHOLE) == []
+    (finding,) = check_description(Described("t", "1", WHOLE))
+    assert finding.message == "as batchkiln expects it"
 
 
 def test_paths_may_be_described_with_their_prefix(document: Any) -> None:  # noqa: ANN401
@@ -91,28 +96,46 @@ def test_fields_that_are_no_longer_taken_or_newly_required_are_grave(document: A
     ]
 
 
-def test_new_states_and_missing_fields_are_told(document: Any) -> None:  # noqa: ANN401
-    """They are borne: an unknown state counts as not ended, and other names are tried."""
-    record = document["components"]["schemas"]["GenerationRecord"]["properties"]
-    record["status"]["enum"].append("queued")
-    del record["outputs"]
-
-    found = mismatches(document)
-
-    assert graves(found) == []
-    assert [each.what for each in found if "queued" in each.what]
-    assert [each.what for each in found if each.what.startswith("GET /generations/{id} replies without outputs")]
-
-
 def test_texts_of_the_description_are_made_safe(document: Any) -> None:  # noqa: ANN401
     """No control character, no link, and none longer than a line."""
     evil = "\x1b[2J https://evil.invalid/?token=secret " + "x" * 5000
-    document["components"]["schemas"]["GenerationRecord"]["properties"]["status"]["enum"] = [evil]
+    document["components"]["schemas"]["UploadRequest"]["required"] = [evil]
 
     texts = [mismatch.what for mismatch in mismatches(document)]
 
     assert texts
     assert all("\x1b" not in text and "secret" not in text and len(text) < 300 for text in texts)
+
+
+def upload_list(document: Any, **properties: object) -> None:  # noqa: ANN401  JSON
+    """Give the entries of the reply to an upload request other fields."""
+    entry = {"type": "object", "properties": {"upload_url": {"type": "string"}, **properties}}
+    schema = {"type": "object", "properties": {"data": {"type": "array", "items": entry}}}
+    document["components"]["schemas"]["UploadList"] = schema
+
+
+def test_a_described_identifier_is_learned(document: Any) -> None:  # noqa: ANN401
+    """Its own words say which field it is, whatever its name; another one would have looked like it."""
+    blob = {"type": "string", "description": "The asset's identifier, for the completion."}
+    upload_list(document, id={"type": "string"}, blob=blob)
+
+    assert hints_from_openapi(document).asset_id == ("data", "blob")
+
+
+def test_an_identifier_without_a_description_is_not_learned(document: Any) -> None:  # noqa: ANN401
+    """A name alone says no more than a reply does."""
+    upload_list(document, id={"type": "string"}, blob={"type": "string"})
+
+    assert hints_from_openapi(document).asset_id == ()
+
+
+def test_an_identifier_that_is_a_key_is_learned(document: Any) -> None:  # noqa: ANN401
+    """A map by asset id has it in no field."""
+    entry = {"type": "object", "properties": {"upload_url": {"type": "string"}}}
+    by_id = {"type": "object", "description": "Keyed by asset id.", "additionalProperties": entry}
+    document["components"]["schemas"]["UploadList"] = {"allOf": [by_id]}
+
+    assert hints_from_openapi(document).asset_id == ("*",)
 
 
 def test_references_in_a_circle_come_to_an_end(document: Any) -> None:  # noqa: ANN401
@@ -123,6 +146,7 @@ def test_references_in_a_circle_come_to_an_end(document: Any) -> None:  # noqa: 
     schemas["UploadList"] = {"oneOf": [{"items": {"$ref": "#/components/schemas/UploadList"}}] * 3}
 
     assert isinstance(mismatches(document), list)
+    assert isinstance(hints_from_openapi(document), FieldHints)
 
 
 def nodes(holder: Any, depth: int) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401  JSON
@@ -143,6 +167,7 @@ def test_a_document_with_any_hole_is_survived(document: Any) -> None:  # noqa: A
         for strange in (None, "x", [[1]]):
             holder[key] = strange
             assert isinstance(mismatches(document), list)
+            assert isinstance(hints_from_openapi(document), FieldHints)
         holder[key] = kept
 
     assert mismatches(document) == whole
