@@ -14,8 +14,7 @@ from aiohttp import ClientSession
 import batchkiln
 from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.api.local_service import embedded_config, embedded_folder, local_service
-from batchkiln.api.service_clients import new_service_client
-from batchkiln.api.shared_keys import refuse_shared_keys
+from batchkiln.api.service_clients import new_service_client, refuse_shared_keys
 from batchkiln.client import ReplyMapping, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile

@@ -2,10 +2,8 @@
 """The Python interface: where the names come from that `import batchkiln` offers."""
 
 from batchkiln.api.apply_manifests import Applied as Applied
-from batchkiln.api.open_queue import open_queue as open_queue
-from batchkiln.api.queue import Queue as Queue
-from batchkiln.api.run_options import Until as Until
-from batchkiln.api.run_result import RunResult as RunResult
+from batchkiln.api.queue import Queue as Queue, open_queue as open_queue
+from batchkiln.api.run import RunResult as RunResult, Until as Until
 from batchkiln.core.errors import (
     BatchkilnError as BatchkilnError,
     ExitStatus as ExitStatus,

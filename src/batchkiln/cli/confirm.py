@@ -9,8 +9,8 @@ import click
 
 from batchkiln.api.apply_manifests import Applied, describe_taken_files
 from batchkiln.api.queue import Queue
-from batchkiln.api.run_options import RunOptions
-from batchkiln.cli.options import Common
+from batchkiln.api.run import RunOptions
+from batchkiln.cli.command import Common
 from batchkiln.cli.output import is_terminal, print_status
 from batchkiln.core.errors import InputError
 from batchkiln.core.timestamps import to_milliseconds

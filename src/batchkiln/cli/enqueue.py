@@ -8,9 +8,8 @@ import click
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
-from batchkiln.api.open_queue import opened
-from batchkiln.cli.command import command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.api.queue import opened
+from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import plural, sanitize

@@ -13,10 +13,8 @@ from typing import Any, Final
 import click
 
 from batchkiln.api.reading import open_reader
-from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
-from batchkiln.cli.signals import handle_signals
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState

@@ -11,8 +11,7 @@ import click
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.local_service import embedded_folder
-from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue, in_order

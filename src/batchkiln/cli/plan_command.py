@@ -7,9 +7,8 @@ from typing import Literal
 import click
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.cli.command import command, run_async
+from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options
-from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
 from batchkiln.core.errors import ExitStatus
 from batchkiln.planning.catalogues import Catalogues

@@ -11,17 +11,13 @@ import click
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, scope_of
-from batchkiln.api.open_queue import opened
-from batchkiln.api.queue import Queue
-from batchkiln.api.run import Run
-from batchkiln.api.run_options import RunOptions, Until
-from batchkiln.cli.command import command, run_async
+from batchkiln.api.queue import Queue, opened
+from batchkiln.api.run import Run, RunOptions, Until
+from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
 from batchkiln.cli.dashboard import dashboard_during_run
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
-from batchkiln.cli.options import Common
 from batchkiln.cli.run_display import RunDisplay
-from batchkiln.cli.signals import handle_signals
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
 from batchkiln.store import ApplyOptions

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from batchkiln.api.reading import ItemReport, open_reader
-from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.items import item_document
-from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import format_second, plural, sanitize

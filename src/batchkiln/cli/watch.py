@@ -11,19 +11,15 @@ import click
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import apply_manifests, check_output_folder
 from batchkiln.api.engine import Engine
-from batchkiln.api.open_queue import opened
-from batchkiln.api.run import Run
-from batchkiln.api.run_options import RunOptions, Until
-from batchkiln.api.run_result import RunResult
-from batchkiln.cli.command import command, run_async
+from batchkiln.api.queue import opened
+from batchkiln.api.run import Run, RunOptions, RunResult, Until
+from batchkiln.cli.command import Common, Signals, command, handle_signals, run_async
 from batchkiln.cli.dashboard import dashboard_during_run
 from batchkiln.cli.enqueue import applied_document
-from batchkiln.cli.json_output import job_document
-from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_status
 from batchkiln.cli.run import run_control_options
 from batchkiln.cli.run_display import RunDisplay
-from batchkiln.cli.signals import Signals, handle_signals
+from batchkiln.cli.status import job_document
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError

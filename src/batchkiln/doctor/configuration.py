@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from batchkiln.api.shared_keys import shared_keys
+from batchkiln.api.service_clients import shared_keys
 from batchkiln.config import Account, Config, KeySource, Profile, found_file, is_loopback, load_config
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits

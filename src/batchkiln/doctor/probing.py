@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.open_queue import opened
+from batchkiln.api.queue import opened
 from batchkiln.config import Profile
 from batchkiln.core.errors import BatchkilnError
 from batchkiln.doctor.check_results import CheckResult, fail

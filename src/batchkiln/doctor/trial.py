@@ -13,8 +13,7 @@ from typing import Final
 from batchkiln.api.apply_manifests import scope_of
 from batchkiln.api.engine import Engine
 from batchkiln.api.queue import Queue
-from batchkiln.api.run import Run
-from batchkiln.api.run_options import RunOptions
+from batchkiln.api.run import Run, RunOptions
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
 from batchkiln.core.rate_limits import RequestKind

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import ReadManifest, read_manifest, with_catalogue
-from batchkiln.api.shared_keys import refuse_shared_keys
+from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, never_payable

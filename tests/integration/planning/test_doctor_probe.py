@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.api.open_queue import opened
+from batchkiln.api.queue import opened
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from batchkiln.cli.json_output import job_document
+from batchkiln.cli.status import job_document
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.alerts import alerts_of
 from batchkiln.store.jobs import Credits

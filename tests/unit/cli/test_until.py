@@ -5,7 +5,7 @@ from datetime import UTC, datetime, time
 import click
 import pytest
 
-from batchkiln.api.run_options import Until
+from batchkiln.api.run import Until
 from batchkiln.cli.run import UNTIL
 from batchkiln.worker.run_state import RunState
 
