@@ -156,11 +156,19 @@ class Run:
         return await self._reader.read(read_overview, self.engine.setting.config, jobs, machine_now(), observed)
 
     def _telling(self) -> AbstractAsyncContextManager[None]:
-        if not self.engine.setting.config.notifiers:
+        setting = self.engine.setting
+        if not setting.config.notifiers:
             return nullcontext()
-        from batchkiln.api.notify_runner import notifying  # noqa: PLC0415  only who is told needs it
+        from batchkiln.notifications.runner import notifying  # noqa: PLC0415  only who is told needs it
 
-        return notifying(self.engine, self._reader)
+        surroundings = setting.surroundings
+        return notifying(
+            self.engine,
+            self._reader,
+            setting.config.notifiers,
+            connector=surroundings.connector,
+            wall=surroundings.wall,
+        )
 
     def _tracing(self) -> AbstractAsyncContextManager[None]:
         traces = self.engine.setting.config.traces
