@@ -151,14 +151,14 @@ async def _applied(
 ) -> list[Applied]:
     """Enqueue the manifests, after a confirmation if one is needed. The caller owns the queue's lock."""
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
-    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  as above
+    from batchkiln.planning.queue_access import QueueAccess  # noqa: PLC0415  as above
 
-    note = RequestLog(queue.writer, queue.setting).note
-    catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=mode.is_unchecked)
+    access = QueueAccess.of_driver(queue)
+    catalogues = Catalogues(access, is_off=mode.is_unchecked)
     agreed = None
     if mode.is_asking:
         agreed = await ask_before_spending(
-            common, queue, manifests, options=options, run_options=run_options, catalogues=catalogues
+            common, access, manifests, options=options, run_options=run_options, catalogues=catalogues
         )
     applied = await queue.apply(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of

@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from typing import Final, TypeVar, assert_never
 
-from batchkiln.api.app_context import Environment
+from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.api.local_service import temporary_service
 from batchkiln.api.service_clients import new_service_client
 from batchkiln.client import ServiceClient, fingerprint, new_session
@@ -41,7 +41,9 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.inputs import LocalInputs
-from batchkiln.store import PriceQuestion
+from batchkiln.planning.queue_access import QueueAccess
+from batchkiln.presentation.forecasts import usage_today
+from batchkiln.store import AccountSummary, PriceQuestion, Reader
 
 T = TypeVar("T")
 
@@ -104,29 +106,13 @@ class Quotes:
         return {key: cost for (name, key), cost in self.prices.items() if name == profile}
 
 
-Note = Callable[[str, str, ClockReading], Awaitable[None]]
-"""(profile, account, now): writes a read down before it leaves, where the queue may be written (Law 5)."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuoteOptions:
-    """How to ask: what opens connections, and where a read is noted.
-
-    `is_alone`: reads are noted, and the queue's lock is held, so that no other process fills the same minute.
-    """
-
-    surroundings: Environment = field(default_factory=Environment)
-    note: Note | None = None
-    is_alone: bool = False
-
-
 async def ask_quotes(
     questions: Iterable[PriceQuestion],
     *,
     profiles: Mapping[str, Profile],
     known: Mapping[tuple[str, str], AccountState],
     wants_balance: Iterable[tuple[str, str]] = (),
-    manner: QuoteOptions,
+    access: QueueAccess,
 ) -> Quotes:
     """Ask all questions, account by account, and the balances of accounts that are not local.
 
@@ -141,7 +127,7 @@ async def ask_quotes(
         if profiles[name].is_embedded and not asked:
             continue
         try:
-            async with open_quote_session(profiles[name], account, known[place], manner) as quotes:
+            async with open_quote_session(profiles[name], account, known[place], access) as quotes:
                 await _AccountQuotes(quotes, name, account, book).make(asked)
         except InputError as error:
             book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
@@ -204,7 +190,7 @@ class QuoteSession:
 
 @asynccontextmanager
 async def open_quote_session(
-    profile: Profile, account: str, known: AccountState, manner: QuoteOptions
+    profile: Profile, account: str, known: AccountState, access: QueueAccess
 ) -> AsyncIterator[QuoteSession]:
     """Open a session. Raises `InputError` where the account has no key."""
     async with AsyncExitStack() as stack:
@@ -214,11 +200,11 @@ async def open_quote_session(
             base_url, keys = service.base_url, [service.api_key(account)]
         else:
             base_url, keys = str(profile.base_url), profile.keys(account)
-        session = await stack.enter_async_context(new_session(manner.surroundings.connector()))
-        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=manner.surroundings.wall)
+        session = await stack.enter_async_context(new_session(access.setting.surroundings.connector()))
+        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=access.setting.surroundings.wall)
         named = {fingerprint(key): key for key in keys}
         client = new_service_client(ServiceClient, profile, session, base_url=base_url, keys=named, clock=clock)
-        note = None if profile.is_embedded else manner.note
+        note = None if profile.is_embedded else access.note
         rates = RateLimits.of_log(
             profile.limits,
             profile.day,
@@ -234,7 +220,7 @@ async def open_quote_session(
             rates=rates,
             released=rates.released(),
             is_ours=profile.is_embedded,
-            is_shared=not (profile.is_embedded or manner.is_alone),
+            is_shared=not (profile.is_embedded or access.is_alone),
             note=None if note is None else (lambda now: note(profile.name, account, now)),
         )
 
@@ -351,3 +337,41 @@ class _AccountQuotes:
     def _stop(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
         self.is_over = True
         self.book.hindrances.append(QuoteFailure(self.profile, self.account, reason, exit_status))
+
+
+async def read_account_states(access: QueueAccess) -> dict[tuple[str, str], AccountState]:
+    """Return the state of all configured accounts by profile and name, from the queue."""
+    return await access.store.read(_account_states, access.setting)
+
+
+def _account_states(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
+    profiles = setting.config.profiles
+    now = setting.surroundings.wall()
+    times = {name: reader.accounts.service_time(name, now) for name in profiles}
+    summaries = [account for account in reader.accounts.summaries() if account.profile in profiles]
+    return account_states(reader, summaries, profiles, times)
+
+
+def account_states(
+    reader: Reader,
+    accounts: Iterable[AccountSummary],
+    profiles: Mapping[str, Profile],
+    times: Mapping[str, datetime],
+) -> dict[tuple[str, str], AccountState]:
+    """Return the state of all accounts at the given service times.
+
+    `accounts` are the accounts recorded in the queue; other accounts get an empty state.
+    """
+    known = {
+        (name, account): AccountState(times[name]) for name in profiles for account in profiles[name].account_names
+    }
+    for summary in accounts:
+        profile, now = profiles[summary.profile], times[summary.profile]
+        known[summary.profile, summary.name] = AccountState(
+            now=now,
+            usage=usage_today(summary, profile, now),
+            logged=tuple(reader.accounts.logged_requests(summary.profile, kept_seconds(profile.limits))),
+            account_id=summary.id,
+            reads_held=summary.reads_held,
+        )
+    return known
