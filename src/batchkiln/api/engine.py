@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -97,6 +98,10 @@ class Engine:
     def announce(self) -> None:
         """Wake all tasks that wait for changes."""
         self.news.announce()
+
+    def observed_times(self) -> dict[str, datetime]:
+        """Return the current service time of each profile whose service this run has heard."""
+        return {name: each.clock.now().instant for name, each in self.services.items() if each.clock.is_observed}
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count the items that can still change without a person."""
@@ -290,10 +295,12 @@ def _digest(profile: Profile) -> str:
 
 
 @asynccontextmanager
-async def open_engine(store: Store, setting: AppContext, control: RunState, *, command: str) -> AsyncIterator[Engine]:
+async def open_engine(
+    store: Store, setting: AppContext, control: RunState | None = None, *, command: str
+) -> AsyncIterator[Engine]:
     """Hold the queue's lock and everything a drive needs. Raise `QueueInUse` where another process has it."""
     async with store.locked(command=command, now=setting.surroundings.wall()):
-        engine = Engine(store, setting, control)
+        engine = Engine(store, setting, control or RunState())
         try:
             yield engine
         finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from batchkiln.clock import machine_now
 from batchkiln.core.states import AT_REST, ItemState
-from batchkiln.store import ItemEnded, ItemSummary, Reader, Store
+from batchkiln.store import ItemEnded, ItemSummary, Reader, Store, open_reader as open_sync_reader
 
 if TYPE_CHECKING:
     from batchkiln.config import Config
@@ -75,6 +75,10 @@ class QueueReader:
     async def item(self, config: "Config", job: str, item: str) -> ItemReport:
         """Return all of one item. Raise `InputError` for an unknown job or item."""
         return await self._store.read(read_item_report, config, job, item, machine_now())
+
+    async def data_version(self) -> int:
+        """Return a number that changes with each change of the queue; this reads a few bytes."""
+        return await self._store.data_version()
 
     async def read(self, work: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(reader, …)` on one consistent snapshot."""
@@ -153,3 +157,9 @@ class Results:
 
 def _page(reader: Reader, job: str, state: ItemState, after: int) -> tuple[list[ItemSummary], int]:
     return reader.items.page(job, state=state, after_id=after), reader.events.last_id()
+
+
+def job_names(path: Path) -> Sequence[str]:
+    """Return the names of a queue's jobs, without an event loop. Raise whatever keeps it from being read."""
+    with open_sync_reader(path) as reader:
+        return reader.jobs.names()

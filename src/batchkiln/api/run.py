@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from batchkiln.clock import machine_now
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.errors import ExitStatus
+from batchkiln.core.queue_types import Scope
 from batchkiln.core.responses import AccountBlocked, AccountProblem
 from batchkiln.core.states import PROBLEM_STATES, UNDER_WAY, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView, Overview, read_overview
-from batchkiln.store import JobSummary, Store
-from batchkiln.worker.loop import next_due
+from batchkiln.store import JobSummary, LoggedEvent, Store
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
@@ -121,39 +121,61 @@ def waiting_in_pause(view: JobView) -> int:
     return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0
 
 
-class Run:
-    """Runs the queue according to the options. `jobs` are the jobs to end; None means the whole queue."""
+JOBS_SHOWN: Final = 20
+EVENTS_AT_ONCE: Final = 1000
 
-    def __init__(self, engine: "Engine", reader: Store, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
-        """Run an engine whose scope is set, with a store that is open for reading."""
+
+class Run:
+    """Runs the queue according to `options`; see `Queue.driving`."""
+
+    def __init__(self, engine: "Engine", reader: Store, options: RunOptions, *, after_event: int) -> None:
+        """Run the whole queue. `reader` is open for reading; `new_events` starts after the event `after_event`."""
         self.engine = engine
-        self.wishes = wishes
-        self.jobs = jobs
+        self.options = options
+        self._jobs: Sequence[str] | None = None
         self._reader = reader
+        self._last_event = after_event
+
+    async def limit_to(self, jobs: Sequence[str]) -> None:
+        """Run only these jobs. Raise `InputError` for an unknown job."""
+        ids = await self._reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
+        self.engine.control.scope = Scope(frozenset(ids))
+        self._jobs = jobs
 
     async def run(self) -> RunResult:
         """Run until the jobs have ended or the run must stop, and return the result.
 
         Raises the error that prevents the run; everything is on disk then, and the next run continues.
         """
-        before = await self.overview(self.jobs)
+        before = await self._overview(self._jobs)
         async with (
             self._tracing(),
             self._telling(),
         ):  # also without work: notifications of an earlier run may be pending
-            if self.wishes.is_forever or _has_work(before):
+            if self.options.is_forever or _has_work(before):
                 self._set_up(before)
                 await self.engine.run()
         return await self._ending(before)
 
-    async def overview(self, jobs: Sequence[str] | None) -> Overview:
+    async def _overview(self, jobs: Sequence[str] | None) -> Overview:
         """Read the jobs' progress, with the service times that this run has observed."""
-        observed = {
-            name: service.clock.now().instant
-            for name, service in self.engine.services.items()
-            if service.clock.is_observed
-        }
+        observed = self.engine.observed_times()
         return await self._reader.read(read_overview, self.engine.setting.config, jobs, machine_now(), observed)
+
+    async def progress(self) -> Overview:
+        """Read the progress of the run's jobs; of the whole queue, that of the first `JOBS_SHOWN` jobs with work."""
+        jobs = self._jobs
+        if jobs is None:
+            work = await self._reader.read(lambda reader: reader.jobs.work(self.engine.control.scope))
+            jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
+        return await self._overview(jobs)
+
+    async def new_events(self) -> list[LoggedEvent]:
+        """Return the next events that were recorded since the lock was taken, at most `EVENTS_AT_ONCE`."""
+        events = await self._reader.read(lambda reader: reader.events.after(self._last_event, EVENTS_AT_ONCE))
+        if events:
+            self._last_event = events[-1].id
+        return events
 
     def _telling(self) -> AbstractAsyncContextManager[None]:
         setting = self.engine.setting
@@ -176,20 +198,22 @@ class Run:
             return nullcontext()
         from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  as above
 
-        return tracing(self.engine, self._reader, traces, wall=self.engine.setting.surroundings.wall, jobs=self.jobs)
+        return tracing(self.engine, self._reader, traces, wall=self.engine.setting.surroundings.wall, jobs=self._jobs)
 
     def _set_up(self, before: Overview) -> None:
         control = self.engine.control
-        self.wishes.until.set_up(control, lambda: max((view.now for view in before.jobs), default=machine_now()))
-        control.credits_left = self.wishes.max_credits
-        control.waits_for_more = self.wishes.is_forever
+        self.options.until.set_up(control, lambda: max((view.now for view in before.jobs), default=machine_now()))
+        control.credits_left = self.options.max_credits
+        control.waits_for_more = self.options.is_forever
 
     async def _ending(self, before: Overview) -> RunResult:
-        after = await self.overview(self.jobs)
+        from batchkiln.worker.loop import next_due  # noqa: PLC0415  slow to import, and a queue may only be read
+
+        after = await self._overview(self._jobs)
         blocked = self.engine.control.blocked
         return RunResult(
-            views=after.jobs if self.jobs is not None else _touched(before, after),
-            may_end_early=self.wishes.may_end_early,
+            views=after.jobs if self._jobs is not None else _touched(before, after),
+            may_end_early=self.options.may_end_early,
             blocked=tuple(
                 (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
                 for worker in self.engine.workers

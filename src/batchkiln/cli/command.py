@@ -171,11 +171,10 @@ class JobName(click.ParamType):  # type: ignore[type-arg]  # not generic before 
 
 
 def _names(common: Common) -> Sequence[str]:
-    from batchkiln.store import open_reader  # noqa: PLC0415  only completion needs it here
+    from batchkiln.api.reading import job_names  # noqa: PLC0415  only completion needs it here
 
     try:
-        with open_reader(common.queue) as reader:
-            return reader.jobs.names()
+        return job_names(common.queue)
     except Exception:  # noqa: BLE001  a failed completion must not print into the user's command line
         return ()
 

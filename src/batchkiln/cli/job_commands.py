@@ -190,7 +190,7 @@ async def _resolve(
     common: Common, job: str, item: str, *, decision: Decision, generation_id: str | None, confirm: str | None
 ) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        asked = await changes.item(job, item)
+        asked = await changes.show(job, item)
         check_resolvable(item, asked.item.state, is_undriven=True)  # `resolve` takes the lock where it matters
         print_status(cost_of_resolve(decision, asked))
         _check_confirmed(item, confirm)
@@ -228,7 +228,8 @@ def ask_again(common: Common, account: str | None) -> ExitStatus:
 
 async def _ask_again(common: Common, account: str | None) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        asked, ended = await changes.ask_again(account)
+        asked = await changes.ask_again(account)
+        ended = await changes.end_waits(account)
     if common.is_json:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
         print_json({"asked_again": calls, "waits_ended": list(ended)})

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, TypeVar
 import click
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.apply_manifests import Applied, scope_of
+from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
-from batchkiln.api.run import Run, RunOptions, Until
+from batchkiln.api.run import RunOptions, Until
 from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
 from batchkiln.cli.dashboard import dashboard_during_run
@@ -21,7 +21,6 @@ from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
 from batchkiln.store import ApplyOptions
-from batchkiln.worker.run_state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,17 +126,16 @@ async def _run(
 ) -> ExitStatus:
     ignore_closed_output()
     with handle_signals() as signals:
-        async with opened(AppContext(common.queue, common.load_config(), common.profile)) as queue:
-            control = RunState()
-            async with queue.driving(control, command="run") as engine:
-                newest = await queue.reader.read(lambda reader: reader.events.last_id())
-                applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
-                if mode.is_asking:
-                    await ask_before_paying_again(applied)
-                control.scope = scope_of(applied)
-                active_run = Run(engine, queue.reader, run_options, jobs=[entry.job.name for entry in applied])
-                async with dashboard_during_run(engine, is_wanted=mode.has_dashboard):
-                    return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()
+        async with (
+            opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
+            queue.driving(run_options, command="run") as active_run,
+        ):
+            applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
+            if mode.is_asking:
+                await ask_before_paying_again(applied)
+            await active_run.limit_to([entry.job.name for entry in applied])
+            async with dashboard_during_run(active_run.engine, is_wanted=mode.has_dashboard):
+                return await RunDisplay(common, active_run, signals).run()
 
 
 async def _applied(
@@ -191,9 +189,7 @@ async def _work(common: Common, run_options: RunOptions, *, has_dashboard: bool)
     with handle_signals() as signals:
         async with (
             opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
-            queue.driving(RunState(), command="work") as engine,
-            dashboard_during_run(engine, is_wanted=has_dashboard),
+            queue.driving(run_options, command="work") as active_run,
+            dashboard_during_run(active_run.engine, is_wanted=has_dashboard),
         ):
-            newest = await queue.reader.read(lambda reader: reader.events.last_id())
-            active_run = Run(engine, queue.reader, run_options, jobs=None)
-            return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()
+            return await RunDisplay(common, active_run, signals).run()

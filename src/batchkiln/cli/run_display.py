@@ -22,26 +22,22 @@ from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.overview import JobView, Overview
 from batchkiln.presentation.unread_replies import misunderstanding
-from batchkiln.store import LoggedEvent, Store
+from batchkiln.store import LoggedEvent
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
 TICK_SECONDS: Final = 0.25
-JOBS_SHOWN: Final = 20
-_EVENTS_AT_ONCE: Final = 1000
 
 
 class RunDisplay:
     """Runs the queue with a progress display, and stops it on a signal."""
 
-    def __init__(self, common: Common, active_run: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
-        """Print events whose id is greater than `after_event`."""
+    def __init__(self, common: Common, active_run: Run, signals: Signals) -> None:
+        """Display a run that has not started."""
         self._common = common
         self._run = active_run
         self._engine = active_run.engine
-        self._reader = reader
         self._signals = signals
-        self._after_event = after_event
 
     async def run(self) -> ExitStatus:
         """Run to the end, print the summary, and return the exit status."""
@@ -97,19 +93,11 @@ class RunDisplay:
                 backoff.heard(is_news=news.is_set())
 
     async def _print_events(self) -> None:
-        while self._common.is_json:
-            events = await self._reader.read(lambda reader: reader.events.after(self._after_event, _EVENTS_AT_ONCE))
-            if not events:
-                return
+        while self._common.is_json and (events := await self._run.new_events()):
             print_json_lines([_event_document(event) for event in events])
-            self._after_event = events[-1].id
 
     async def _state(self) -> ProgressState:
-        jobs = self._run.jobs
-        if jobs is None:
-            work = await self._reader.read(lambda reader: reader.jobs.work(self._engine.control.scope))
-            jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
-        overview = await self._run.overview(jobs)
+        overview = await self._run.progress()
         workers = tuple(_worker_state(worker, overview) for worker in self._engine.workers)
         return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 from aiohttp import web
 from jinja2 import Environment
 
+from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access
 from batchkiln.dashboard.live_state import EngineProbe, LiveState
 from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.snapshot import PageSnapshot, read_snapshot
 from batchkiln.dashboard.thumbnail_cache import Thumbnails
-from batchkiln.store import Store
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Context:
 
     queue: Path
     config: Config
-    store: Store
+    reader: QueueReader
     access: Access
     machine_now: Callable[[], datetime]
     engine: EngineProbe | None = None
@@ -36,7 +36,7 @@ class Context:
 
     async def snapshot(self, job: str | None = None) -> PageSnapshot:
         """Read the current state of the queue, or of one job."""
-        return await self.store.read(read_snapshot, self.config, self.machine_now(), self.live_state(), job)
+        return await self.reader.read(read_snapshot, self.config, self.machine_now(), self.live_state(), job)
 
     def live_state(self) -> LiveState:
         """Return the state of the engine in this process; it is empty if there is none."""

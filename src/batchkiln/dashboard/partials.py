@@ -29,8 +29,8 @@ async def sections(context: Context, job: str | None) -> tuple[dict[str, str], P
     Raises `InputError` for an unknown job.
     """
     now = await context.snapshot(job)
-    newest = await context.store.read(_newest, job)
-    chart = await context.store.read(_hours, now) if job is None else None
+    newest = await context.reader.read(_newest, job)
+    chart = await context.reader.read(_hours, now) if job is None else None
     values = {
         "now": now,
         "headline": headline(now),
@@ -65,7 +65,7 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
 
     Raises `InputError` for an unknown job or item.
     """
-    report = await context.store.read(read_item_report, context.config, job, name, context.machine_now())
+    report = await context.reader.read(read_item_report, context.config, job, name, context.machine_now())
     detail, explanation = report.detail, report.explanation
     events = ([detail.arrival] if detail.arrival is not None else []) + list(detail.events)
     html = context.render(

@@ -11,7 +11,6 @@ from batchkiln.doctor.counted import Counted
 from batchkiln.doctor.learned import load_learned, save_learned
 from batchkiln.doctor.probe import CHECK, Probe, announce
 from batchkiln.doctor.trial import Person, Trial
-from batchkiln.worker.run_state import RunState
 
 
 async def probe(setting: AppContext, *, person: Person | None = None) -> AsyncIterator[CheckResult]:
@@ -34,12 +33,12 @@ async def _probe(
     setting: AppContext, profile: Profile, account: str, person: Person | None
 ) -> AsyncIterator[CheckResult]:
     address = profile.base_url or "embedded"
-    async with opened(setting) as queue, queue.driving(RunState(), command="doctor --probe") as driver:
+    async with opened(setting) as queue, queue.driving(command="doctor --probe") as run:
         learned = load_learned(setting.queue, profile.name, address)
-        one = Probe(await Counted.of(driver, profile.name, account), profile.name, learned)
+        one = Probe(await Counted.of(run.engine, profile.name, account), profile.name, learned)
         async for finding in one.findings():
             yield finding
         save_learned(setting.queue, profile.name, one.learned)
         if person is not None and not one.is_over:
-            async for finding in Trial(queue, driver, one, account, person).findings():
+            async for finding in Trial(queue, run, one, account, person).findings():
                 yield finding

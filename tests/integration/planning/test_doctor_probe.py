@@ -15,7 +15,6 @@ from batchkiln.doctor.learned import learned_path
 from batchkiln.doctor.probing import probe
 from batchkiln.doctor.runner import CheckContext, run_checks
 from batchkiln.store.accounts import Accounts
-from batchkiln.worker.run_state import RunState
 from integration.cli.workspace import HURRIED, Workspace, on_a_terminal
 from integration.client.scripted_server import Received
 
@@ -73,7 +72,7 @@ async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> 
 async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
     """Who drives keeps its minute in memory: two processes would overstep it (Law 5). Exit 6."""
     async with stranger(tmp_path) as service:
-        async with opened(service.setting()) as queue, queue.driving(RunState(), command="run"):
+        async with opened(service.setting()) as queue, queue.driving(command="run"):
             found = await service.probed()
 
         assert service.asked == []
