@@ -1,7 +1,7 @@
 """An open queue for a Python program: enqueue, run, wait, follow, inspect and change.
 
 Cancelling a program at any moment is as safe as killing it: the next run continues from what is on disk. Leaving
-`open_queue` otherwise stops a run as the first Ctrl-C does: work in progress is finished and recorded.
+an open queue otherwise stops a run as the first Ctrl-C does: work in progress is finished and recorded.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable,
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
 
 from batchkiln.api.app_context import AppContext
@@ -19,10 +18,8 @@ from batchkiln.api.changes import Changes
 from batchkiln.api.reading import Results
 from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
-from batchkiln.config import Config, config_of, load_config, queue_path
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.states import AT_REST, ItemState
-from batchkiln.logs import use_standard_logging
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
@@ -399,33 +396,6 @@ def _is_driven(reader: Reader) -> bool:
 
 
 @asynccontextmanager
-async def open_queue(
-    path: str | os.PathLike[str],
-    *,
-    config: Config | Mapping[str, object] | str | os.PathLike[str] | None = None,
-    profile: str | None = None,
-    working_dir: str | os.PathLike[str] | None = None,
-) -> AsyncIterator[Queue]:
-    """Open a queue, which is made if it is not there.
-
-    `config` is a configuration file or its content; without it, the command's own rules find one. `profile` wins
-    over a manifest's. Outputs and inputs are relative to `working_dir`, the current folder unless it is given.
-    Raise `InputError` for a wrong configuration, `QueueUnusable` and `QueueBusy` for a file that cannot serve.
-    """
-    use_standard_logging()
-    setting = AppContext(
-        queue=queue_path(Path(path)),
-        config=_config(config),
-        profile=profile,
-        working_dir=Path(working_dir or ".").absolute(),
-    )
-    if profile is not None:
-        setting.config.profile(profile)
-    async with opened(setting) as queue:
-        yield queue
-
-
-@asynccontextmanager
 async def opened(setting: AppContext) -> AsyncIterator[Queue]:
     """Open the queue of a context; see `open_queue`."""
     store = await Store.open_for_writing(setting.queue)
@@ -447,16 +417,3 @@ async def opened(setting: AppContext) -> AsyncIterator[Queue]:
             await reader.close()
     finally:
         await store.close()
-
-
-def _config(given: Config | Mapping[str, object] | str | os.PathLike[str] | None) -> Config:
-    match given:
-        case Config():
-            return given
-        case Mapping():
-            return config_of(given)
-        case None:
-            named = os.environ.get("BATCHKILN_CONFIG")
-            return load_config(Path(named) if named else None, os.environ)
-        case _:
-            return load_config(Path(given), os.environ)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.apply_manifests import Applied, describe_taken_files
 from batchkiln.api.run import RunOptions
 from batchkiln.cli.command import Common
 from batchkiln.cli.output import is_terminal, print_status
 from batchkiln.core.errors import InputError
 from batchkiln.presentation.formatting import plural
-from batchkiln.store import ApplyOptions
 
 if TYPE_CHECKING:
     from batchkiln.planning.catalogues import Catalogues

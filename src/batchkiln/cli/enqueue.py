@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import opened
@@ -13,7 +14,6 @@ from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store import ApplyOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

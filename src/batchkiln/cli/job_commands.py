@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api import Decision, RetryReport, Skipped, check_resolvable
 from batchkiln.api.changes import Action, open_changes
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
@@ -13,7 +14,6 @@ from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.unread_replies import CALLS
-from batchkiln.store import Decision, RetryReport, Skipped, check_resolvable
 
 MANY: Final = 20
 """The number of named items from which a confirmation is needed; without names it is two."""

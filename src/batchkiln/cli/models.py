@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
@@ -16,7 +17,6 @@ from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess, open_access
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store import ApplyOptions
 
 if TYPE_CHECKING:
     from batchkiln.config import Profile

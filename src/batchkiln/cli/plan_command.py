@@ -6,6 +6,7 @@ from typing import Literal
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options
@@ -14,7 +15,6 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
-from batchkiln.store import ApplyOptions
 
 
 @command(

@@ -5,12 +5,12 @@ from datetime import datetime
 from math import inf
 from typing import Final, Protocol
 
+from batchkiln.api import UnderWay
 from batchkiln.cli.output import print_status
 from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
-from batchkiln.store import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 64.0

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
@@ -20,7 +21,6 @@ from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, p
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
-from batchkiln.store import ApplyOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
+from batchkiln.api import LoggedEvent
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
 from batchkiln.cli.output import is_terminal, iso, print_json_lines, print_status
@@ -22,7 +23,6 @@ from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.overview import JobView, Overview
 from batchkiln.presentation.unread_replies import misunderstanding
-from batchkiln.store import LoggedEvent
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 

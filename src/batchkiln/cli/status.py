@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from batchkiln.api import UnderWay
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import iso, print_json
@@ -15,7 +16,6 @@ from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.overview import AccountView, JobView, Overview
-from batchkiln.store import UnderWay
 
 
 def job_document(view: JobView) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table
 from rich.text import Text
 
+from batchkiln.api import Trouble
 from batchkiln.cli.rich_console import console
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
@@ -12,7 +13,6 @@ from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.presentation.unread_replies import CALLS, misunderstanding
-from batchkiln.store import Trouble
 
 _LONGEST_MESSAGE = 160
 

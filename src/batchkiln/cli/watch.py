@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import check_output_folder
 from batchkiln.api.engine import Engine
@@ -24,7 +25,6 @@ from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.presentation.formatting import plural
-from batchkiln.store import ApplyOptions
 from batchkiln.watch.fs_events import watch_events
 from batchkiln.watch.watcher import Watcher
 from batchkiln.worker.loop import first_error

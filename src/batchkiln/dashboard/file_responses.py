@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from batchkiln.api import OutputFile
 from batchkiln.core.errors import InputError
 from batchkiln.dashboard.context import context_of
-from batchkiln.store import OutputFile
 
 DISPLAYED_TYPES: Final = frozenset(
     {

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from batchkiln.api import Decision, ItemDetail, check_resolvable
 from batchkiln.api.changes import Action, Changes, ItemChangedError, Question, open_changes, question_of
 from batchkiln.api.reading import open_reader
 from batchkiln.core.errors import InputError
@@ -14,7 +15,6 @@ from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.rendering import item_url, job_url
 from batchkiln.presentation.confirmations import cost_of_resolve
-from batchkiln.store import Decision, ItemDetail, check_resolvable
 
 _DIGITS_MAX: Final = 18
 

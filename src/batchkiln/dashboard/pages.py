@@ -4,6 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
+from batchkiln.api import Filter, JobSummary, Reader
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.charts import day_chart, day_name
 from batchkiln.dashboard.context import Context, context_of
@@ -13,7 +14,6 @@ from batchkiln.dashboard.snapshot import headline
 from batchkiln.presentation.calendar import Calendar, read_calendars
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import read_accounts
-from batchkiln.store import Filter, JobSummary, Reader
 
 TILES: Final = 48
 _DIGITS_MAX: Final = 9

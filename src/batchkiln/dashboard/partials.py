@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from batchkiln.api import ItemSummary, Reader
 from batchkiln.api.reading import read_item_report
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
-from batchkiln.store import ItemSummary, Reader
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from batchkiln.api import Reader, UnderWay
 from batchkiln.config import Config
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
@@ -17,7 +18,6 @@ from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
 from batchkiln.presentation.overview import AccountView, JobView, Overview, read_overview
 from batchkiln.presentation.unread_replies import misunderstanding
-from batchkiln.store import Reader, UnderWay
 
 JOBS_SHOWN: Final = 50
 
