@@ -181,7 +181,7 @@ class Run:
         setting = self.engine.setting
         if not setting.config.notifiers:
             return nullcontext()
-        from batchkiln.notifications.runner import notifying  # noqa: PLC0415  only who is told needs it
+        from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  only who is told needs it
 
         surroundings = setting.surroundings
         return notifying(

@@ -13,7 +13,7 @@ from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo, 
 from batchkiln.core.states import ItemState
 from batchkiln.notifications.from_events import notifications_since
 from batchkiln.notifications.from_status import status_notifications
-from batchkiln.notifications.runner import QueueOutbox
+from batchkiln.notifications.run_notifications import QueueOutbox
 from batchkiln.store import Reader, Store, operations
 from batchkiln.store.events import Events
 from batchkiln.worker.run_state import RunState
