@@ -54,11 +54,6 @@ class ServiceRuntime:
     mapping: ReplyMapping
     embedded: "LocalService | None" = None
 
-    def keys(self, account: str) -> dict[str, str]:
-        """Return an account's API keys by fingerprint, the newest first."""
-        found = [self.embedded.api_key(account)] if self.embedded else self.profile.keys(account)
-        return {fingerprint(key): key for key in found}
-
 
 class Engine:
     """Runs one queue: holds its lock, its workers, and their services."""
@@ -235,11 +230,15 @@ class Engine:
         )
 
     def _keys(self, service: ServiceRuntime, account: str, *, needs_key: bool) -> dict[str, str]:
-        """Return the API keys; an account that only has work under way may have none, and its items are then held."""
+        """Return the API keys by fingerprint, the newest first.
+
+        An account that only has work under way may have none, and its items are then held.
+        """
         is_configured = service.embedded is not None or account in service.profile.account_names
         try:
             if is_configured:
-                return service.keys(account)
+                found = [service.embedded.api_key(account)] if service.embedded else service.profile.keys(account)
+                return {fingerprint(key): key for key in found}
         except InputError:
             if needs_key:
                 raise

@@ -1,7 +1,7 @@
 """One run of a queue whose lock is held: its options, its course, and its result with the exit status."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
@@ -28,23 +28,12 @@ class Until:
     is_budget: bool = False
     at: datetime | time | None = None
 
-    @property
-    def is_early(self) -> bool:
-        """Whether the run stops before all work has ended."""
-        return self.is_budget or self.at is not None
-
     def instant(self, now: datetime) -> datetime | None:
         """Return the instant at which the run stops, in service time; `now` is the current service time."""
         if not isinstance(self.at, time):
             return self.at
         today = datetime.combine(now.astimezone(UTC).date(), self.at, UTC)
         return today if today > now else today + timedelta(days=1)
-
-    def set_up(self, control: "RunState", now: Callable[[], datetime]) -> None:
-        """Apply these options to the state of a run."""
-        control.stops_at_reset = self.is_budget
-        if self.at is not None:
-            control.starts_until = self.instant(now())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +47,15 @@ class RunOptions:
     @property
     def may_end_early(self) -> bool:
         """Whether the run may end with work left."""
-        return self.until.is_early or self.max_credits is not None
+        return self.until.is_budget or self.until.at is not None or self.max_credits is not None
+
+    def set_up(self, control: "RunState", now: datetime) -> None:
+        """Apply these options to the state of a run; `now` is the current service time."""
+        control.stops_at_reset = self.until.is_budget
+        if self.until.at is not None:
+            control.starts_until = self.until.instant(now)
+        control.credits_left = self.max_credits
+        control.waits_for_more = self.is_forever
 
 
 _NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
@@ -89,20 +86,15 @@ class RunResult:
         """The exit status (contract, section 4)."""
         if self.signal_status is not None:
             return ExitStatus(self.signal_status)
-        if self._paused_by_overcharge:
-            return ExitStatus.ACCOUNT_CANNOT_WORK
+        has_paused_items = any(waiting_in_pause(view) for view in self.views)
+        if has_paused_items and any(trouble.problem is AccountProblem.OVERCHARGED for _, _, trouble in self.blocked):
+            return ExitStatus.ACCOUNT_CANNOT_WORK  # a charge exceeded the maximum that was sent, which pauses its job
         if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.rests)):
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT
-        is_short = self.left or any(bad_of(view) or waiting_in_pause(view) for view in self.views)
+        is_short = self.left or has_paused_items or any(bad_of(view) for view in self.views)
         return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
-
-    @property
-    def _paused_by_overcharge(self) -> bool:
-        """Whether items wait because a charge exceeded the maximum that was sent, which pauses their job."""
-        is_overcharged = any(trouble.problem is AccountProblem.OVERCHARGED for _, _, trouble in self.blocked)
-        return is_overcharged and any(waiting_in_pause(view) for view in self.views)
 
 
 def left_of(view: JobView) -> int:
@@ -148,12 +140,10 @@ class Run:
         Raises the error that prevents the run; everything is on disk then, and the next run continues.
         """
         before = await self._overview(self._jobs)
-        async with (
-            self._tracing(),
-            self._telling(),
-        ):  # also without work: notifications of an earlier run may be pending
+        async with self._observed():  # also without work: notifications of an earlier run may be pending
             if self.options.is_forever or _has_work(before):
-                self._set_up(before)
+                now = max((view.now for view in before.jobs), default=machine_now())
+                self.options.set_up(self.engine.control, now)
                 await self.engine.run()
         return await self._ending(before)
 
@@ -177,34 +167,30 @@ class Run:
             self._last_event = events[-1].id
         return events
 
-    def _telling(self) -> AbstractAsyncContextManager[None]:
-        setting = self.engine.setting
-        if not setting.config.notifiers:
-            return nullcontext()
-        from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  only who is told needs it
+    @asynccontextmanager
+    async def _observed(self) -> AsyncIterator[None]:
+        """Trace the run, and send its notifications, as far as these are configured."""
+        config, surroundings = self.engine.setting.config, self.engine.setting.surroundings
+        async with AsyncExitStack() as stack:
+            if config.traces is not None:
+                from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  slow to import, and often not needed
 
-        surroundings = setting.surroundings
-        return notifying(
-            self.engine,
-            self._reader,
-            setting.config.notifiers,
-            connector=surroundings.connector,
-            wall=surroundings.wall,
-        )
+                await stack.enter_async_context(
+                    tracing(self.engine, self._reader, config.traces, wall=surroundings.wall, jobs=self._jobs)
+                )
+            if config.notifiers:
+                from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  as above
 
-    def _tracing(self) -> AbstractAsyncContextManager[None]:
-        traces = self.engine.setting.config.traces
-        if traces is None:
-            return nullcontext()
-        from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  as above
-
-        return tracing(self.engine, self._reader, traces, wall=self.engine.setting.surroundings.wall, jobs=self._jobs)
-
-    def _set_up(self, before: Overview) -> None:
-        control = self.engine.control
-        self.options.until.set_up(control, lambda: max((view.now for view in before.jobs), default=machine_now()))
-        control.credits_left = self.options.max_credits
-        control.waits_for_more = self.options.is_forever
+                await stack.enter_async_context(
+                    notifying(
+                        self.engine,
+                        self._reader,
+                        config.notifiers,
+                        connector=surroundings.connector,
+                        wall=surroundings.wall,
+                    )
+                )
+            yield
 
     async def _ending(self, before: Overview) -> RunResult:
         from batchkiln.worker.loop import next_due  # noqa: PLC0415  slow to import, and a queue may only be read
