@@ -11,9 +11,9 @@ from batchkiln.api.changes import Action, open_changes
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.presentation.account_errors import CALLS
 from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.presentation.formatting import plural
-from batchkiln.presentation.unread_replies import CALLS
 
 MANY: Final = 20
 """The number of named items from which a confirmation is needed; without names it is two."""
@@ -97,31 +97,20 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
 @click.argument("job", type=JOB)
 def pause(common: Common, job: str) -> ExitStatus:
     """Start no new items of JOB. Items that were sent are charged already, and are finished and downloaded."""
-    return run_async(_pause(common, job))
-
-
-async def _pause(common: Common, job: str) -> ExitStatus:
-    async with open_changes(common.queue) as changes:
-        print_status((await changes.question(Action.PAUSE, job)).cost)
-        is_changed = await changes.pause(job)
-    return _print_paused(common, job, is_paused=True, is_changed=is_changed)
+    return run_async(_set_paused(common, job, is_paused=True))
 
 
 @command("unpause", example="batchkiln unpause field-guide")
 @click.argument("job", type=JOB)
 def unpause(common: Common, job: str) -> ExitStatus:
     """Resume a paused JOB. The command first states the possible cost of its queued items."""
-    return run_async(_unpause(common, job))
+    return run_async(_set_paused(common, job, is_paused=False))
 
 
-async def _unpause(common: Common, job: str) -> ExitStatus:
+async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        print_status((await changes.question(Action.UNPAUSE, job)).cost)
-        is_changed = await changes.unpause(job)
-    return _print_paused(common, job, is_paused=False, is_changed=is_changed)
-
-
-def _print_paused(common: Common, job: str, *, is_paused: bool, is_changed: bool) -> ExitStatus:
+        print_status((await changes.question(Action.PAUSE if is_paused else Action.UNPAUSE, job)).cost)
+        is_changed = await (changes.pause(job) if is_paused else changes.unpause(job))
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
     else:

@@ -19,10 +19,9 @@ from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
+from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.overview import JobView, Overview
-from batchkiln.presentation.unread_replies import misunderstanding
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 

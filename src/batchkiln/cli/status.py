@@ -14,8 +14,7 @@ from batchkiln.cli.output import iso, print_json
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.alerts import alerts_of
-from batchkiln.presentation.overview import AccountView, JobView, Overview
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
 
 
 def job_document(view: JobView) -> dict[str, Any]:

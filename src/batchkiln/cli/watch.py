@@ -25,8 +25,7 @@ from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.presentation.formatting import plural
-from batchkiln.watch.fs_events import watch_events
-from batchkiln.watch.watcher import Watcher
+from batchkiln.watch.watcher import Watcher, watch_events
 from batchkiln.worker.loop import first_error
 
 _CONFIGURATION: Final = "batchkiln.yaml"

@@ -13,11 +13,10 @@ from batchkiln.core.rate_limits import MIB, Limits
 from batchkiln.core.states import NOT_DELIVERED, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
+from batchkiln.presentation.account_errors import misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
-from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
-from batchkiln.presentation.overview import AccountView, JobView, Overview, read_overview
-from batchkiln.presentation.unread_replies import misunderstanding
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, read_overview
 
 JOBS_SHOWN: Final = 50
 

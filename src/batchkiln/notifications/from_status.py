@@ -12,9 +12,8 @@ from batchkiln.core.responses import AccountProblem
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.notifications.from_events import ITEMS_NAMED, notice_id
-from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
+from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, CALLS, misunderstanding
 from batchkiln.presentation.formatting import format_minute, plural
-from batchkiln.presentation.unread_replies import CALLS, misunderstanding
 from batchkiln.store import ChangeNotifier, Expiring, Reader, Store
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import next_due
