@@ -29,10 +29,11 @@ from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels, PollTiming
 from batchkiln.worker.run_state import HostState, RunState
+from batchkiln.worker.spans import Spans
 
 if TYPE_CHECKING:
     from batchkiln.store import WorkerStore
-    from batchkiln.tracing.tracing import Listener
+    from batchkiln.tracing import Tracing
     from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
@@ -67,7 +68,7 @@ class Engine:
         self.workers: list[AccountWorker] = []
         self.services: dict[str, ServiceRuntime] = {}
         self.meter = RequestMeter()
-        self.listener: Listener | None = None
+        self.tracing: Tracing | None = None
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
@@ -218,15 +219,15 @@ class Engine:
             is_first=account == profile.account_names[0],
             scope=self.control.scope,
         )
-        ports = Ports(service.clock, service.store, client, outputs, LocalInputs())
         return AccountWorker(
             viewpoint=viewpoint,
-            ports=self.listener.around(ports, service.clock, viewpoint) if self.listener else ports,
+            ports=Ports(service.clock, service.store, client, outputs, LocalInputs()),
             control=self.control,
             host=service.host,
             rates=RateLimits(profile.limits, profile.day, service.host.rates),
             polls=PollTiming(service.durations),
             digest=_digest(profile),
+            spans=self.tracing.spans(viewpoint, service.clock) if self.tracing else Spans(),
         )
 
     def _keys(self, service: ServiceRuntime, account: str, *, needs_key: bool) -> dict[str, str]:
@@ -246,7 +247,7 @@ class Engine:
 
     async def _http(self) -> ClientSession:
         if self._session is None:
-            traced = [self.listener.http] if self.listener else []
+            traced = [self.tracing.statuses()] if self.tracing else []
             made = new_session(self.setting.surroundings.connector(), trace_configs=traced)
             self._session = await self._stack.enter_async_context(made)
         return self._session

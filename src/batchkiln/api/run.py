@@ -1,12 +1,15 @@
 """One run of a queue whose lock is held: its options, its course, and its result with the exit status."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from batchkiln.clock import machine_now
+from batchkiln.config import Traces
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.queue_types import Scope
@@ -18,6 +21,7 @@ from batchkiln.store import JobSummary, LoggedEvent, Store
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
+    from batchkiln.tracing import Tracing
     from batchkiln.worker.run_state import RunState
 
 
@@ -113,6 +117,8 @@ def waiting_in_pause(view: JobView) -> int:
     return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0
 
 
+log = structlog.get_logger()
+
 JOBS_SHOWN: Final = 20
 EVENTS_AT_ONCE: Final = 1000
 
@@ -172,14 +178,11 @@ class Run:
         """Trace the run, and send its notifications, as far as these are configured."""
         config, surroundings = self.engine.setting.config, self.engine.setting.surroundings
         async with AsyncExitStack() as stack:
-            if config.traces is not None:
-                from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  slow to import, and often not needed
-
-                await stack.enter_async_context(
-                    tracing(self.engine, self._reader, config.traces, wall=surroundings.wall, jobs=self._jobs)
-                )
+            if config.traces is not None and (tracing := _tracing_extra(config.traces)) is not None:
+                traced = tracing(self._reader, config.traces, wall=surroundings.wall, jobs=self._jobs)
+                self.engine.tracing = await stack.enter_async_context(traced)
             if config.notifiers:
-                from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  as above
+                from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  slow to import
 
                 await stack.enter_async_context(
                     notifying(
@@ -233,3 +236,14 @@ def _touched(before: Overview, after: Overview) -> tuple[JobView, ...]:
         return known is None or not known.is_finished or known.items != summary.items
 
     return tuple(view for view in after.jobs if is_news(view.summary))
+
+
+def _tracing_extra(traces: Traces) -> "Callable[..., AbstractAsyncContextManager[Tracing | None]] | None":
+    """Return `tracing`, or None with a line in the log if its extra is not installed."""
+    try:
+        from batchkiln.tracing import tracing  # noqa: PLC0415  slow to import, and an extra
+    except ImportError:
+        tell = log.info if traces.endpoint is None else log.warning  # the environment's variables are for all
+        tell("traces_unusable", reason="an extra is missing", remedy="pip install 'batchkiln[traces]'")
+        return None
+    return tracing

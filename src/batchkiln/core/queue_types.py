@@ -141,6 +141,16 @@ class DownloadTask:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemNames:
+    """The names by which a person knows an item, and the number that its next attempt will have."""
+
+    job: str
+    item: str
+    model: str
+    next_number: int
+
+
+@dataclass(frozen=True, slots=True)
 class WantedInput:
     """A local image to upload, and an item that waits for it. `alike` are all inputs of the same content."""
 

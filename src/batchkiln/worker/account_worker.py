@@ -16,8 +16,9 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
+from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import LOST_AFTER
-from batchkiln.core.queue_changes import CallMisunderstood, CallUnderstood, HoldImposed
+from batchkiln.core.queue_changes import CallMisunderstood, CallUnderstood, Committed, Facts, HoldImposed
 from batchkiln.core.queue_types import Circumstances, QueueView, Snapshot, Viewpoint
 from batchkiln.core.rate_limits import RECENT_MINUTES, LoggedRequest, RateLimits, RequestKind, RequestNote
 from batchkiln.core.responses import (
@@ -37,6 +38,7 @@ from batchkiln.worker.download_state import DownloadState
 from batchkiln.worker.poll_timing import PollTiming
 from batchkiln.worker.ports import Clock, Inputs, Outputs, Queue, Service
 from batchkiln.worker.run_state import HostState, RunCredits, RunState
+from batchkiln.worker.spans import Spans
 
 log = structlog.get_logger()
 
@@ -69,6 +71,7 @@ class AccountWorker:
     rates: RateLimits
     polls: PollTiming
     digest: str = ""
+    spans: Spans = field(default_factory=Spans)
     credits: RunCredits = field(init=False)
     backoffs: Backoffs = field(default_factory=Backoffs)
     brakes: Brakes = field(default_factory=Brakes)
@@ -161,6 +164,8 @@ class AccountWorker:
         if self.ports.queue.changes.version != version or self.control.is_over_for(self.account_id):
             return
         self.control.rest(self.account_id, track, version, due)
+        if track == "slot":
+            self.spans.rest(due.reason)
         at, now = due.at, self.ports.clock.now()
         if self.control.starts_until is not None and self.control.may_start_at(now.instant):
             at = min(at, now.monotonic_of(self.control.starts_until))
@@ -237,6 +242,12 @@ class AccountWorker:
             if is_recent and self.rates.day.start_of(request.sent_at) != today:
                 note = RequestNote(self.account_id, request.kind, now.instant, (today,))
                 await self.ports.queue.record_request(note, is_further=True)
+
+    async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
+        """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
+        committed = await self.ports.queue.commit(attempt, outcome, facts, now)
+        await self.spans.committed(attempt, facts, committed)
+        return committed
 
     # --- replies ---
 

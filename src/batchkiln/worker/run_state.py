@@ -126,14 +126,6 @@ class RunCredits:
     run: RunState
     _attempt_id: int | None = None
 
-    def take(self, credit_count: int) -> None:
-        """Take credits before an attempt is recorded, so that no other account takes the same."""
-        self.run.spend(credit_count)
-
-    def put_back(self, credit_count: int) -> None:
-        """Put credits back that were taken for an attempt that was not made."""
-        self.run.spend(-credit_count)
-
     def began(self, attempt: Attempt) -> None:
         """Record the attempt for which credits were taken."""
         self._attempt_id = attempt.id
