@@ -72,7 +72,7 @@ class Engine:
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
-        self._has_started = False
+        self.has_started = False
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
@@ -110,7 +110,7 @@ class Engine:
         """
         if not self._has_been_rung:
             return []
-        is_start, self._has_started, self._has_been_rung = not self._has_started, True, False
+        is_start, self.has_started, self._has_been_rung = not self.has_started, True, False
         before = len(self.workers)
         try:
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))

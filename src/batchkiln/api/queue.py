@@ -53,6 +53,7 @@ class Queue(Changes):
         self._beside: Store | None = None  # for changes while the first connection serves a run
         self._changing = asyncio.Lock()
         self._engine: Engine | None = None
+        self._is_forever = False  # whether the run of `_engine` waits for more work
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_told = False
 
@@ -144,7 +145,7 @@ class Queue(Changes):
         from batchkiln.api.run import Run  # noqa: PLC0415  as above
 
         async with open_engine(self.writer, self.setting, command=command) as engine:
-            self._engine = engine
+            self._engine, self._is_forever = engine, options.is_forever
             try:
                 newest = await self.reader.read(lambda reader: reader.events.last_id())
                 yield Run(engine, self.reader, options, after_event=newest)
@@ -371,11 +372,12 @@ class Queue(Changes):
     async def _to_change(self) -> AsyncIterator[Store]:
         """Yield a connection for a change, one change at a time, and wake whoever drives the queue.
 
-        While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
+        While a run is under way here, or one that waits for more work is about to start, that is a connection of its
+        own: a large manifest must not delay a poll.
         """
         async with self._changing:
-            is_at_work = self._engine is not None and bool(self._engine.workers)
-            if is_at_work and self._beside is None:
+            is_apart = self._engine is not None and (self._is_forever or self._engine.has_started)
+            if is_apart and self._beside is None:
                 self._beside = await Store.open_for_writing(self.setting.queue)
             yield self._beside or self.writer
         self.writer.notify()
