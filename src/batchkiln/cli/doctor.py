@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.cli.command import command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import Common, Signals, command, handle_signals, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_status
-from batchkiln.cli.signals import Signals, handle_signals
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of, warn

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import batchkiln
-from batchkiln.api.shared_keys import shared_keys
+from batchkiln.api.service_clients import shared_keys
 from batchkiln.client import fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, found_file, is_loopback, load_config
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable

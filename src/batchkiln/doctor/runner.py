@@ -8,7 +8,7 @@ from pathlib import Path
 
 from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.local_service import temporary_service
-from batchkiln.api.open_queue import opened
+from batchkiln.api.queue import opened
 from batchkiln.api.service_clients import new_service_client
 from batchkiln.client import ObservingClient, new_session
 from batchkiln.clock import ServiceClock
@@ -44,7 +44,6 @@ from batchkiln.doctor.local_checks import (
 from batchkiln.doctor.probe import CHECK, Probe, announce
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
 from batchkiln.doctor.trial import Person, Trial
-from batchkiln.worker.run_state import RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +167,12 @@ async def _probe(
     setting: AppContext, profile: Profile, account: str, person: Person | None
 ) -> AsyncIterator[CheckResult]:
     address = profile.base_url or "embedded"
-    async with opened(setting) as queue, queue.driving(RunState(), command="doctor --probe") as driver:
+    async with opened(setting) as queue, queue.driving(command="doctor --probe") as run:
         learned = load_learned(setting.queue, profile.name, address)
-        one = Probe(await Counted.of(driver, profile.name, account), profile.name, learned)
+        one = Probe(await Counted.of(run.engine, profile.name, account), profile.name, learned)
         async for finding in one.findings():
             yield finding
         save_learned(setting.queue, profile.name, one.learned)
         if person is not None and not one.is_over:
-            async for finding in Trial(queue, driver, one, account, person).findings():
+            async for finding in Trial(queue, run, one, account, person).findings():
                 yield finding

@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from typing import Final, TypeVar, assert_never
 
-from batchkiln.api.app_context import AppContext, Environment, kept_seconds
+from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.api.local_service import embedded_price
 from batchkiln.api.service_clients import new_service_client
 from batchkiln.client import ServiceClient, fingerprint, new_session
@@ -38,6 +38,7 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.timestamps import ClockReading
+from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.presentation.forecasts import usage_today
 from batchkiln.store import AccountSummary, PriceQuestion, Reader
 
@@ -101,29 +102,13 @@ class Quotes:
         return {key: cost for (name, key), cost in self.prices.items() if name == profile}
 
 
-Note = Callable[[str, str, ClockReading], Awaitable[None]]
-"""(profile, account, now): writes a read down before it leaves, where the queue may be written (Law 5)."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuoteOptions:
-    """How to ask: what opens connections, and where a read is noted.
-
-    `is_alone`: reads are noted, and the queue's lock is held, so that no other process fills the same minute.
-    """
-
-    surroundings: Environment = field(default_factory=Environment)
-    note: Note | None = None
-    is_alone: bool = False
-
-
 async def ask_quotes(
     questions: Iterable[PriceQuestion],
     *,
     profiles: Mapping[str, Profile],
     known: Mapping[tuple[str, str], AccountState],
     wants_balance: Iterable[tuple[str, str]] = (),
-    manner: QuoteOptions,
+    access: QueueAccess,
 ) -> Quotes:
     """Ask all questions, account by account, and the balances of accounts that are not local.
 
@@ -139,7 +124,7 @@ async def ask_quotes(
                 _note_embedded_price(question, book)
             continue
         try:
-            async with open_quote_session(profiles[name], account, known[name, account], manner) as session:
+            async with open_quote_session(profiles[name], account, known[name, account], access) as session:
                 await _ask_account(session, name, account, asked, book)
         except (InputError, NoRoom) as error:
             book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
@@ -218,16 +203,17 @@ class QuoteSession:
 
 @asynccontextmanager
 async def open_quote_session(
-    profile: Profile, account: str, known: AccountState, manner: QuoteOptions
+    profile: Profile, account: str, known: AccountState, access: QueueAccess
 ) -> AsyncIterator[QuoteSession]:
     """Open a session. Raises `InputError` where the account has no key."""
     keys = {fingerprint(key): key for key in profile.keys(account)}
-    async with new_session(manner.surroundings.connector()) as session:
-        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=manner.surroundings.wall)
+    surroundings = access.setting.surroundings
+    async with new_session(surroundings.connector()) as session:
+        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=surroundings.wall)
         client = new_service_client(
             ServiceClient, profile, session, base_url=str(profile.base_url), keys=keys, clock=clock
         )
-        note = manner.note
+        note = access.note
         rates = RateLimits.of_log(
             profile.limits,
             profile.day,
@@ -242,7 +228,7 @@ async def open_quote_session(
             known=known,
             rates=rates,
             released=rates.released(),
-            is_shared=not manner.is_alone,
+            is_shared=not access.is_alone,
             note=None if note is None else (lambda now: note(profile.name, account, now)),
         )
 
@@ -300,8 +286,12 @@ def _given_up(trouble: TransientError) -> NoRoom:
     return NoRoom(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
 
 
-def known_accounts(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
-    """Return the state of the accounts by profile and name."""
+async def read_account_states(access: QueueAccess) -> dict[tuple[str, str], AccountState]:
+    """Return the state of all configured accounts by profile and name, from the queue."""
+    return await access.store.read(_account_states, access.setting)
+
+
+def _account_states(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
     profiles = setting.config.profiles
     now = setting.surroundings.wall()
     times = {name: reader.accounts.service_time(name, now) for name in profiles}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from batchkiln.dashboard.thumbnail_cache import Thumbnails
+from batchkiln.dashboard.context import Thumbnails
 
 
 def still(path: Path) -> Path:

@@ -5,24 +5,26 @@ account refused, results about to expire) are read as they are now, and reported
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from functools import partial
+from typing import Final
 
 import structlog
-from aiohttp import ClientSession
+from aiohttp import BaseConnector, ClientSession
 
-from batchkiln.api.engine import Engine
-from batchkiln.api.notify_channels import channels_of
-from batchkiln.api.notify_events import notifications_since
-from batchkiln.api.notify_status import status_notifications
 from batchkiln.client import new_session
 from batchkiln.clock import ServiceClock
+from batchkiln.config import Notifier
+from batchkiln.core.errors import InputError
 from batchkiln.core.notifications import Notification
-from batchkiln.store import NotificationPosition, Store
-
-if TYPE_CHECKING:
-    from batchkiln.notifications import Channel
+from batchkiln.notifications.apprise_channel import AppriseChannel
+from batchkiln.notifications.dispatcher import Channel, Dispatcher
+from batchkiln.notifications.from_events import notifications_since
+from batchkiln.notifications.from_status import RunningEngine, status_notifications
+from batchkiln.notifications.webhook_channel import WebhookChannel, signing_key
+from batchkiln.store import NotificationPosition, Store, Writer
 
 END_SECONDS: Final = 20.0
 """Time that the end of a run waits for its last notifications, in seconds of real time; the next run sends the rest."""
@@ -37,11 +39,25 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def notifying(engine: Engine, reader: Store) -> AsyncIterator[None]:
-    """Send notifications during a run. Errors of channels do not reach the run."""
+async def notifying(
+    engine: RunningEngine,
+    reader: Store,
+    notifiers: Mapping[str, Notifier],
+    *,
+    connector: Callable[[], BaseConnector],
+    wall: Callable[[], datetime],
+) -> AsyncIterator[None]:
+    """Send notifications during a run. Errors of channels do not reach the run. `wall` returns this machine's time."""
     async with AsyncExitStack() as stack:
         ended = asyncio.Event()
-        tasks = await _begin(engine, reader, stack, ended)
+
+        def new_webhook_session() -> ClientSession:
+            made = new_session(connector())
+            stack.push_async_callback(made.close)
+            return made
+
+        open_channels = partial(channels_of, notifiers, new_webhook_session, wall)
+        tasks = await _begin(engine, reader, open_channels, notifiers, ended)
         try:
             yield
         except asyncio.CancelledError:
@@ -49,30 +65,29 @@ async def notifying(engine: Engine, reader: Store) -> AsyncIterator[None]:
             raise
         finally:
             ended.set()
-            engine.announce()
+            engine.news.announce()
             await _end(tasks, engine.control.stop_wanted)
 
 
 async def _begin(
-    engine: Engine, reader: Store, stack: AsyncExitStack, ended: asyncio.Event
+    engine: RunningEngine,
+    reader: Store,
+    open_channels: Callable[[], Sequence[Channel]],
+    notifiers: Mapping[str, Notifier],
+    ended: asyncio.Event,
 ) -> list[asyncio.Task[None]]:
-    from batchkiln.notifications import Dispatcher  # noqa: PLC0415  only who is told needs it
-
     try:
+        channels = open_channels()
         uid = await reader.read(lambda reader: reader.queue_uid())
-
-        def session() -> ClientSession:
-            made = new_session(engine.setting.surroundings.connector())
-            stack.push_async_callback(made.close)
-            return made
-
-        channels = channels_of(engine.setting, session)
-        ledgers = [await QueueOutbox.open(engine, reader, channel, uid=uid) for channel in channels]
+        outboxes = [
+            await QueueOutbox.open(engine, reader, channel.name, notifiers[channel.name].events, uid=uid)
+            for channel in channels
+        ]
     except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being told of
         log.warning("notifiers_unusable", error=type(error).__name__)
         return []
     clock = ServiceClock()
-    tellers = [Dispatcher(channel, ledger, clock) for channel, ledger in zip(channels, ledgers, strict=True)]
+    tellers = [Dispatcher(channel, outbox, clock) for channel, outbox in zip(channels, outboxes, strict=True)]
     return [asyncio.create_task(teller.run(ended), name="batchkiln-notify") for teller in tellers]
 
 
@@ -122,26 +137,42 @@ class QueueOutbox:
     """The pending notifications of one channel; its position is stored in the queue."""
 
     def __init__(
-        self, engine: Engine, reader: Store, channel: "Channel", *, uid: str, told: NotificationPosition
+        self,
+        engine: RunningEngine,
+        reader: Store,
+        name: str,
+        kinds: frozenset[str] | None,
+        *,
+        uid: str,
+        told: NotificationPosition,
     ) -> None:
         """Use `open` instead."""
         self._engine = engine
         self._reader = reader
-        self._name = channel.name
-        self._kinds = engine.setting.config.notifiers[channel.name].events
+        self._name = name
+        self._kinds = kinds
         self._uid = uid
         self._told = self._kept = told
         self._newest = told.cursor
         self._waiting: set[str] = set()  # ids found by the last read and not delivered yet
 
     @classmethod
-    async def open(cls, engine: Engine, reader: Store, channel: "Channel", *, uid: str) -> "QueueOutbox":
-        """Continue where the last run stopped; a new channel starts with the current event."""
-        told = await reader.read(lambda reader: reader.notifications.cursor(channel.name))
-        await engine.store.write(
-            lambda writer: writer.write_cursor(channel.name, told)
-        )  # stored at once, even if nothing is sent soon
-        return cls(engine, reader, channel, uid=uid, told=told)
+    async def open(
+        cls,
+        engine: RunningEngine,
+        reader: Store,
+        name: str,
+        kinds: frozenset[str] | None,
+        *,
+        uid: str,
+    ) -> "QueueOutbox":
+        """Continue where the last run stopped; a new notifier starts with the current event.
+
+        `kinds` are the kinds that the notifier wants; None means all.
+        """
+        told = await reader.read(lambda reader: reader.notifications.cursor(name))
+        await engine.store.write(Writer.write_cursor, name, told)  # stored at once, even if nothing is sent soon
+        return cls(engine, reader, name, kinds, uid=uid, told=told)
 
     async def pending(self) -> Sequence[Notification]:
         """Return notifications that are due and have not been delivered."""
@@ -164,7 +195,7 @@ class QueueOutbox:
         """Store the position in the event log."""
         self._advance()
         if self._told != self._kept:
-            await self._engine.store.write(lambda writer: writer.write_cursor(self._name, self._told))
+            await self._engine.store.write(Writer.write_cursor, self._name, self._told)
             self._kept = self._told
 
     def next_change(self) -> asyncio.Event:
@@ -175,3 +206,24 @@ class QueueOutbox:
         """Advance the position once all notifications read so far are delivered."""
         if not self._waiting:
             self._told = self._told.at(self._newest)
+
+
+def channels_of(
+    notifiers: Mapping[str, Notifier], session: Callable[[], ClientSession], wall: Callable[[], datetime]
+) -> list[Channel]:
+    """Create the configured channels; an unusable one is reported and skipped."""
+    channels: list[Channel] = []
+    for notifier in notifiers.values():
+        try:
+            channels.append(_channel(notifier, session, wall))
+        except (InputError, ValueError) as error:
+            log.warning("notifier_unusable", notifier=notifier.name, reason=str(error))
+    return channels
+
+
+def _channel(notifier: Notifier, session: Callable[[], ClientSession], wall: Callable[[], datetime]) -> Channel:
+    if notifier.apprise is not None:
+        return AppriseChannel.open(notifier.name, notifier.url())
+    secret = notifier.secret_text()
+    key = signing_key(secret) if secret is not None else None
+    return WebhookChannel(notifier.name, url=notifier.url(), key=key, session=session(), wall=wall)

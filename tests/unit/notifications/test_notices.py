@@ -3,17 +3,17 @@
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from batchkiln.api.notify_events import notifications_since
-from batchkiln.api.notify_runner import QueueOutbox
-from batchkiln.api.notify_status import status_notifications
 from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo, IdempotencyConflict, NotUnderstood
 from batchkiln.core.states import ItemState
+from batchkiln.notifications.from_events import notifications_since
+from batchkiln.notifications.from_status import status_notifications
+from batchkiln.notifications.run_notifications import QueueOutbox
 from batchkiln.store import Reader, Store, operations
 from batchkiln.store.events import Events
 from batchkiln.worker.run_state import RunState
@@ -29,15 +29,10 @@ def happened(world: World, cursor: int = 0) -> list[Notification]:
 
 
 def driver_of(world: World) -> Any:  # noqa: ANN401  as much of a driver as is looked at
-    service = SimpleNamespace(clock=world.clock, profile=SimpleNamespace(day=world.day))
-    config = SimpleNamespace(notifiers={"ci": SimpleNamespace(events=None)})
     return SimpleNamespace(
         workers=world.workers,
         control=world.control,
-        services={PROFILE: service},
-        outstanding=world.outstanding,
         store=Store(world.database),
-        setting=SimpleNamespace(config=config),
     )
 
 
@@ -183,9 +178,7 @@ async def test_paid_results_are_told_of_before_they_are_gone(world: World) -> No
 
 
 async def ledger_of(world: World) -> QueueOutbox:
-    return await QueueOutbox.open(
-        driver_of(world), Store(world.database), cast("Any", SimpleNamespace(name="ci")), uid="uid"
-    )
+    return await QueueOutbox.open(driver_of(world), Store(world.database), "ci", None, uid="uid")
 
 
 async def test_what_was_told_survives_a_restart(world: World) -> None:

@@ -1,45 +1,54 @@
 """Notifications about conditions that last, such as a refused account; each is sent once a service day."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from math import inf
+from typing import Protocol
 
-from batchkiln.api.engine import Engine
-from batchkiln.api.notify_events import ITEMS_NAMED, notice_id
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.core.polling import RETENTION_WARNING, retention_ends_at
-from batchkiln.core.queue_types import Outstanding
+from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.responses import AccountProblem
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.core.waits import NotBefore, WaitReason
-from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
+from batchkiln.notifications.from_events import ITEMS_NAMED, notice_id
+from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, CALLS, misunderstanding
 from batchkiln.presentation.formatting import format_minute, plural
-from batchkiln.presentation.unread_replies import CALLS, misunderstanding
-from batchkiln.store import Expiring, Reader, Store
+from batchkiln.store import ChangeNotifier, Expiring, Reader, Store
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import next_due
+from batchkiln.worker.run_state import RunState
 
 _DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
 
 
-async def status_notifications(engine: Engine, reader: Store, uid: str) -> list[Notification]:
+class RunningEngine(Protocol):
+    """What notifications need of the engine of a run."""
+
+    store: Store
+    news: ChangeNotifier
+    control: RunState
+    workers: list[AccountWorker]
+
+
+async def status_notifications(engine: RunningEngine, reader: Store, uid: str) -> list[Notification]:
     """Return the notifications about the run's accounts and about results that will expire soon."""
     if not engine.workers:
         return []
     notices: list[Notification] = []
-    outstanding = await engine.outstanding(engine.control.scope)
+    scope = engine.control.scope
+    outstanding = await reader.read(lambda reader: reader.jobs.outstanding(scope))
     for worker in engine.workers:
-        audience = await reader.read(_audience, engine, worker.viewpoint.profile)
+        audience = await reader.read(_audience, scope, worker.viewpoint.profile)
         unread = await reader.read(_unread, worker.account_id)
         notices += [_not_understood(worker, entry, uid, audience) for entry in unread]
         if worker.account_id in engine.control.blocked:
-            notices.append(_blocked(worker, engine, uid, audience))
+            notices.append(_blocked(worker, uid, audience))
         elif outstanding.total and (due := await next_due(worker)).reason in _DAY_IS_SPENT:
             notices.append(_spent(worker, due, outstanding, uid, audience))
-    for profile, service in engine.services.items():
-        now, day = service.clock.now().instant, service.profile.day
-        notices += await reader.read(_expiring_notices, profile, now, day.start_of(now), uid)
+    for profile, worker in {worker.viewpoint.profile: worker for worker in engine.workers}.items():
+        now = worker.ports.clock.now().instant
+        notices += await reader.read(_expiring_notices, profile, now, worker.rates.day.start_of(now), uid)
     return notices
 
 
@@ -47,16 +56,16 @@ def _unread(reader: Reader, account_id: int) -> tuple[Misunderstood, ...]:
     return reader.accounts.misunderstood(account_id)
 
 
-def _audience(reader: Reader, engine: Engine, profile: str) -> frozenset[str] | None:
+def _audience(reader: Reader, scope: Scope, profile: str) -> frozenset[str] | None:
     """Return the notifiers that the jobs with work on a profile name; None (all) if a job names none."""
-    jobs = [job.name for job in reader.jobs.work(engine.control.scope).jobs if job.profile == profile]
+    jobs = [job.name for job in reader.jobs.work(scope).jobs if job.profile == profile]
     return reader.notifications.audience(jobs) if jobs else None
 
 
-def _blocked(worker: AccountWorker, engine: Engine, uid: str, audience: frozenset[str] | None) -> Notification:
+def _blocked(worker: AccountWorker, uid: str, audience: frozenset[str] | None) -> Notification:
     now = worker.ports.clock.now().instant
     account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
-    problem = engine.control.blocked[worker.account_id].problem
+    problem = worker.control.blocked[worker.account_id].problem
     text = (
         f"The service refuses the account {account} ({problem}) until you fix this. Nothing is lost, and queued items "
         "stay queued; `batchkiln work` then continues."
@@ -128,16 +137,15 @@ def _expiring_notices(reader: Reader, profile: str, now: datetime, day: datetime
     for entry in reader.notifications.near_expiry(profile, now + RETENTION_WARNING):
         jobs.setdefault(entry.job, []).append(entry)
     return [
-        _expiring(job, entries, now, notice_id(uid, NotificationKind.RESULTS_EXPIRING, job, day), audience)
-        for job, entries, audience in _with_audience(reader, jobs)
+        _expiring(
+            job,
+            entries,
+            now,
+            notice_id(uid, NotificationKind.RESULTS_EXPIRING, job, day),
+            reader.notifications.audience([job]),
+        )
+        for job, entries in jobs.items()
     ]
-
-
-def _with_audience(
-    reader: Reader, jobs: dict[str, list[Expiring]]
-) -> Iterator[tuple[str, list[Expiring], frozenset[str] | None]]:
-    for job, entries in jobs.items():
-        yield job, entries, reader.notifications.audience([job])
 
 
 def _expiring(
