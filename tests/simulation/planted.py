@@ -54,6 +54,12 @@ BUGS: Final = (
         (("store/database.py", "\n\ndef _in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef _in_snapshot("),),
     ),
     Bug(
+        "an item that is free again wakes nobody else",
+        "core/wakes.py",
+        "    Change.REQUEUED: Wakes(all=True),\n",
+        "    Change.REQUEUED: Wakes(),\n",
+    ),
+    Bug(
         "new key on retry",
         "worker/executor.py",
         "idempotency_key=attempt.idempotency_key,",

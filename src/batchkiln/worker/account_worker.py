@@ -287,6 +287,8 @@ class AccountWorker:
         `key` is the fingerprint of the API key that the service thereby accepted, where it may be an older one.
         """
         self.host.passed += 1
+        if self.backoffs.calls[call].failures:
+            self.announce(Change.ACCOUNT)  # another track may wait as long as after the last failure
         self.backoffs.reset(call)
         if call in self._misunderstood:
             self._understood.add(call)
