@@ -67,6 +67,8 @@ class Oversleeping:
         waits = {track: rests.get((worker.account_id, track)) for track in ("slot", "preparation")}
         if worker.control.is_over_for(worker.account_id) or waits["slot"] is None:
             return  # a slot that works looks again when it is done, and so does the preparation then
+        if worker._look is None and not worker.ports.clock.is_observed:
+            return
         self.asked += 1
         found = snapshot(connection, worker.viewpoint, worker.rates.days(now))
         account = _view(worker, found, now)

@@ -42,7 +42,7 @@ class Change(Enum):
     REJECTED = auto()  # items left the queue that nobody can pay, or send
     ACCOUNT = auto()  # waits, back-offs and calls that are not understood, of one account
     PLACE_FREED = auto()  # a request is over
-    CLOCK_SET = auto()  # the service's clock shows another time than was thought
+    CLOCK_SET = auto()  # the service's time is known, or another than was thought
     ANYTHING = auto()  # a person, another process, or the end of the run
 
 
@@ -96,7 +96,7 @@ WAKES: Final[Mapping[Change, Wakes]] = {
     # A place that is taken by a request under way is free at no known time, so that whoever wants it cannot wait by
     # the clock. All accounts of the machine share the address's places (Service section 8).
     Change.PLACE_FREED: Wakes(own=False, others=frozenset({Awaited.PLACE}), is_of_queue=False),
-    # Waits for a reset or for a moment that the service named end by the service's clock.
+    # Waits for a reset or for a moment that the service named end by the service's clock; at the start all ask for it.
     Change.CLOCK_SET: Wakes(all=True),
     # Anything may have changed.
     Change.ANYTHING: Wakes(all=True, may_end_run=True),

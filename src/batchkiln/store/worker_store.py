@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import Outcome
-from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation, Uploaded, UploadsGone
+from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation, TimeKnown, Uploaded, UploadsGone
 from batchkiln.core.queue_types import (
     Candidate,
     DownloadTask,
@@ -222,4 +222,5 @@ class WorkerStore:
         try:
             await self._database.write(update_account, self._profile, account_id, change, now)
         finally:
-            self.changes.announce(Change.ACCOUNT, account_id)
+            is_time = isinstance(change, TimeKnown)  # others may be about to ask for it
+            self.changes.announce(Change.CLOCK_SET if is_time else Change.ACCOUNT, account_id)
