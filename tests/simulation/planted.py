@@ -251,9 +251,8 @@ BUGS: Final = (
     Bug(
         "a save that nobody hears of",
         "store/worker_store.py",
-        "        return await self._write(\n            commit.commit, attempt.id",
-        "        write = self._write if facts.saved is None else self._database.write\n"
-        "        return await write(\n            commit.commit, attempt.id",
+        "            self.changes.announce(change, attempt.account_id)\n",
+        "            pass\n",
     ),
     Bug(
         "the end that a format demands is not looked for",
