@@ -252,7 +252,7 @@ BUGS: Final = (
         "a save that nobody hears of",
         "store/worker_store.py",
         "            self.changes.announce(change, attempt.account_id)\n",
-        "            pass\n",
+        "            if facts.saved is None:\n                self.changes.announce(change, attempt.account_id)\n",
     ),
     Bug(
         "the end that a format demands is not looked for",
