@@ -54,6 +54,12 @@ BUGS: Final = (
         (("store/database.py", "\n\ndef _in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef _in_snapshot("),),
     ),
     Bug(
+        "an item that is free again wakes nobody else",
+        "core/wakes.py",
+        "    Change.REQUEUED: Wakes(all=True),\n",
+        "    Change.REQUEUED: Wakes(),\n",
+    ),
+    Bug(
         "new key on retry",
         "worker/executor.py",
         "idempotency_key=attempt.idempotency_key,",
@@ -245,9 +251,8 @@ BUGS: Final = (
     Bug(
         "a save that nobody hears of",
         "store/worker_store.py",
-        "        return await self._write(\n            commit.commit, attempt.id",
-        "        write = self._write if facts.saved is None else self._database.write\n"
-        "        return await write(\n            commit.commit, attempt.id",
+        "            self.changes.announce(change, attempt.account_id)\n",
+        "            if facts.saved is None:\n                self.changes.announce(change, attempt.account_id)\n",
     ),
     Bug(
         "the end that a format demands is not looked for",

@@ -86,11 +86,6 @@ class Engine:
                 looking.cancel()
                 await asyncio.wait({looking})
 
-    @property
-    def version(self) -> int:
-        """A number that grows with each change of the queue."""
-        return self.news.version
-
     def announce(self) -> None:
         """Wake all tasks that wait for changes."""
         self.news.announce()

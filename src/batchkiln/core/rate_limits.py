@@ -356,6 +356,11 @@ class RateLimits:
         return self.reset if is_spent else NO_WAIT
 
     @property
+    def is_day_spent(self) -> bool:
+        """Whether one of the day's counts of requests seems to be used up, for uploads as well."""
+        return self.creates.used_today + 2 > self.limits.creates_per_day or self.reads.is_spent
+
+    @property
     def reset(self) -> NotBefore:
         """When the day's requests are free again."""
         return NotBefore(self.resets_at, WaitReason.DAY_REQUESTS)

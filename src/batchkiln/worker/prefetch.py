@@ -43,6 +43,7 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import WaitReason
+from batchkiln.core.wakes import Change, awaited_place
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.upload_denials import count_gone, denial_of, rest_if_in_vain
 
@@ -57,11 +58,14 @@ async def prepare(worker: AccountWorker) -> None:
         now = worker.ports.clock.now()
         queue, account, version = await worker.snapshot(now)
         choice = choose_preparation(queue, account, now)
+        if isinstance(choice, Reject) or choice.due.at <= now.monotonic:  # others take of the same queue
+            queue, account, version = await worker.snapshot(now, is_current=True)
+            choice = choose_preparation(queue, account, now)
         if isinstance(choice, Reject):
             await _reject(worker, choice, now)
             continue
         if choice.due.at > now.monotonic:
-            await worker.wait("preparation", choice.due, version)
+            await worker.wait("preparation", choice.due, version, awaited_place(choice.due))
             continue
         match choice:
             case AskQuote(candidate=candidate):
@@ -94,7 +98,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
         worker.plan_overtaken()
-        worker.ports.queue.changes.announce()
+        worker.announce(Change.OVERTAKEN)
         return
     if not await worker.wait_for_capacity(Call.QUOTE):
         return
@@ -187,7 +191,7 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
         worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.rates.resets_at - now.monotonic)
     if not found:
         worker.plan_overtaken()
-        worker.ports.queue.changes.announce()
+        worker.announce(Change.OVERTAKEN)
     return tuple(fitting)
 
 
