@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from batchkiln.store import integrity
+from batchkiln.store.sqlite import integrity
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -67,7 +67,7 @@ BUGS: Final = (
     ),
     Bug(
         "commits that are not synced",
-        "store/database.py",
+        "store/sqlite/database.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = NORMAL",
     ),
@@ -270,7 +270,7 @@ BUGS: Final = (
     ),
     Bug(
         "the journal is kept in memory",
-        "store/database.py",
+        "store/sqlite/database.py",
         "PRAGMA journal_mode = WAL",
         "PRAGMA journal_mode = MEMORY",
     ),

@@ -13,8 +13,8 @@ from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
-from batchkiln.store.database import prepare_for_writing
 from batchkiln.store.plans import ManifestPlan, Plans
+from batchkiln.store.sqlite.database import prepare_for_writing
 from batchkiln.store.transitions import transition
 
 from .queue_template import place_empty_queue

@@ -14,8 +14,8 @@ from batchkiln.core.rate_limits import HostRateLimit, Limits, RateLimits, Servic
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.apply import ApplyOptions, apply_manifest
-from batchkiln.store.database import Database, prepare_for_writing
 from batchkiln.store.planner_snapshot import outstanding
+from batchkiln.store.sqlite.database import SqliteDatabase, prepare_for_writing
 from batchkiln.store.staging import transaction
 from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
 from batchkiln.worker.account_worker import AccountWorker, Ports
@@ -97,7 +97,7 @@ class World:
             self.close()
             raise
         self._inline.raw.execute("PRAGMA synchronous = OFF")  # these tests kill processes, not machines
-        self.database = Database(cast("Any", self._inline), self.path)
+        self.database = SqliteDatabase(cast("Any", self._inline), self.path)
         self.store = WorkerStore(
             self.database,
             ChangeNotifier(),

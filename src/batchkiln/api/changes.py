@@ -26,7 +26,6 @@ from batchkiln.store import (
     Skipped,
     Store,
     Writer,
-    undriven,
 )
 
 _DIGITS_MAX: Final = 18
@@ -137,7 +136,7 @@ class Changes:
         think for minutes, while the item is sent and held again for what may be paid already (Law 2).
         """
         is_in_hand = asked.item.state in WITH_SERVICE
-        with undriven(self._store.path) if is_in_hand else nullcontext():
+        async with self._store.undriven() if is_in_hand else nullcontext():
             return await self._store.write(
                 _resolve,
                 asked,

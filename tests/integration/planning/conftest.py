@@ -11,7 +11,7 @@ import pytest
 from batchkiln.api.app_context import AppContext
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.rate_limits import Limits
-from batchkiln.store.database import Database
+from batchkiln.store.sqlite.database import SqliteDatabase
 from batchkiln_service import AccountConfig, KeyConfig, Limits as ServiceLimits, LocalService, ServiceConfig
 
 KEY = "lk_a-key-that-nobody-may-see"
@@ -50,8 +50,8 @@ class Ground:
         path.write_text(f"{MANIFEST}{more}\nitems:\n{lines}", "utf-8")
         return str(path)
 
-    async def reader(self) -> Database:
-        return await Database.open_for_reading(self.queue)
+    async def reader(self) -> SqliteDatabase:
+        return await SqliteDatabase.open_for_reading(self.queue)
 
     async def sent(self) -> list[str]:
         """Return the paths that the service was asked, in order, but for its public description."""

@@ -27,7 +27,7 @@ from batchkiln.doctor.configuration import (
 from batchkiln.doctor.environment import check_folder, check_program, check_proxies
 from batchkiln.doctor.queue_checks import check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
-from batchkiln.store.database import prepare_for_writing
+from batchkiln.store.sqlite.database import prepare_for_writing
 from support.queue_file import QueueFile, spec
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}

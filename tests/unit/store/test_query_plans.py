@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from batchkiln.store.database import migrations
 from batchkiln.store.sql import QUERIES
+from batchkiln.store.sqlite.database import migrations
 
 COLD: Final = frozenset({"apply", "staging", "diff", "plans", "integrity", "misunderstood"})
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
