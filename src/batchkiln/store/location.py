@@ -2,36 +2,47 @@
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 SCHEMES: Final = ("postgresql", "postgres")
 _HIDDEN: Final = "…"
-_SECRETS: Final = ("password", "passfile", "sslpassword", "sslkey")
+_SECRET: Final = re.compile(r"(?<=password=)[^&]+")
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl:
-    """The URL of a PostgreSQL database that holds a queue. Its text shows no password (Law 8)."""
+    """The URL of a PostgreSQL database that holds a queue. Its text shows no password (Law 8).
+
+    `may_lose_commits`: the person accepts a server that may lose a commit which it acknowledged.
+    """
 
     secret: str = field(repr=False)
     """The whole URL, perhaps with a password: for the database's driver alone."""
 
+    may_lose_commits: bool = False
+
     def __str__(self) -> str:
-        """Return the URL with its secrets blanked out."""
-        parts = urlsplit(self.secret)
-        user, at, host = parts.netloc.rpartition("@")
-        name, colon, _ = user.partition(":")
-        shown = f"{name}{colon and f':{_HIDDEN}'}{at}{host}"
-        settings = [(key, _HIDDEN if key in _SECRETS else value) for key, value in parse_qsl(parts.query)]
-        return urlunsplit(parts._replace(netloc=shown, query=urlencode(settings, safe="/…")))
+        """Return the URL with its secrets blanked out, also where it is written wrongly."""
+        scheme, _, rest = self.secret.partition("://")
+        credentials, at, address = rest.rpartition("@")  # a password may hold any mark that should have been escaped
+        user, colon, _ = credentials.partition(":")
+        hidden = f":{_HIDDEN}" if colon else ""
+        return f"{scheme}://{_SECRET.sub(_HIDDEN, f'{user}{hidden}{at}{address}')}"
+
+    def secrets(self) -> list[str]:
+        """Return the parts that no text may hold: passwords, as they are written and as they are meant."""
+        credentials, _, _ = self.secret.partition("://")[2].rpartition("@")
+        found = [credentials.partition(":")[2], *_SECRET.findall(self.secret)]
+        return sorted({text for each in found if each for text in (each, unquote(each))}, key=len, reverse=True)
 
     @property
     def name(self) -> str:
         """The database's name, as a title of pages."""
-        return unquote(urlsplit(self.secret).path.strip("/")) or "postgresql"
+        return str(self).partition("?")[0].rpartition("/")[2] or "postgresql"
 
 
 QueueLocation = Path | DatabaseUrl
