@@ -43,7 +43,7 @@ CONNECT_SECONDS: Final = 10
 SILENCE_MILLISECONDS: Final = 15_000
 """A server that acknowledges nothing for so long is gone."""
 
-_DEFAULTS: Final = {
+_DEFAULTS: Final[dict[str, str | int | None]] = {
     "connect_timeout": CONNECT_SECONDS,
     "tcp_user_timeout": SILENCE_MILLISECONDS,
     "keepalives_idle": 10,
@@ -100,8 +100,7 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BatchkilnErro
     (
         (errors.InsufficientPrivilege,),
         QueueUnusable,
-        "nothing was sent. Use the role that ran `batchkiln migrate`, or grant this one SELECT, INSERT, UPDATE and "
-        "DELETE on all tables, and TEMPORARY on the database",
+        "nothing was sent. Use the role that ran `batchkiln migrate`, or grant this one the same rights",
     ),
     (
         (errors.ReadOnlySqlTransaction,),
@@ -116,8 +115,7 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BatchkilnErro
     (
         (psycopg.OperationalError, psycopg.InterfaceError),
         QueueConnectionLost,
-        "the connection to the database was lost; nothing more is sent, and what was not committed is not stored. Run "
-        "the same command again",
+        "the connection is lost: what was not committed is not stored, and nothing more is sent. Run the command again",
     ),
 )
 """What errors of the server mean, by their classes, the narrower ones first."""
@@ -259,14 +257,14 @@ def redacted(text: str, url: DatabaseUrl) -> str:
 def _opened(url: DatabaseUrl) -> psycopg.Connection:
     """Connect as the URL says; what it leaves open comes from libpq's environment, service and password files."""
     try:
-        given = conninfo.conninfo_to_dict(url.secret)
+        given = dict(conninfo.conninfo_to_dict(url.secret))
     except psycopg.Error as error:
         raise QueueUnusable(
             f"{url}: this is no URL of a PostgreSQL database: {redacted(str(error), url)}. "
             "Write postgresql://USER@HOST/DATABASE"
         ) from None
     try:
-        return psycopg.connect(conninfo.make_conninfo(**{**_DEFAULTS, **given}), autocommit=True)
+        return psycopg.connect(conninfo.make_conninfo("", **(_DEFAULTS | given)), autocommit=True)
     except psycopg.Error as error:
         raise _unreachable(error, url) from None  # the driver's error may hold the whole URL
 

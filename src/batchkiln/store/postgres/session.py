@@ -162,6 +162,7 @@ class PostgresSession:
     @contextmanager
     def staging(self) -> Iterator[None]:
         """Make room for temporary tables, and drop them afterwards."""
+        before = self.scalar("SHOW default_transaction_read_only")
         self._simple("SET default_transaction_read_only = off; DISCARD TEMP")
         try:
             yield
@@ -169,7 +170,7 @@ class PostgresSession:
             if self.in_transaction:
                 self._simple("ROLLBACK")
             if not self.is_lost:
-                self._simple("DISCARD TEMP; RESET default_transaction_read_only")
+                self._simple(f"DISCARD TEMP; SET default_transaction_read_only = {before}")
 
     def scalar(self, sql: str) -> Any:  # noqa: ANN401  any column
         """Return the only value of a statement in PostgreSQL's own words, without parameters."""
