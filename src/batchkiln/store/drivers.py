@@ -1,7 +1,7 @@
 """Which database holds a queue: the choice between the drivers. Each is imported on first use."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from batchkiln.store.database import Database
@@ -85,3 +85,12 @@ def staging(session: Session) -> AbstractContextManager[None]:
     from batchkiln.store.sqlite.staging_file import staging_file
 
     return staging_file(session)
+
+
+def undone_from_memory(session: Session) -> AbstractContextManager[None]:
+    """Return a context for statements that change many rows; what undoes one of them is kept in memory if it may."""
+    if isinstance(session, StagingSession):
+        return nullcontext()
+    from batchkiln.store.sqlite.staging_file import undone_from_memory as for_file
+
+    return for_file(session)

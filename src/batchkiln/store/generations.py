@@ -91,7 +91,9 @@ class Generations:
 
     def item_states(self, generation_ids: Sequence[str]) -> dict[str, ItemState]:
         """Return how the items stand whose attempts made these generations."""
-        rows = self._connection.execute(query("states_by_generation"), {"generation_ids": json.dumps(list(generation_ids))})
+        rows = self._connection.execute(
+            query("states_by_generation"), {"generation_ids": json.dumps(list(generation_ids))}
+        )
         return {row["generation_id"]: ItemState(row["state"]) for row in rows}
 
     def traced_attempt(self, attempt_id: int) -> TracedAttempt:

@@ -1,4 +1,4 @@
-"""SQLite's temporary file, in which a manifest's items are staged."""
+"""SQLite's temporary files: one in which a manifest's items are staged, and the journal of a large statement."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,3 +31,16 @@ def staging_file(connection: Session) -> Iterator[None]:
             connection.execute("ROLLBACK")
         connection.execute("DETACH DATABASE staging")
         connection.execute(f"PRAGMA query_only = {int(is_reader)}")
+
+
+@contextmanager
+def undone_from_memory(connection: Session) -> Iterator[None]:
+    """Keep the statement journal in memory for some thousand pages; in a file it would dominate the time.
+
+    This is temporary: the staging of a manifest must stay in a file, whatever its size.
+    """
+    connection.execute("PRAGMA temp_store = MEMORY")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA temp_store = DEFAULT")
