@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from batchkiln.clock import machine_now
@@ -20,6 +19,7 @@ from batchkiln.store import (
     CancelReport,
     Decision,
     ItemDetail,
+    QueueLocation,
     Reader,
     Resolved,
     RetryReport,
@@ -155,9 +155,9 @@ class Changes:
 
 
 @asynccontextmanager
-async def open_changes(path: Path, clock: Callable[[], datetime] = machine_now) -> AsyncIterator[Changes]:
+async def open_changes(location: QueueLocation, clock: Callable[[], datetime] = machine_now) -> AsyncIterator[Changes]:
     """Open an existing queue for changes, and wake its driver afterwards. Raise `QueueUnusable` for a missing one."""
-    async with Store.open_for_update(path) as store:
+    async with Store.open_for_update(location) as store:
         yield Changes(store, clock)
 
 

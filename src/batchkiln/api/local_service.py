@@ -11,6 +11,7 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits as ClientLimits
 from batchkiln.core.responses import ModelEntry
+from batchkiln.store import QueueLocation, local_path
 
 if TYPE_CHECKING:
     from batchkiln_service import Limits, LocalService, ServiceConfig
@@ -102,9 +103,9 @@ def embedded_catalogue(profile: Profile) -> Catalogue:
     return Catalogue(profile.name, {entry.id: entry for entry in entries})
 
 
-def embedded_folder(queue: Path, profile: Profile) -> Path:
+def embedded_folder(queue: QueueLocation, profile: Profile) -> Path:
     """Return the folder of a profile's embedded service, beside the queue."""
-    return queue.absolute().parent / "embedded" / profile.name
+    return local_path(queue).absolute().parent / "embedded" / profile.name
 
 
 def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:

@@ -14,7 +14,7 @@ from batchkiln.api.app_context import AppContext
 from batchkiln.api.queue import Queue
 from batchkiln.config import Config, config_of, load_config, queue_path
 from batchkiln.logs import use_standard_logging
-from batchkiln.store import Store
+from batchkiln.store import QueueLocation, Store, parse_location
 
 
 @asynccontextmanager
@@ -25,7 +25,7 @@ async def open_queue(
     profile: str | None = None,
     working_dir: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Queue]:
-    """Open a queue, which is made if it is not there.
+    """Open a queue: a file, which is made if it is not there, or a database by its URL `postgresql://…`.
 
     `config` is a configuration file or its content; without it, the command's own rules find one. `profile` wins
     over a manifest's. Outputs and inputs are relative to `working_dir`, the current folder unless it is given.
@@ -33,7 +33,7 @@ async def open_queue(
     """
     use_standard_logging()
     setting = AppContext(
-        queue=queue_path(Path(path)),
+        queue=_location(path),
         config=_config(config),
         profile=profile,
         working_dir=Path(working_dir or ".").absolute(),
@@ -66,6 +66,11 @@ async def opened(setting: AppContext) -> AsyncIterator[Queue]:
             await reader.close()
     finally:
         await store.close()
+
+
+def _location(path: str | os.PathLike[str]) -> QueueLocation:
+    location = parse_location(path) if isinstance(path, str) else Path(path)
+    return queue_path(location) if isinstance(location, Path) else location
 
 
 def _config(given: Config | Mapping[str, object] | str | os.PathLike[str] | None) -> Config:

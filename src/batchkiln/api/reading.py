@@ -4,11 +4,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from batchkiln.clock import machine_now
-from batchkiln.store import Reader, Store
+from batchkiln.store import QueueLocation, Reader, Store
 
 if TYPE_CHECKING:
     from batchkiln.config import Config
@@ -84,9 +83,9 @@ class QueueReader:
 
 
 @asynccontextmanager
-async def open_reader(path: Path) -> AsyncIterator[QueueReader]:
+async def open_reader(location: QueueLocation) -> AsyncIterator[QueueReader]:
     """Open an existing queue for reading. Raise `QueueUnusable` for a missing, damaged or newer one."""
-    store = await Store.open_for_reading(path)
+    store = await Store.open_for_reading(location)
     try:
         yield QueueReader(store)
     finally:

@@ -13,6 +13,7 @@ from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.overview import JobView
 from batchkiln.presentation.unread_replies import misunderstanding
+from batchkiln.store import hide_passwords
 
 
 def print_run_summary(result: RunResult, common: Common) -> None:
@@ -90,4 +91,4 @@ def resume_command(common: Common) -> str:
     """Return the command line that resumes. A manifest from standard input is in the queue, so `work` resumes it."""
     if "-" in common.arguments:
         return shlex.join(["batchkiln", "work", "--queue", str(common.queue)])
-    return shlex.join(["batchkiln", *common.arguments])
+    return shlex.join(["batchkiln", *map(hide_passwords, common.arguments)])

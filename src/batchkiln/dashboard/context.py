@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
@@ -16,14 +15,14 @@ from batchkiln.dashboard.live_state import EngineProbe, LiveState
 from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.snapshot import PageSnapshot, read_snapshot
 from batchkiln.dashboard.thumbnail_cache import Thumbnails
-from batchkiln.store import Store
+from batchkiln.store import QueueLocation, Store
 
 
 @dataclass(slots=True)
 class Context:
     """The queue, opened for reading; the templates; the access token; and the engine, if it is in this process."""
 
-    queue: Path
+    queue: QueueLocation
     config: Config
     store: Store
     access: Access

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -19,7 +18,7 @@ from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.live_state import EngineProbe
 from batchkiln.dashboard.metrics import metrics
 from batchkiln.dashboard.middleware import add_headers, authorize, error_pages
-from batchkiln.store import Store
+from batchkiln.store import QueueLocation, Store
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8642
@@ -54,7 +53,7 @@ class ServedDashboard:
 
 @asynccontextmanager
 async def serving_dashboard(
-    queue: Path,
+    queue: QueueLocation,
     config: Config,
     *,
     port: int | None = None,

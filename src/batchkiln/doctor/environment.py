@@ -11,7 +11,7 @@ from typing import Final
 import batchkiln
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
-from batchkiln.store import OLDEST_SQLITE, SQLITE_VERSION
+from batchkiln.store import OLDEST_SQLITE, SQLITE_VERSION, QueueLocation
 
 LITTLE_ROOM_BYTES: Final = 1024**3
 NO_ROOM_BYTES: Final = 32 * 1024**2
@@ -66,8 +66,8 @@ def check_folder(check: str, folder: Path) -> CheckResult:
     return ok(check, f"{where} is writable; {free / 1024**3:,.1f} GiB are free")
 
 
-def check_folders(queue: Path, outputs: Iterable[Path]) -> list[CheckResult]:
+def check_folders(queue: QueueLocation, outputs: Iterable[Path]) -> list[CheckResult]:
     """Check the queue's folder and the output folder of each unfinished job."""
-    found = [check_folder("queue's folder", queue.absolute().parent)]
+    found = [check_folder("queue's folder", queue.absolute().parent)] if isinstance(queue, Path) else []
     found += [check_folder("outputs", folder) for folder in dict.fromkeys(outputs)]
     return found

@@ -26,15 +26,16 @@ from batchkiln.doctor.configuration import (
 )
 from batchkiln.doctor.environment import check_folders, check_names, check_program, check_proxies
 from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Types, check_unchanged, description_digest, load_learned
-from batchkiln.doctor.queue_checks import check_private, check_queue, check_work
+from batchkiln.doctor.queue_checks import check_private, check_queue, check_server, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
+from batchkiln.store import QueueLocation
 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
     """What to check: the queue, the named configuration file (None: the default search) and the named profile."""
 
-    queue: Path
+    queue: QueueLocation
     config_path: Path | None
     profile: str | None
     environ: Mapping[str, str]
@@ -51,7 +52,12 @@ async def run_checks(patient: CheckContext) -> AsyncIterator[CheckResult]:
         yield finding
     queue, health = check_queue(patient.queue)
     outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
-    for finding in (queue, *check_private(patient.queue), *check_folders(patient.queue, outputs)):
+    for finding in (
+        *check_server(patient.queue),
+        queue,
+        *check_private(patient.queue),
+        *check_folders(patient.queue, outputs),
+    ):
         yield finding
     if health is not None and config is not None:
         for finding in check_work(health, config):

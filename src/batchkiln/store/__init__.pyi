@@ -27,6 +27,7 @@ from .health import (
     QueueHealth as QueueHealth,
     UnresolvedKey as UnresolvedKey,
     queue_health as queue_health,
+    server_checks as server_checks,
 )
 from .items import (
     PAGE as PAGE,
@@ -55,11 +56,16 @@ from .loads import (
 from .location import (
     DatabaseUrl as DatabaseUrl,
     QueueLocation as QueueLocation,
+    hide_passwords as hide_passwords,
     local_path as local_path,
     parse_location as parse_location,
 )
 from .lock import (
     Lease as Lease,
+)
+from .migrating import (
+    Migration as Migration,
+    migrate as migrate,
 )
 from .misunderstood import (
     AskedAgain as AskedAgain,

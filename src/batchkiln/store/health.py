@@ -1,6 +1,7 @@
 """The queue's state for `doctor`: integrity, version, and what depends on the configuration."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from batchkiln.core.queue_types import Scope
 from batchkiln.store.jobs import Jobs, Work
@@ -8,6 +9,9 @@ from batchkiln.store.location import DatabaseUrl, QueueLocation
 from batchkiln.store.lock import Lease, lease
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
+
+if TYPE_CHECKING:
+    from batchkiln.store.postgres.connecting import ServerCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,13 @@ def health_of(connection: Session, version: int, size_bytes: int) -> QueueHealth
         unresolved=tuple(UnresolvedKey(*row) for row in connection.execute(query("unresolved_keys"))),
         driver=driver if driver is not None and driver.is_alive else None,
     )
+
+
+def server_checks(url: DatabaseUrl) -> "list[ServerCheck]":
+    """Return the start checks of a server. Raise what keeps it from being reached."""
+    from batchkiln.store.postgres.health import server_checks as checked  # noqa: PLC0415  see `drivers`
+
+    return checked(url)
 
 
 def queue_health(location: QueueLocation) -> QueueHealth | None:

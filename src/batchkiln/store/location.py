@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 SCHEMES: Final = ("postgresql", "postgres")
 _HIDDEN: Final = "…"
+_URL: Final = re.compile(r"postgres(?:ql)?://\S+", re.IGNORECASE)
 _SECRET: Final = re.compile(r"(?<=password=)[^&]+")
 
 
@@ -46,6 +47,11 @@ class DatabaseUrl:
 
 
 QueueLocation = Path | DatabaseUrl
+
+
+def hide_passwords(text: str) -> str:
+    """Return a text with the passwords of its database URLs blanked out."""
+    return _URL.sub(lambda found: str(DatabaseUrl(found[0])), text)
 
 
 def parse_location(text: str) -> QueueLocation:

@@ -259,7 +259,7 @@ async def test_what_was_not_understood_is_asked_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
         await queue.run()
-        database = await SqliteDatabase.open_for_writing(queue.setting.queue)
+        database = await SqliteDatabase.open_for_writing(Path(str(queue.setting.queue)))
         await database.write(record_misunderstood, 1, entry, Circumstances("digest"))
         await database.close()
 

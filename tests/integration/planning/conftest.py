@@ -37,6 +37,7 @@ class Ground:
 
     @property
     def queue(self) -> Path:
+        assert isinstance(self.setting.queue, Path)
         return self.setting.queue
 
     def with_profile(self, **changes: Any) -> AppContext:  # noqa: ANN401  any field of the dataclass

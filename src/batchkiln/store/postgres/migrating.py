@@ -1,7 +1,6 @@
 """The schema in PostgreSQL: made and updated by `batchkiln migrate` alone, never by a worker."""
 
 import secrets
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -11,21 +10,13 @@ import psycopg
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
+from batchkiln.store.migrating import Migration
 from batchkiln.store.postgres.connecting import connect, translated
 from batchkiln.store.postgres.session import PostgresSession
 
 VERSION_KEY: Final = "schema_version"
 _IS_THERE: Final = "SELECT to_regclass('meta') IS NOT NULL AND to_regclass('attempt_unresolved') IS NOT NULL"
 _IS_FREE: Final = "SELECT to_regclass('meta') IS NULL AND to_regclass('job') IS NULL AND to_regclass('item') IS NULL"
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """What `migrate` found and did: the schema's version before, and now; `latest` is this program's."""
-
-    before: int
-    after: int
-    latest: int
 
 
 @cache
