@@ -8,26 +8,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
+import psycopg
+from psycopg import conninfo, errors
+
 from batchkiln.core.errors import (
     BatchkilnError,
     CommitInDoubt,
-    InputError,
     QueueBusy,
     QueueConnectionLost,
     QueueUnusable,
 )
 from batchkiln.store.location import DatabaseUrl
-
-try:
-    import psycopg
-    from psycopg import conninfo, errors
-
-    from batchkiln.store.postgres.session import CommitUnknown, PostgresSession
-except ImportError as error:  # it is an extra
-    raise InputError(
-        f"a queue in PostgreSQL needs psycopg, which cannot be loaded ({error}); install it with "
-        "pip install 'batchkiln[postgres]'. Nothing was sent"
-    ) from error
+from batchkiln.store.postgres.session import CommitUnknown, PostgresSession
 
 OLDEST_SERVER: Final = 13
 """The oldest major version that its makers still mended when this was written."""
@@ -277,6 +269,8 @@ def _unreachable(error: psycopg.Error, url: DatabaseUrl) -> Exception:
             f"{url}: the server has no free connection; nothing was sent. Run the same command again later, or raise "
             f"max_connections ({said})"
         )
+    if "invalid" in said:
+        return QueueUnusable(f"{url}: this is no URL of a PostgreSQL database ({said}); nothing was sent")
     if "password" in said or "authentication failed" in said or "role" in said:
         return QueueUnusable(
             f"{url}: the server did not let this role in; nothing was sent. Put the password into the file that "
