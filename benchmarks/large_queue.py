@@ -34,7 +34,7 @@ from batchkiln.core.rate_limits import Limits, RateLimits, ServiceDay, day_start
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.session import Session
-from batchkiln.store.sqlite.database import SqliteDatabase
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
 
 RUNS = 7

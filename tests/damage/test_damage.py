@@ -10,8 +10,8 @@ import pytest
 
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.session import Session
-from batchkiln.store.sqlite import integrity
-from batchkiln.store.sqlite.database import SCHEMA_VERSION, SqliteDatabase
+from batchkiln.store.sqlite import page_checks
+from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, SqliteDatabase
 from golden.files import load, resumed_world
 from golden.test_golden import ENDS
 from support.worker_world import World
@@ -127,7 +127,7 @@ async def test_items_and_attempts_that_contradict_each_other_are_told(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is unresolved is known twice, at the item and at the attempt; also a large queue is looked at so."""
-    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(page_checks, "CHECKED_WHOLE_BYTES", 0)
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(change)
@@ -141,7 +141,7 @@ async def test_large_queue_is_checked_where_money_is(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million items are not read at the start, but what says how much may be spent, and what is unresolved, is."""
-    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(page_checks, "CHECKED_WHOLE_BYTES", 0)
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path)) as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.errors import BatchkilnError, QueueUnusable
-from batchkiln.store.sqlite import integrity
-from batchkiln.store.sqlite.database import SqliteDatabase
+from batchkiln.store.sqlite import page_checks
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 
 from .file_damage import is_told, queue_with_log, sound_queue
 
@@ -243,7 +243,7 @@ async def test_queue_whose_maker_was_killed_in_its_first_moment_is_made(tmp_path
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every queue be a large one, which is not read whole."""
-    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(page_checks, "CHECKED_WHOLE_BYTES", 0)
 
 
 def grow(connection: sqlite3.Connection, rows: range) -> None:

@@ -21,7 +21,7 @@ import pytest
 from filelock import FileLock
 
 from batchkiln.store.location import DatabaseUrl
-from batchkiln.store.postgres.migrating import VERSION_KEY, migrate
+from batchkiln.store.postgres.schema_updates import VERSION_KEY, migrate
 
 NEEDED: Final = "BATCHKILN_TESTS_NEED_POSTGRES"
 """Set to 1 where a missing server is a failure, as in CI."""

@@ -11,7 +11,7 @@ import pytest
 from batchkiln.store.database import Database
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.session import Session
-from batchkiln.store.sqlite.database import SqliteDatabase, prepare_for_writing
+from batchkiln.store.sqlite.file_database import SqliteDatabase, prepare_for_writing
 
 from .queue_template import place_empty_queue
 
@@ -154,7 +154,7 @@ def _inline_sqlite(connection: InlineConnection, path: Path) -> Database:
 
 
 def _inline_postgres(connection: InlineConnection, path: Path) -> Database:
-    from batchkiln.store.postgres.database import PostgresDatabase  # noqa: PLC0415  an extra
+    from batchkiln.store.postgres.server_database import PostgresDatabase  # noqa: PLC0415  an extra
 
     class Inline(PostgresDatabase):
         async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:

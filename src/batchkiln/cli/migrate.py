@@ -2,11 +2,10 @@
 
 import click
 
-from batchkiln.cli.command import command
-from batchkiln.cli.options import Common
+from batchkiln.api import migrate as migrate_queue
+from batchkiln.cli.command import Common, command
 from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus
-from batchkiln.store import migrate as migrate_queue
 
 
 @command("migrate", example="batchkiln migrate --queue postgresql://batch@db.example/kiln\nbatchkiln migrate --check")

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from batchkiln.store import QueueLocation, local_path
+from batchkiln.api import QueueLocation, local_path
 
 _HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _TOKEN_BYTES: Final = 32

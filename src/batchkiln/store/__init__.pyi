@@ -20,8 +20,6 @@ from .exports import (
 from .generations import (
     Hour as Hour,
     Paid as Paid,
-    TracedAttempt as TracedAttempt,
-    TracedItem as TracedItem,
 )
 from .health import (
     QueueHealth as QueueHealth,
@@ -96,7 +94,7 @@ from .resolution import (
     Resolved as Resolved,
     check_resolvable as check_resolvable,
 )
-from .sqlite.database import (
+from .sqlite.file_database import (
     OLDEST_SQLITE as OLDEST_SQLITE,
     SCHEMA_VERSION as SCHEMA_VERSION,
     SQLITE_VERSION as SQLITE_VERSION,

@@ -14,10 +14,10 @@ from batchkiln.store.session import Session, StagingSession
 async def open_for_writing(location: QueueLocation) -> Database:
     """Open a queue for changes; see `Store.open_for_writing`."""
     if isinstance(location, DatabaseUrl):
-        from batchkiln.store.postgres.database import PostgresDatabase
+        from batchkiln.store.postgres.server_database import PostgresDatabase
 
         return await PostgresDatabase.open_for_writing(location)
-    from batchkiln.store.sqlite.database import SqliteDatabase
+    from batchkiln.store.sqlite.file_database import SqliteDatabase
 
     return await SqliteDatabase.open_for_writing(location)
 
@@ -25,17 +25,17 @@ async def open_for_writing(location: QueueLocation) -> Database:
 async def open_for_reading(location: QueueLocation) -> Database:
     """Open an existing queue without the right to change it."""
     if isinstance(location, DatabaseUrl):
-        from batchkiln.store.postgres.database import PostgresDatabase
+        from batchkiln.store.postgres.server_database import PostgresDatabase
 
         return await PostgresDatabase.open_for_reading(location)
-    from batchkiln.store.sqlite.database import SqliteDatabase
+    from batchkiln.store.sqlite.file_database import SqliteDatabase
 
     return await SqliteDatabase.open_for_reading(location)
 
 
 async def open_empty(path: Path) -> Database:
     """Open an empty queue in memory, in place of a file that does not exist."""
-    from batchkiln.store.sqlite.database import SqliteDatabase
+    from batchkiln.store.sqlite.file_database import SqliteDatabase
 
     return await SqliteDatabase.open_empty(path)
 
@@ -72,7 +72,7 @@ def open_session(location: QueueLocation) -> Iterator[Session]:
         with reading_session(location) as session:
             yield session
         return
-    from batchkiln.store.sqlite.database import reading_session as reading_file
+    from batchkiln.store.sqlite.file_database import reading_session as reading_file
 
     with reading_file(location) as session:
         yield session

@@ -51,7 +51,7 @@ def health_of(connection: Session, version: int, size_bytes: int) -> QueueHealth
 
 def server_checks(url: DatabaseUrl) -> "list[ServerCheck]":
     """Return the start checks of a server. Raise what keeps it from being reached."""
-    from batchkiln.store.postgres.health import server_checks as checked  # noqa: PLC0415  see `drivers`
+    from batchkiln.store.postgres.server_health import server_checks as checked  # noqa: PLC0415  see `drivers`
 
     return checked(url)
 
@@ -62,9 +62,9 @@ def queue_health(location: QueueLocation) -> QueueHealth | None:
     Raise `QueueUnusable` for a queue that is damaged, foreign or newer, `QueueBusy` for one that cannot be read.
     """
     if isinstance(location, DatabaseUrl):
-        from batchkiln.store.postgres.health import database_health  # noqa: PLC0415  see `drivers`
+        from batchkiln.store.postgres.server_health import database_health  # noqa: PLC0415  see `drivers`
 
         return database_health(location)
-    from batchkiln.store.sqlite.health import file_health  # noqa: PLC0415  see `drivers`
+    from batchkiln.store.sqlite.file_health import file_health  # noqa: PLC0415  see `drivers`
 
     return file_health(location)

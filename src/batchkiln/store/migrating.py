@@ -22,9 +22,9 @@ def migrate(location: QueueLocation, *, is_check: bool = False) -> Migration:
     Raise `QueueUnusable` for a queue of a newer version, or a place that cannot hold one.
     """
     if isinstance(location, DatabaseUrl):
-        from batchkiln.store.postgres.migrating import migrate as migrate_database
+        from batchkiln.store.postgres.schema_updates import migrate as migrate_database
 
         return migrate_database(location, is_check=is_check)
-    from batchkiln.store.sqlite.health import migrate as migrate_file
+    from batchkiln.store.sqlite.file_health import migrate as migrate_file
 
     return migrate_file(location, is_check=is_check)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.store.sqlite.database import SqliteDatabase
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.usage import logged_requests
 from batchkiln_service import AccountConfig, LocalService, ServiceConfig
 from integration.cli.workspace import Workspace

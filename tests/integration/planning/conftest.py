@@ -11,7 +11,7 @@ import pytest
 from batchkiln.api.app_context import AppContext
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.rate_limits import Limits
-from batchkiln.store.sqlite.database import SqliteDatabase
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln_service import AccountConfig, KeyConfig, Limits as ServiceLimits, LocalService, ServiceConfig
 
 KEY = "lk_a-key-that-nobody-may-see"

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from batchkiln.store.sqlite.database import SqliteDatabase
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.usage import logged_requests
 from integration.cli.workspace import HURRIED, Workspace
 

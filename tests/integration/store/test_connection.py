@@ -18,7 +18,13 @@ import pytest
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.store.database import JOINED_AT_MOST
 from batchkiln.store.session import Session
-from batchkiln.store.sqlite.database import SCHEMA_VERSION, SqliteDatabase, _migrate, prepare_for_writing, translated
+from batchkiln.store.sqlite.file_database import (
+    SCHEMA_VERSION,
+    SqliteDatabase,
+    _migrate,
+    prepare_for_writing,
+    translated,
+)
 from batchkiln.store.sqlite.preflight import APPLICATION_ID
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -359,7 +365,7 @@ async def test_two_processes_write_in_turn(tmp_path: Path) -> None:
         """
         import asyncio, sys
         from pathlib import Path
-        from batchkiln.store.sqlite.database import SqliteDatabase
+        from batchkiln.store.sqlite.file_database import SqliteDatabase
 
         async def main():
             database = await SqliteDatabase.open_for_writing(Path(sys.argv[1]))

@@ -6,7 +6,7 @@ import pytest
 
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.session import Session
-from batchkiln.store.sqlite.database import SqliteDatabase
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.sqlite.inline import InlineDatabase
 
 

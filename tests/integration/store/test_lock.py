@@ -11,8 +11,8 @@ import pytest
 
 from batchkiln.core.errors import ExitStatus, QueueBusy, QueueInUse
 from batchkiln.doctor.check_results import Level
-from batchkiln.doctor.queue_checks import check_private
-from batchkiln.store.sqlite.database import SqliteDatabase
+from batchkiln.doctor.local_checks import check_private
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.sqlite.file_lock import QueueLock
 from support.builders import NOON
 
@@ -22,7 +22,7 @@ HOLDER = dedent(
     import asyncio, sys
     from datetime import UTC, datetime
     from pathlib import Path
-    from batchkiln.store.sqlite.database import SqliteDatabase
+    from batchkiln.store.sqlite.file_database import SqliteDatabase
     from batchkiln.store.sqlite.file_lock import QueueLock
 
     async def main():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.config import queue_path
-from batchkiln.store.sqlite.database import SqliteDatabase
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 
 
 def test_link_to_the_file_is_followed_and_other_paths_stay_as_given(

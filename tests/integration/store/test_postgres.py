@@ -26,9 +26,9 @@ from batchkiln.store.health import queue_health, server_checks
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.postgres.connecting import ServerFacts, connect, start_checks, translated
-from batchkiln.store.postgres.database import PostgresDatabase
-from batchkiln.store.postgres.migrating import VERSION_KEY
-from batchkiln.store.postgres.session import CommitUnknown
+from batchkiln.store.postgres.postgres_session import CommitUnknown
+from batchkiln.store.postgres.schema_updates import VERSION_KEY
+from batchkiln.store.postgres.server_database import PostgresDatabase
 from batchkiln.store.session import Session
 from support import postgres
 

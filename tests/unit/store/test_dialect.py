@@ -12,10 +12,10 @@ import pytest
 from batchkiln.store.apply import _WISHES, _of_kind
 from batchkiln.store.postgres.connecting import connect
 from batchkiln.store.postgres.dialect import translated
-from batchkiln.store.postgres.migrating import migrations as postgres_migrations
-from batchkiln.store.postgres.session import PostgresSession
+from batchkiln.store.postgres.postgres_session import PostgresSession
+from batchkiln.store.postgres.schema_updates import migrations as postgres_migrations
 from batchkiln.store.sql import QUERIES
-from batchkiln.store.sqlite.database import SCHEMA_VERSION, migrations, prepare_for_writing
+from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, migrations, prepare_for_writing
 from support import postgres
 
 pytestmark = pytest.mark.postgres

@@ -19,7 +19,7 @@ from batchkiln.core.errors import (
     QueueUnusable,
 )
 from batchkiln.store.location import DatabaseUrl
-from batchkiln.store.postgres.session import CommitUnknown, PostgresSession
+from batchkiln.store.postgres.postgres_session import CommitUnknown, PostgresSession
 
 OLDEST_SERVER: Final = 13
 """The oldest major version that its makers still mended when this was written."""
@@ -174,7 +174,7 @@ def connect_unchecked(url: DatabaseUrl, *, is_reader: bool = False) -> tuple[Pos
 @contextmanager
 def reading_session(url: DatabaseUrl) -> Iterator[PostgresSession]:
     """Open an existing queue for reading without an event loop."""
-    from batchkiln.store.postgres.migrating import check_schema  # noqa: PLC0415  it imports this module
+    from batchkiln.store.postgres.schema_updates import check_schema  # noqa: PLC0415  it imports this module
 
     session = connect(url, is_reader=True)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from batchkiln.store.sqlite.database import BUSY_SECONDS, SqliteDatabase, translated
+from batchkiln.store.sqlite.file_database import BUSY_SECONDS, SqliteDatabase, translated
 
 T = TypeVar("T")
 
