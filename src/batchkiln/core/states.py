@@ -18,7 +18,7 @@ class ItemState(StrEnum):
     """No attempt is open. The planner moves it on, within limits and credits. A crash changes nothing."""
 
     SUBMITTING = "submitting"
-    """Key and body are on disk, and may have arrived. A reply or a hold moves it on. After a crash they are sent again."""
+    """Key and body are on disk, and may have arrived. A reply or a hold moves it on. A crash: they are sent again."""
 
     ACTIVE = "active"
     """The service gave an id. A read of that id or a hold moves the item on. After a crash it is polled on."""
