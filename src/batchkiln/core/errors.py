@@ -94,6 +94,14 @@ class QueueBusy(BatchkilnError):
     """The database stayed locked, or the disk refused a write; nothing of the change was stored."""
 
 
+class QueueConnectionLost(QueueBusy):
+    """The connection to the database was lost; whether the last write was stored is known only after a new look."""
+
+
+class LeaseLost(BatchkilnError):
+    """Another worker drives the account, or may: nothing more is sent or written for it here."""
+
+
 class OutputDirNotWritable(BatchkilnError):
     """An output file could not be written. Paid results stay recorded, and are fetched later."""
 

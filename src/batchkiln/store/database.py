@@ -138,6 +138,9 @@ class Database:
         """Run `work(connection, …)`, which opens its own transactions."""
         return await self._hop(work, *args, **kwargs)
 
+    async def reconnect(self) -> None:
+        """Do nothing: a file has no connection that could be lost."""
+
     async def close(self) -> None:
         """Close the connection; the last connection merges the write-ahead log into the file."""
         self._is_closed = True

@@ -15,6 +15,7 @@ from batchkiln.store.session import Session
 from batchkiln.store.wakeup import listen, notify
 
 if TYPE_CHECKING:
+    from batchkiln.store.leases import Leases, StoreClock
     from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
     from batchkiln.store.writer import Writer
 
@@ -114,6 +115,16 @@ class Store:
             yield
         finally:
             await lock.release(self._database)
+
+    def leases(self, clock: "StoreClock") -> "Leases":
+        """Return the leases of accounts and addresses, by the database's clock."""
+        from batchkiln.store.leases import Leases  # noqa: PLC0415  only workers of a fleet need it
+
+        return Leases(self._database, clock)
+
+    async def reconnect(self) -> None:
+        """Open the connection again after it was lost. Raise `QueueConnectionLost` where the database is away still."""
+        await self._database.reconnect()
 
     def for_workers(
         self, changes: "ChangeNotifier", *, profile: str, day: ServiceDay, keep_requests_seconds: float

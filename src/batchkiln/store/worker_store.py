@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from copy import copy
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt
+from batchkiln.core.leases import Fence
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
 from batchkiln.core.queue_types import (
@@ -23,7 +25,7 @@ from batchkiln.core.rate_limits import LoggedRequest, RequestNote, ServiceDay
 from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
 from batchkiln.store import attempts, commit, downloads, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import account_id, remember_time, service_time, update_account
-from batchkiln.store.database import Database
+from batchkiln.store.leases import FencedDatabase, Transactions
 from batchkiln.store.session import Session
 
 P = ParamSpec("P")
@@ -54,7 +56,7 @@ class WorkerStore:
 
     def __init__(
         self,
-        database: Database,
+        database: Transactions,
         changes: ChangeNotifier,
         *,
         profile: str,
@@ -67,6 +69,12 @@ class WorkerStore:
         self._profile = profile
         self._day = day
         self._keep = keep_requests_seconds
+
+    def under(self, fence: Fence) -> "WorkerStore":
+        """Return this port for the worker of one account, whose writes need its lease."""
+        fenced = copy(self)
+        fenced._database = FencedDatabase(self._database, fence)  # noqa: SLF001  its own
+        return fenced
 
     async def _write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:

@@ -34,6 +34,7 @@ from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker.backoffs import REASONS, Backoff, Backoffs, described_trouble, is_content, told_seconds
 from batchkiln.worker.brakes import Brakes
 from batchkiln.worker.download_state import DownloadState
+from batchkiln.worker.leases import ALWAYS_HELD, Lease
 from batchkiln.worker.poll_timing import PollTiming
 from batchkiln.worker.ports import Clock, Inputs, Outputs, Queue, Service
 from batchkiln.worker.run_state import HostState, RunCredits, RunState
@@ -69,6 +70,7 @@ class AccountWorker:
     rates: RateLimits
     polls: PollTiming
     digest: str = ""
+    lease: Lease = ALWAYS_HELD
     credits: RunCredits = field(init=False)
     backoffs: Backoffs = field(default_factory=Backoffs)
     brakes: Brakes = field(default_factory=Brakes)
@@ -206,6 +208,7 @@ class AccountWorker:
             days=self.rates.days(now),
             upload_files=files,
             upload_bytes=size_bytes,
+            egress=self.host.rates.egress,
         )
 
     @asynccontextmanager

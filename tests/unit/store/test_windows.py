@@ -24,8 +24,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def send(world: World, kind: RequestKind, seconds: float = 0.0, **fields: int) -> None:
-    note = RequestNote(1, kind, NOON + timedelta(seconds=seconds), (TODAY,), **fields)
+def send(world: World, kind: RequestKind, seconds: float = 0.0, upload_files: int = 0, upload_bytes: int = 0) -> None:
+    note = RequestNote(1, kind, NOON + timedelta(seconds=seconds), (TODAY,), upload_files, upload_bytes)
     world.write(usage.write_request, note, keep_seconds=300.0)
 
 
