@@ -50,7 +50,7 @@ class VirtualLoop(virtual_loop.VirtualLoop):
         self.network.cut_off(node)
 
     def freeze(self, node: str) -> None:
-        """Let a node stand still: time goes on, its connections stay open, and none of its steps runs until it thaws."""
+        """Let a node stand still: time goes on, its connections stay open, and none of its steps runs."""
         self._frozen.setdefault(node, [])
 
     def thaw(self, node: str) -> None:

@@ -74,6 +74,7 @@ class Engine:
         self.services: dict[str, ServiceRuntime] = {}
         self.meter = RequestMeter()
         self.listener: Listener | None = None
+        self.owner = ""  # of temporary files, where several workers share a folder
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
@@ -159,7 +160,7 @@ class Engine:
 
     async def _check_outputs(self, work: Work) -> None:
         """Check that all output folders are writable before anything is spent."""
-        outputs = OutputFiles(self.setting.surroundings.files())
+        outputs = OutputFiles(self.setting.surroundings.files(), owner=self.owner)
         for folder in {job.output_dir for job in work.jobs}:
             try:
                 await outputs.check_writable(Path(folder))

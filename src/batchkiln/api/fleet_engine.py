@@ -48,6 +48,7 @@ class FleetEngine(Engine):
     def __init__(self, store: Store, setting: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
         """Use `open_fleet_engine` instead."""
         super().__init__(store, setting, control)
+        self.owner = keeper.worker.tag
         self._keeper = keeper
         self._ticker = ServiceClock()
         self._leases: dict[int, HeldLease] = {}  # of account workers that have not ended

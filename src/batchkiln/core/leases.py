@@ -7,6 +7,7 @@ writes of the one before are refused (the fence). A worker stops sending before 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from math import ceil
 from typing import Final
 
@@ -34,6 +35,11 @@ class WorkerIdentity:
     host: str
     pid: int
     version: str
+
+    @property
+    def tag(self) -> str:
+        """Twelve letters and digits that tell this worker from others, in names of temporary files."""
+        return sha256(self.name.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class HeldLease:
     @property
     def owner(self) -> str:
         """What tells this epoch of this worker from all others, for the names of temporary files."""
-        return f"{self._keeper.worker.name}-{self.fence.epoch}"
+        return f"{self._keeper.worker.tag}-{self.fence.epoch}"
 
     def check(self) -> None:
         """Raise `LeaseLost` where the lease of the account or of the address may have expired."""

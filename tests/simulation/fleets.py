@@ -1,0 +1,111 @@
+"""Play fleets: several workers on one queue, and look whether all of them together kept the promises.
+
+    python tests/simulation/fleets.py --seeds 0-299           worlds drawn from seeds, in parallel processes
+    python tests/simulation/fleets.py --seeds 17 --verbose    one world, told in full
+"""
+
+import argparse
+import gc
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from simulation.checks import Aftermath
+from simulation.fleet_plan import FleetPlan, draw_fleet
+from simulation.fleet_world import FleetWorld
+from simulation.log_silencing import silence, silent_pool
+from simulation.plan_runner import place_for_worlds, seeded_secrets
+
+
+@dataclass(frozen=True)
+class FleetOutcome:
+    """How a fleet fared. `takeovers` are the seconds from a kill until another worker drove an account."""
+
+    violations: tuple[str, ...]
+    counts: dict[str, int]
+    takeovers: tuple[float, ...]
+    generations: int
+    account_days: int
+    points: int
+    story: tuple[str, ...]
+
+
+def play_fleet(plan: FleetPlan, prepare=lambda _: None) -> FleetOutcome:  # noqa: ANN001
+    """Play a fleet in a folder of its own."""
+    gc.collect()
+    folder = place_for_worlds()
+    try:
+        with seeded_secrets(plan.world.seed):
+            world = FleetWorld(folder, plan)
+            prepare(world)
+            return _outcome(world)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _outcome(world: FleetWorld) -> FleetOutcome:
+    generations = days = 0
+    try:
+        world.play()
+        start_ms = round(world.plan.world.starts_at.timestamp() * 1000)
+        late = tuple(start_ms + round(moment * 1000) for moment in world.loop.network.late)
+        aftermath = Aftermath(world.folder, world.plan.world, late_ms=late)
+        violations = (*world.violations, *aftermath.violations())
+        generations, days = aftermath.generations(), aftermath.account_days()
+    except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
+        violations = (*world.violations, f"{type(error).__name__}: {error}")
+    return FleetOutcome(
+        violations, dict(world.counts), tuple(world.takeovers), generations, days, world.points, tuple(world.log)
+    )
+
+
+def play_fleet_seed(seed: int) -> tuple[int, FleetOutcome]:
+    """Play the fleet of a seed."""
+    return seed, play_fleet(draw_fleet(seed))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=_range, default=range(20), help="one, or first-last")
+    parser.add_argument("--verbose", action="store_true", help="tell what happens")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    args = parser.parse_args()
+    if args.verbose:
+        for seed in args.seeds:
+            with silence():
+                outcome = play_fleet_seed(seed)[1]
+            print("\n".join([*outcome.story, *outcome.violations, f"seed {seed}: {len(outcome.violations)} broken"]))
+        return 0
+    began, counts, broken, takeovers, generations = time.perf_counter(), Counter[str](), 0, list[float](), 0
+    with silent_pool(args.processes) as pool:
+        for seed, outcome in pool.imap_unordered(play_fleet_seed, args.seeds):
+            counts.update(outcome.counts)
+            takeovers += outcome.takeovers
+            generations += outcome.generations
+            if outcome.violations:
+                broken += 1
+                print(f"--seeds {seed}: {len(outcome.violations)} broken")
+                print("\n".join(f"    {violation}" for violation in outcome.violations[:5]), flush=True)
+    told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    print(f"{len(args.seeds)} worlds, {broken} broken; {generations} generations; {told}")
+    if takeovers:
+        print(f"takeovers after kills: {len(takeovers)}, median {median(takeovers):.1f} s, at most {max(takeovers):.1f} s")
+    print(f"{time.perf_counter() - began:.1f} s")
+    return 1 if broken else 0
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
