@@ -69,11 +69,14 @@ def draw_fleet(seed: int) -> FleetPlan:
     is_crowded = chance.random() < 0.3  # the address's minute is what is short
     limits = {"requests_per_minute_per_ip": 20} if is_crowded else {}
     shared = chance.random() < 0.4
+    egresses = [_EGRESSES[0] if shared and number < 2 else _EGRESSES[number] for number in range(workers)]
+    # Workers of one address have the same keys: one that stands by drives nothing, though nobody else may.
+    keys = {egress: _keys(chance, accounts, number) for number, egress in enumerate(dict.fromkeys(egresses))}
     machines = tuple(
         Machine(
-            egress=_EGRESSES[0] if shared and number < 2 else _EGRESSES[number],
+            egress=egresses[number],
             clock_error=chance.choice((0.0, 0.0, 150.0, -150.0, 400.0, -3600.0)),
-            accounts=_keys(chance, accounts, number),
+            accounts=keys[egresses[number]],
             starts_at=chance.choice((0.0, 0.0, 1.0, chance.uniform(0, 200))),
         )
         for number in range(workers)

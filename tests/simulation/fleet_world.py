@@ -312,7 +312,7 @@ class FleetWorld:
         self.loop.thaw(node.name)
         driven = self._driven_by(node)
         self.loop.kill(node.name)
-        if driven:
+        if driven and not self.plan.world.limits:  # an address with a short minute may carry no more accounts
             self.loop.create_task(
                 self._watch_takeover(node, driven), context=self._harness, name="takeover"
             )
@@ -349,6 +349,7 @@ class FleetWorld:
                     if account_id in driven:
                         driven.discard(account_id)
                         self.takeovers.append(self.loop.time() - killed_at)
+                        self.note(f"{keys[account_id]} of {name} is driven again after {self.takeovers[-1]:.1f} s")
 
     # --- what is sent ---
 

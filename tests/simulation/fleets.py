@@ -2,6 +2,7 @@
 
     python tests/simulation/fleets.py --seeds 0-299           worlds drawn from seeds, in parallel processes
     python tests/simulation/fleets.py --seeds 17 --verbose    one world, told in full
+    python tests/simulation/fleets.py --seeds 0-99 --first    until a promise is broken, for planted bugs
 """
 
 import argparse
@@ -76,6 +77,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=_range, default=range(20), help="one, or first-last")
     parser.add_argument("--verbose", action="store_true", help="tell what happens")
+    parser.add_argument("--first", action="store_true", help="end with the first broken promise")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     if args.verbose:
@@ -90,6 +92,9 @@ def main() -> int:
             counts.update(outcome.counts)
             takeovers += outcome.takeovers
             generations += outcome.generations
+            if outcome.violations and args.first:
+                print(f"FOUND fleet {seed}: {outcome.violations[0]}")
+                return 1
             if outcome.violations:
                 broken += 1
                 print(f"--seeds {seed}: {len(outcome.violations)} broken")
