@@ -1,13 +1,20 @@
 """What a simulated fleet is made of: several workers on one queue, and everything that befalls them."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
+
+from batchkiln_service import LocalService
 
 from .plan import Plan
 
+if TYPE_CHECKING:
+    from batchkiln_service.faults import Endpoint, Misbehaviour
+
 HOUR: Final = 3_600.0
+HANDOVERS: Final = ((20.0, 29.0), (60.0, 66.0), (90.0, 99.0))
+"""When accounts change hands in the plan of a handover: a worker joins, another is stopped, and begins again."""
 _EGRESSES: Final = ("fra-1", "fra-2", "fra-3")
 
 Blow = Literal[
@@ -56,9 +63,24 @@ class FleetPlan:
 
     def step_at(self, worker: int, moment: float) -> float:
         """Return by how much a machine's clock was set until a moment."""
-        return sum(
-            each.clock_step for each in self.misadventures if each.worker == worker and each.moment <= moment
-        )
+        return sum(each.clock_step for each in self.misadventures if each.worker == worker and each.moment <= moment)
+
+
+def handover() -> FleetPlan:
+    """Return two workers with two accounts: the second one joins, the first one is stopped and begins again."""
+    accounts = ("a0", "a1")
+    lines = ["version: 1", "job: clips", "accounts: [a0, a1]", "items:"]
+    request = "model: alpha-2.5-lite, mode: text-to-video, parameters: {resolution: 480p, duration_seconds: 5}"
+    lines += [f"  - {{id: i{number}, prompt: clip {number}, {request}}}" for number in range(6)]
+    return FleetPlan(
+        world=Plan(accounts=accounts, manifests={"clips.yaml": "\n".join(lines) + "\n"}),
+        machines=(
+            Machine("fra-1", clock_error=90.0, accounts=accounts),
+            Machine("fra-2", accounts=accounts, starts_at=HANDOVERS[0][0]),
+        ),
+        misadventures=(Misadventure(HANDOVERS[1][0], 0, "stop", seconds=HANDOVERS[2][0] - HANDOVERS[1][0]),),
+        database_error=-180.0,
+    )
 
 
 def draw_fleet(seed: int) -> FleetPlan:
@@ -123,21 +145,18 @@ def _manifests(chance: random.Random, accounts: tuple[str, ...]) -> Iterator[tup
         yield f"job-{job}.yaml", "\n".join([*lines, "items:", *items]) + "\n"
 
 
-def _faults(chance: random.Random):  # noqa: ANN202
-    drawn = [
-        (kind, endpoint)
-        for kind, endpoint in (
-            ("reply_lost", "create"),
-            ("reply_lost", "poll"),
-            ("unavailable", "create"),
-            ("throttle", "create"),
-            ("throttle", "poll"),
-            ("fail_generation", "create"),
-        )
-        if chance.random() < 0.25
-    ]
+def _faults(chance: random.Random) -> Callable[[LocalService], None]:
+    rules: tuple[tuple[Misbehaviour, Endpoint], ...] = (
+        ("reply_lost", "create"),
+        ("reply_lost", "poll"),
+        ("unavailable", "create"),
+        ("throttle", "create"),
+        ("throttle", "poll"),
+        ("fail_generation", "create"),
+    )
+    drawn = [rule for rule in rules if chance.random() < 0.25]
 
-    def prepare(service) -> None:  # noqa: ANN001
+    def prepare(service: LocalService) -> None:
         for kind, endpoint in drawn:
             service.faults.add(kind, endpoint, times=3)
 

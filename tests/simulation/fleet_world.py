@@ -5,13 +5,12 @@ may be killed or stand still between any two steps, also between a commit and it
 """
 
 import asyncio
-import gc
 import hashlib
+import random
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from contextvars import copy_context
 from datetime import datetime, timedelta
@@ -26,7 +25,7 @@ from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import apply_manifests
 from batchkiln.api.fleet_engine import FleetEngine, open_fleet_engine
 from batchkiln.config import load_config
-from batchkiln.core.errors import BatchkilnError, OutputDirNotWritable, QueueConnectionLost
+from batchkiln.core.errors import OutputDirNotWritable, QueueConnectionLost
 from batchkiln.core.leases import Egress, WorkerIdentity
 from batchkiln.core.rate_limits import Limits
 from batchkiln.rehearsal.network import MemoryNetwork, Misfortune
@@ -41,10 +40,10 @@ from batchkiln_service import LocalService, ServiceConfig
 from .crash_point_counter import DiedError, PointedFiles
 from .disk_faults import error_of
 from .fleet_plan import FleetPlan, Machine, Misadventure
+from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
 from .scenarios import Storms
 from .simulated_world import ADDRESS, VirtualServiceClock, _quiet
-from .inline_sqlite import inline_aiosqlite
 from .virtual_loop import VirtualLoop
 from .wire_checks import Watch
 
@@ -213,7 +212,7 @@ class FleetWorld:
         self.plan = plan
         self.program_folder = folder / "program"
         self.queue = self.program_folder / "queue.db"
-        self.chance = __import__("random").Random(f"distance {plan.world.seed}")
+        self.chance = random.Random(f"distance {plan.world.seed}")
         self.weather = Weather(self)
         self.loop = VirtualLoop(MemoryNetwork(self.weather))
         self.loop.on_step = self._on_step
@@ -313,9 +312,7 @@ class FleetWorld:
         driven = self._driven_by(node)
         self.loop.kill(node.name)
         if driven and not self.plan.world.limits:  # an address with a short minute may carry no more accounts
-            self.loop.create_task(
-                self._watch_takeover(node, driven), context=self._harness, name="takeover"
-            )
+            self.loop.create_task(self._watch_takeover(node, driven), context=self._harness, name="takeover")
         self.loop.call_soon(node.died.set, context=self._harness)
 
     def _driven_by(self, node: Node) -> set[int]:
@@ -339,7 +336,7 @@ class FleetWorld:
                 and not node.link.is_away
                 and node.machine.egress != dead.machine.egress
                 and {keys[account_id] for account_id in driven} <= set(node.machine.accounts)
-                and self.loop.time() > self.full_until[node.number] + 70
+                and (not self.full_until[node.number] or self.loop.time() > self.full_until[node.number] + 70)
             ]
             if not able or self.loop.time() - killed_at > 60:
                 return
@@ -355,7 +352,11 @@ class FleetWorld:
 
     def _see(self, sender: str, content: bytes) -> None:
         """Look whether the sender of a request of the API drives its account at this instant, and may send."""
-        number, call, key = worker_of(sender), _CALL.match(content), _KEY.search(content.partition(b"\r\n\r\n")[0] + b"\r\n")
+        number, call, key = (
+            worker_of(sender),
+            _CALL.match(content),
+            _KEY.search(content.partition(b"\r\n\r\n")[0] + b"\r\n"),
+        )
         if number is None or call is None:
             return
         node, now = self.nodes[number], self.database_now()
@@ -372,7 +373,9 @@ class FleetWorld:
                 account = self._key_owners[hashlib.sha256(key[1]).hexdigest()]
                 drives = connection.execute(sql, (account, now)).fetchone()
                 if drives is None or drives[0] != node.identity.name:
-                    self.violations.append(f"{self.loop.time():.3f}: {sender} sent {call[1]!r} without a lease of {account}")
+                    self.violations.append(
+                        f"{self.loop.time():.3f}: {sender} sent {call[1]!r} without a lease of {account}"
+                    )
 
     def _address_of(self, node: str) -> str:
         number = worker_of(node)

@@ -1,8 +1,8 @@
 """Play fleets: several workers on one queue, and look whether all of them together kept the promises.
 
-    python tests/simulation/fleets.py --seeds 0-299           worlds drawn from seeds, in parallel processes
-    python tests/simulation/fleets.py --seeds 17 --verbose    one world, told in full
-    python tests/simulation/fleets.py --seeds 0-99 --first    until a promise is broken, for planted bugs
+python tests/simulation/fleets.py --seeds 0-299           worlds drawn from seeds, in parallel processes
+python tests/simulation/fleets.py --seeds 17 --verbose    one world, told in full
+python tests/simulation/fleets.py --seeds 0-99 --first    until a promise is broken, for planted bugs
 """
 
 import argparse
@@ -12,16 +12,19 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import get_args
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.checks import Aftermath
-from simulation.fleet_plan import FleetPlan, draw_fleet
-from simulation.fleet_world import FleetWorld
+from simulation.fleet_plan import HANDOVERS, Blow, FleetPlan, Misadventure, draw_fleet, handover
+from simulation.fleet_world import FleetWorld, Node
 from simulation.log_silencing import silence, silent_pool
 from simulation.plan_runner import place_for_worlds, seeded_secrets
 
@@ -39,7 +42,7 @@ class FleetOutcome:
     story: tuple[str, ...]
 
 
-def play_fleet(plan: FleetPlan, prepare=lambda _: None) -> FleetOutcome:  # noqa: ANN001
+def play_fleet(plan: FleetPlan, prepare: Callable[[FleetWorld], None] = lambda _: None) -> FleetOutcome:
     """Play a fleet in a folder of its own."""
     gc.collect()
     folder = place_for_worlds()
@@ -68,6 +71,25 @@ def _outcome(world: FleetWorld) -> FleetOutcome:
     )
 
 
+def count_handover_points() -> int:
+    """Return how many points the workers pass while accounts change hands."""
+    return play_fleet(handover(), partial(_strike_at, point=0, blow="kill")).points
+
+
+def play_handover(point: int, blow: Blow) -> FleetOutcome:
+    """Play a handover in which whoever passes a point is struck there."""
+    return play_fleet(handover(), partial(_strike_at, point=point, blow=blow))
+
+
+def _strike_at(world: FleetWorld, *, point: int, blow: Blow) -> None:
+    def strike(number: int, node: Node) -> None:
+        if number == point:
+            world.strike(node, Misadventure(world.loop.time(), node.number, blow, seconds=25.0))
+
+    world.counts_points = lambda: any(first <= world.loop.time() <= last for first, last in HANDOVERS)
+    world.at_point = strike
+
+
 def play_fleet_seed(seed: int) -> tuple[int, FleetOutcome]:
     """Play the fleet of a seed."""
     return seed, play_fleet(draw_fleet(seed))
@@ -77,14 +99,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=_range, default=range(20), help="one, or first-last")
     parser.add_argument("--verbose", action="store_true", help="tell what happens")
+    parser.add_argument("--handover", type=int, help="a point of a handover at which whoever passes it is struck")
+    parser.add_argument("--blow", choices=get_args(Blow), default="kill")
     parser.add_argument("--first", action="store_true", help="end with the first broken promise")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
-    if args.verbose:
-        for seed in args.seeds:
+    if args.handover is not None or args.verbose:
+        for seed in args.seeds if args.handover is None else (0,):
             with silence():
-                outcome = play_fleet_seed(seed)[1]
-            print("\n".join([*outcome.story, *outcome.violations, f"seed {seed}: {len(outcome.violations)} broken"]))
+                outcome = play_fleet_seed(seed)[1] if args.handover is None else play_handover(args.handover, args.blow)
+            print("\n".join([*outcome.story, *outcome.violations, f"{len(outcome.violations)} broken"]))
         return 0
     began, counts, broken, takeovers, generations = time.perf_counter(), Counter[str](), 0, list[float](), 0
     with silent_pool(args.processes) as pool:
@@ -102,7 +126,9 @@ def main() -> int:
     told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     print(f"{len(args.seeds)} worlds, {broken} broken; {generations} generations; {told}")
     if takeovers:
-        print(f"takeovers after kills: {len(takeovers)}, median {median(takeovers):.1f} s, at most {max(takeovers):.1f} s")
+        print(
+            f"takeovers after kills: {len(takeovers)}, median {median(takeovers):.1f} s, at most {max(takeovers):.1f} s"
+        )
     print(f"{time.perf_counter() - began:.1f} s")
     return 1 if broken else 0
 

@@ -552,11 +552,7 @@ def hunt(bug: Bug | None) -> str | None:
             plant(bug, copy / "src")
         tests = None if bug is None else bug.caught_by
         worlds = _FLEETS if bug is not None and bug.is_of_fleets else ["tests/simulation/first_violation.py"]
-        command = (
-            worlds
-            if tests is None
-            else ["-m", "pytest", "-q", "-x", "--no-header", tests]
-        )
+        command = worlds if tests is None else ["-m", "pytest", "-q", "-x", "--no-header", tests]
         done = subprocess.run(
             ["timeout", str(PATIENCE_SECONDS), sys.executable, "-W", "ignore", *command],
             cwd=copy,

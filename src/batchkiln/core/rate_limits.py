@@ -226,7 +226,8 @@ class HostRateLimit:
         """Count the last minute of an earlier run, however long ago it was, as over only now; once per process.
 
         Before the service has told its time nobody knows how long ago that was: too many counted requests cost at
-        most one minute, too few might overstep the limit (Law 5). `requests` are sorted, the oldest first.
+        most one minute, too few might overstep the limit (Law 5). `requests` are sorted, the oldest first. The question
+        for the time is always counted: the first one ever was logged by a clock that may have been wrong.
         """
         requests = [request for request in requests if request.egress == self.egress]
         if self.is_restored or not requests:
@@ -234,7 +235,7 @@ class HostRateLimit:
         self.is_restored = True
         last_minute = requests[-1].sent_at - timedelta(seconds=self.window.span_seconds)
         for request in requests:
-            if request.sent_at > last_minute:
+            if request.sent_at > last_minute or request.kind is RequestKind.OTHER:
                 self.window.restore(now.monotonic)
 
 
