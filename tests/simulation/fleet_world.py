@@ -26,7 +26,7 @@ from batchkiln.api.apply_manifests import apply_manifests
 from batchkiln.api.fleet_engine import FleetEngine, open_fleet_engine
 from batchkiln.config import load_config
 from batchkiln.core.errors import OutputDirNotWritable, QueueConnectionLost
-from batchkiln.core.leases import Egress, WorkerIdentity
+from batchkiln.core.lease_types import Egress, WorkerIdentity
 from batchkiln.core.rate_limits import Limits
 from batchkiln.rehearsal.network import MemoryNetwork, Misfortune
 from batchkiln.rehearsal.nodes import as_node, node_of

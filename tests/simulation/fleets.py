@@ -73,7 +73,8 @@ def _outcome(world: FleetWorld) -> FleetOutcome:
 
 def count_handover_points() -> int:
     """Return how many points the workers pass while accounts change hands."""
-    return play_fleet(handover(), partial(_strike_at, point=0, blow="kill")).points
+    with silence():
+        return play_fleet(handover(), partial(_strike_at, point=0, blow="kill")).points
 
 
 def play_handover(point: int, blow: Blow) -> FleetOutcome:

@@ -488,7 +488,7 @@ BUGS: Final = (
     ),
     Bug(
         "a lease holds from the reply of its renewal on",
-        "worker/leases.py",
+        "worker/lease_keeper.py",
         "        self.is_draining = found.is_draining\n",
         "        self.is_draining, sent_at = found.is_draining, self.steady()\n",
         is_of_fleets=True,
@@ -502,10 +502,10 @@ BUGS: Final = (
     ),
     Bug(
         "a lease is renewed without a worker",
-        "worker/leases.py",
+        "worker/lease_keeper.py",
         "                del self._keeper.driven[self.fence.account_id]\n",
         "                pass\n",
-        caught_by="tests/unit/worker/test_leases.py",
+        caught_by="tests/unit/worker/test_lease_keeper.py",
     ),
     Bug(
         "workers share the names of temporary files",

@@ -26,7 +26,7 @@ from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
 from batchkiln.store import ChangeNotifier, Store, Work
 from batchkiln.worker.account_worker import AccountWorker, Ports
-from batchkiln.worker.leases import ALWAYS_HELD, HeldLease
+from batchkiln.worker.lease_keeper import ALWAYS_HELD, HeldLease
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels, PollTiming
 from batchkiln.worker.run_state import HostState, RunState

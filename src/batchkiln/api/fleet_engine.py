@@ -18,12 +18,12 @@ from batchkiln.core.errors import (
     QueueBusy,
     QueueConnectionLost,
 )
-from batchkiln.core.leases import BEAT_SECONDS, Egress, WorkerIdentity, accounts_carried
+from batchkiln.core.lease_types import BEAT_SECONDS, Egress, WorkerIdentity, accounts_carried
 from batchkiln.core.queue_types import Outstanding
 from batchkiln.core.rate_limits import HostRateLimit
 from batchkiln.store import Store, StoreClock
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.leases import HeldLease, LeaseKeeper, Wish
+from batchkiln.worker.lease_keeper import HeldLease, LeaseKeeper, Wish
 from batchkiln.worker.loop import TRACKS, drive, first_error
 from batchkiln.worker.run_state import RunState
 

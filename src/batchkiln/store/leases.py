@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from batchkiln.core.errors import InputError, LeaseLost
-from batchkiln.core.leases import (
+from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     Beat,
     Driver,

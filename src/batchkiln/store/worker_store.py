@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt
-from batchkiln.core.leases import Fence
+from batchkiln.core.lease_types import Fence
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
 from batchkiln.core.queue_types import (

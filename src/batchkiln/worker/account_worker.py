@@ -34,7 +34,7 @@ from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker.backoffs import REASONS, Backoff, Backoffs, described_trouble, is_content, told_seconds
 from batchkiln.worker.brakes import Brakes
 from batchkiln.worker.download_state import DownloadState
-from batchkiln.worker.leases import ALWAYS_HELD, Lease
+from batchkiln.worker.lease_keeper import ALWAYS_HELD, Lease
 from batchkiln.worker.poll_timing import PollTiming
 from batchkiln.worker.ports import Clock, Inputs, Outputs, Queue, Service
 from batchkiln.worker.run_state import HostState, RunCredits, RunState

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.errors import InputError, LeaseLost
-from batchkiln.core.leases import Beat, Egress, Fence, WorkerIdentity
+from batchkiln.core.lease_types import Beat, Egress, Fence, WorkerIdentity
 from batchkiln.store import leases
 from batchkiln.store.account_changes import account_id
 from support.worker_world import PROFILE, World

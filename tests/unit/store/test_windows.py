@@ -58,6 +58,14 @@ def test_request_at_a_reset_counts_in_both_days(world: World) -> None:
     assert len(usage.logged_requests(world.connection, PROFILE, 300.0)) == 1
 
 
+def test_question_for_the_time_is_found_whatever_clock_logged_it(world: World) -> None:
+    """Law 5: the first one ever is logged by the machine's clock, which may be an hour behind."""
+    send(world, RequestKind.OTHER, seconds=-3600.0)
+    send(world, RequestKind.READ)
+
+    assert [request.kind for request in usage.logged_requests(world.connection, PROFILE, 300.0)] == ["other", "read"]
+
+
 def test_log_is_pruned_but_keeps_the_last_minutes(world: World) -> None:
     """Law 5: the file does not grow with the weeks, and no request that still counts is forgotten."""
     for n in range(600):

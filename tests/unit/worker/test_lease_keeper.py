@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from batchkiln.core.errors import LeaseLost
-from batchkiln.core.leases import (
+from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     MARGIN_SECONDS,
     Beat,
@@ -17,7 +17,7 @@ from batchkiln.core.leases import (
     Sender,
     WorkerIdentity,
 )
-from batchkiln.worker.leases import HeldLease, LeaseKeeper, Wish
+from batchkiln.worker.lease_keeper import HeldLease, LeaseKeeper, Wish
 from batchkiln.worker.loop import first_error
 
 ME = WorkerIdentity("fra-1/1", "fra-1", "host", 1, "0.3.0")

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import structlog
 
 from batchkiln.core.errors import LeaseLost
-from batchkiln.core.leases import (
+from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     MARGIN_SECONDS,
     Beat,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.core.leases import Choice, Roster, Sender, accounts_carried, choose_accounts
+from batchkiln.core.lease_types import Choice, Roster, Sender, accounts_carried, choose_accounts
 from batchkiln.core.rate_limits import Limits
 
 
