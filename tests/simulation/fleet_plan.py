@@ -37,7 +37,7 @@ class Misadventure:
     blow: Blow
     when: When = "now"
     seconds: float = 0.0  # how long it lasts, or how long nobody starts the worker again
-    clock_step: float = 0.0  # of the machine's wall clock, with it
+    clock_step: float = 0.0  # of the machine's wall clock, as it goes on
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,6 @@ class FleetPlan:
     database_error: float = 0.0  # of the database's clock
     weather: float = 0.0  # probability of a misfortune of each write on the network
     ends_by: float = 8 * HOUR
-
-    def step_at(self, worker: int, moment: float) -> float:
-        """Return by how much a machine's clock was set until a moment."""
-        return sum(each.clock_step for each in self.misadventures if each.worker == worker and each.moment <= moment)
 
 
 def handover() -> FleetPlan:

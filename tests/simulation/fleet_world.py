@@ -175,6 +175,7 @@ class Node:
         self.world = world
         self.number = number
         self.machine = machine
+        self.clock_error = machine.clock_error
         self.life = 0
         self.link = Link(world, self)
         self.armed: list[Misadventure] = []
@@ -190,8 +191,7 @@ class Node:
     def wall(self) -> datetime:
         """Return what the machine's clock shows."""
         moment = self.world.loop.time()
-        error = self.machine.clock_error + self.world.plan.step_at(self.number, moment)
-        return self.world.plan.world.starts_at + timedelta(seconds=moment + error)
+        return self.world.plan.world.starts_at + timedelta(seconds=moment + self.clock_error)
 
     def steady(self) -> float:
         """Return seconds that nobody sets, since the machine was started."""
@@ -295,7 +295,7 @@ class FleetWorld:
             case "freeze":
                 name = node.name
                 self.loop.freeze(name)
-                self.loop.call_later(blow.seconds, self.loop.thaw, name, context=self._harness)
+                self.loop.call_later(blow.seconds, self._thaw, node, name, blow.clock_step, context=self._harness)
             case "lose":
                 if blow.when == "now":
                     node.link.away_until = self.loop.time() + blow.seconds
@@ -305,6 +305,11 @@ class FleetWorld:
                 self.weather.severed_until[node.number] = self.loop.time() + blow.seconds
             case "fill":
                 self.full_until[node.number] = self.loop.time() + blow.seconds
+
+    def _thaw(self, node: Node, name: str, clock_step: float) -> None:
+        """Let a worker go on; its wall clock may have stood still as well."""
+        node.clock_error += clock_step
+        self.loop.thaw(name)
 
     def _kill(self, node: Node) -> None:
         node.is_alive = False

@@ -1,7 +1,8 @@
 """Leases in the database: who gets one, until when, and what is refused without it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,6 +16,7 @@ A = WorkerIdentity("fra-1/1", "fra-1", "one", 1, "0.3.0")
 B = WorkerIdentity("fra-2/1", "fra-2", "two", 2, "0.3.0")
 STANDBY = WorkerIdentity("fra-1/2", "fra-1", "one", 3, "0.3.0")
 TTL = 15_000
+T = TypeVar("T")
 
 
 class Workers:
@@ -164,6 +166,35 @@ def test_roster_names_senders_and_what_nobody_drives(workers: Workers) -> None:
     assert [sender.name for sender in own.senders] == [A.name, B.name]
     assert own.free == {workers.account}
     assert others.free == frozenset()
+
+
+class TakenMeanwhile:
+    """A database in which another worker takes the account between any two of our transactions."""
+
+    def __init__(self, workers: Workers) -> None:
+        self.workers = workers
+
+    async def write(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+        self.workers.now += TTL
+        self.workers.beat(B)
+        assert self.workers.take(B) is not None
+        result: T = self.workers.world.write(work, *args, **kwargs)
+        return result
+
+    async def read(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+        return work(self.workers.world.connection, *args, **kwargs)
+
+
+async def test_write_and_fence_are_one_transaction(workers: Workers) -> None:
+    """A worker may stand still between two transactions for any time."""
+    held = workers.take(A)
+    assert held is not None
+    fenced = leases.FencedDatabase(TakenMeanwhile(workers), held)
+
+    with pytest.raises(LeaseLost):
+        await fenced.write(lambda session: session.execute("DELETE FROM account"))
+
+    assert len(workers.world.rows("SELECT * FROM account")) == 1
 
 
 def test_who_drives_what_is_told(workers: Workers) -> None:
