@@ -10,7 +10,7 @@ from batchkiln_service import LocalService
 from .plan import Plan
 
 if TYPE_CHECKING:
-    from batchkiln_service.faults import Endpoint, Misbehaviour
+    from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 
 HOUR: Final = 3_600.0
 HANDOVERS: Final = ((20.0, 29.0), (60.0, 66.0), (90.0, 99.0))

@@ -24,7 +24,8 @@ __all__ = ["NothingScheduledError", "TimeStandsStillError", "VirtualLoop"]
 class VirtualLoop(virtual_loop.VirtualLoop):
     """A loop in virtual time whose nodes can be killed.
 
-    `on_step(node)` is called before each step of a node that lives; it may kill nodes, also this one.
+    `on_step(node)` is called before each step of a node that lives; it may kill nodes, also this one. `on_move()` is
+    called before time moves on: nothing is ready to run then.
     """
 
     def __init__(self, network: MemoryNetwork, *, now: float = 0.0) -> None:
@@ -32,6 +33,7 @@ class VirtualLoop(virtual_loop.VirtualLoop):
         self._dead: set[str] = set()
         self._frozen: dict[str, list[Handle]] = {}
         self.on_step: Callable[[str], None] | None = None
+        self.on_move: Callable[[], None] = lambda: None
         self.steps: Counter[str] = Counter()
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
         self.set_task_factory(self._new_task)
@@ -75,6 +77,11 @@ class VirtualLoop(virtual_loop.VirtualLoop):
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **settings)
         self._tasks[task] = node_of(settings.get("context"))
         return task
+
+    def _move_on(self, moment: float) -> None:
+        """Let time move on."""
+        self.on_move()
+        super()._move_on(moment)
 
     def _step(self, handle: Handle) -> None:
         """Run one step of a node, unless the node is dead by then."""

@@ -234,9 +234,9 @@ class World:
         return await drive(self, self.control)
 
     @property
-    def version(self) -> int:
-        """Grows with each change of the queue."""
-        return self.store.changes.version
+    def news(self) -> ChangeNotifier:
+        """Wakes the tracks that wait."""
+        return self.store.changes
 
     def announce(self) -> None:
         """Wake all who wait for news."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchkiln.cli.command import command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_status
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from batchkiln.cli.options import common_options
+from batchkiln.cli.command import common_options
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus
@@ -31,10 +31,10 @@ _COMMANDS: Final = {
     "cancel": ("batchkiln.cli.job_commands", "cancel"),
     "pause": ("batchkiln.cli.job_commands", "pause"),
     "unpause": ("batchkiln.cli.job_commands", "unpause"),
-    "resolve": ("batchkiln.cli.resolve_command", "resolve"),
+    "resolve": ("batchkiln.cli.job_commands", "resolve"),
     "models": ("batchkiln.cli.models", "models"),
     "balance": ("batchkiln.cli.models", "balance"),
-    "ask-again": ("batchkiln.cli.ask_again", "ask_again"),
+    "ask-again": ("batchkiln.cli.job_commands", "ask_again"),
     "doctor": ("batchkiln.cli.doctor", "doctor"),
     "export": ("batchkiln.cli.export_command", "export"),
     "report": ("batchkiln.cli.report", "report"),

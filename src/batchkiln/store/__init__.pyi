@@ -25,8 +25,6 @@ from .exports import (
 from .generations import (
     Hour as Hour,
     Paid as Paid,
-    TracedAttempt as TracedAttempt,
-    TracedItem as TracedItem,
 )
 from .health import (
     QueueHealth as QueueHealth,

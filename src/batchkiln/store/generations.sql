@@ -7,6 +7,14 @@ SELECT
 FROM (SELECT state, ended_at, is_refunded, cost_credits FROM attempt ORDER BY id DESC LIMIT :looked_at)
 WHERE ended_at >= :since GROUP BY hour ORDER BY hour;
 
+-- name: item_names
+SELECT job.name AS job, item.name AS item, recipe.model,
+       (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE attempt.item_id = item.id) AS next_number
+FROM item
+JOIN job ON job.id = item.job_id
+JOIN recipe ON recipe.id = item.recipe_id
+WHERE item.id = :item_id;
+
 -- name: name_queue
 UPDATE meta SET value = :uid WHERE key = 'queue_uid' AND NOT EXISTS (SELECT 1 FROM job);
 
@@ -24,22 +32,3 @@ FROM account AS c
 CROSS JOIN json_each(:ids) AS e
 CROSS JOIN attempt AS a ON a.account_id = c.id AND a.generation_id = e.value
 JOIN item AS i ON i.id = a.item_id;
-
--- name: traced_attempt
-SELECT
-    a.item_id, j.name AS job, i.name AS item, i.state AS item_state, r.model, r.mode,
-    a.number, a.state AS attempt_state, c.profile, c.name AS account, a.idempotency_key, a.generation_id,
-    a.quote_credits, a.cost_credits, a.is_refunded, a.sends, a.recorded_at, a.ended_at
-FROM attempt AS a
-JOIN item AS i ON i.id = a.item_id
-JOIN job AS j ON j.id = a.job_id
-JOIN recipe AS r ON r.id = i.recipe_id
-JOIN account AS c ON c.id = a.account_id
-WHERE a.id = :attempt_id;
-
--- name: traced_item
-SELECT i.id AS item_id, j.name AS job, i.name AS item, i.state AS item_state, r.model, r.mode
-FROM item AS i
-JOIN job AS j ON j.id = i.job_id
-JOIN recipe AS r ON r.id = i.recipe_id
-WHERE i.id = :item_id;

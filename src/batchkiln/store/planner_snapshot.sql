@@ -1,6 +1,10 @@
--- name: account_holds
-SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
-FROM account WHERE id = :account_id;
+-- name: account_standing -- its waits, with a row for each of the days that it used; at least one row
+SELECT account.creates_held_until, account.creates_held_reason, account.reads_held_until, account.reads_held_reason,
+       account_day.day_start_at, account_day.creates, account_day.reads, account_day.credits,
+       account_day.upload_files, account_day.upload_bytes
+FROM account
+LEFT JOIN account_day ON account_day.account_id = account.id AND account_day.day_start_at IN (:first, :last)
+WHERE account.id = :account_id;
 
 -- name: unresolved_attempts -- one per account at most (Law 4)
 SELECT attempt.*, item.state AS item_state, recipe.price_key
@@ -52,6 +56,15 @@ ORDER BY attempt.id;
 SELECT id, priority, inputs FROM item
 WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
 ORDER BY priority DESC, id LIMIT :limit;
+
+-- name: ready_inputs_of_heads -- which inputs of the same next items the account has as assets
+SELECT input_file.id
+FROM (SELECT inputs FROM item
+      WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+      ORDER BY priority DESC, id LIMIT :limit) AS head,
+    json_each(head.inputs) AS wanted
+JOIN input_file ON input_file.id = wanted.value
+JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id;
 
 -- name: ready_inputs -- which of these inputs the account has as assets
 SELECT input_file.id FROM input_file

@@ -20,18 +20,10 @@ SELECT price_key, cost_credits FROM quote
 WHERE profile = :profile AND price_key IN (SELECT value FROM json_each(:price_keys));
 
 -- name: planned_item
-SELECT name, prompt, inputs FROM staging.placed WHERE seq = :seq;
-
--- name: planned_inputs
-SELECT f.path, f.sha256, f.size_bytes, f.media_type
-FROM json_each(:inputs) AS e JOIN staging.input_seen AS f ON f.id = e.value ORDER BY e.key;
+SELECT name, prompt FROM staging.placed WHERE seq = :seq;
 
 -- name: known_item
-SELECT name, prompt, inputs FROM item WHERE id = :item_id;
-
--- name: known_inputs
-SELECT f.path, f.sha256, f.size_bytes, f.media_type
-FROM json_each(:inputs) AS e JOIN input_file AS f ON f.id = e.value ORDER BY e.key;
+SELECT name, prompt FROM item WHERE id = :item_id;
 
 -- name: planned_uploads  (images that the account lacks, each content once, of items that may still be sent)
 SELECT count(*) AS files, coalesce(sum(size_bytes), 0) AS bytes, coalesce(max(size_bytes), 0) AS largest

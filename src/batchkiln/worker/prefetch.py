@@ -6,7 +6,8 @@ from typing import Final, assert_never
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import AskQuote, Reject, Upload, WaitUntil, choose_preparation
+from batchkiln.core.planner import WaitUntil
+from batchkiln.core.preparation import AskQuote, Reject, Upload, choose_preparation
 from batchkiln.core.provider import names_upload_limit
 from batchkiln.core.queue_changes import (
     Failing,
@@ -42,6 +43,7 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import WaitReason
+from batchkiln.core.wakes import Change, awaited_place
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.upload_denials import count_gone, denial_of, rest_if_in_vain
 
@@ -56,11 +58,14 @@ async def prepare(worker: AccountWorker) -> None:
         now = worker.ports.clock.now()
         queue, account, version = await worker.snapshot(now)
         choice = choose_preparation(queue, account, now)
+        if isinstance(choice, Reject) or choice.due.at <= now.monotonic:  # others take of the same queue
+            queue, account, version = await worker.snapshot(now, is_current=True)
+            choice = choose_preparation(queue, account, now)
         if isinstance(choice, Reject):
             await _reject(worker, choice, now)
             continue
         if choice.due.at > now.monotonic:
-            await worker.wait("preparation", choice.due, version)
+            await worker.wait("preparation", choice.due, version, awaited_place(choice.due))
             continue
         match choice:
             case AskQuote(candidate=candidate):
@@ -93,14 +98,14 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
         worker.plan_overtaken()
-        worker.ports.queue.changes.announce()
+        worker.announce(Change.OVERTAKEN)
         return
     if not await worker.wait_for_capacity(Call.QUOTE):
         return
     request = worker.new_request(RequestKind.QUOTE, worker.ports.clock.now())
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request)
-        reply = await worker.ports.service.quote(body)
+        reply = await worker.spans.timed("quote", candidate.item_id, worker.ports.service.quote(body))
     after = worker.ports.clock.now()
     match reply:
         case Quoted(cost_credits=cost):
@@ -152,9 +157,9 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now(), files=len(wanted), size_bytes=size)
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request)
-        prepared = await worker.ports.service.prepare_uploads(
-            [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
-        )
+        files = [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
+        call = worker.ports.service.prepare_uploads(files)
+        prepared = await worker.spans.timed("upload.prepare", candidate.item_id, call)
     if not isinstance(prepared, UploadsPrepared):
         await _upload_failed(worker, candidate, wanted, prepared, Call.UPLOAD)
         return
@@ -186,7 +191,7 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
         worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.rates.resets_at - now.monotonic)
     if not found:
         worker.plan_overtaken()
-        worker.ports.queue.changes.announce()
+        worker.announce(Change.OVERTAKEN)
     return tuple(fitting)
 
 
@@ -223,7 +228,8 @@ async def _put_all(
     stored: list[Stored] = []
     for want, ticket in zip(wanted, tickets, strict=True):
         content = worker.ports.inputs.content(want.file)
-        reply = await worker.ports.service.put_upload(ticket, content, want.file.size_bytes)
+        put = worker.ports.service.put_upload(ticket, content, want.file.size_bytes)
+        reply = await worker.spans.timed("upload.put", candidate.item_id, put)
         match reply:
             case BytesStored():
                 stored.append((want, ticket))
@@ -248,7 +254,8 @@ async def _complete(worker: AccountWorker, candidate: Candidate, stored: list[St
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now())
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request)
-        reply = await worker.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
+        call = worker.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
+        reply = await worker.spans.timed("upload.complete", candidate.item_id, call)
     if isinstance(reply, AssetsReady):
         worker.on_success(Call.COMPLETION)
         worker.brakes.upload_ended(candidate.item_id, has_uploaded=True)

@@ -12,6 +12,7 @@ import pytest
 
 import batchkiln
 from batchkiln import ItemState
+from batchkiln.api.run import RunOptions
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
 from batchkiln.core.queue_types import Circumstances
@@ -434,3 +435,14 @@ async def test_waiting_for_an_item_gives_its_files(tmp_path: Path) -> None:
         item = await queue.wait_item("foxes", "item-1")
 
     assert Path(item.outputs[0].path).stat().st_size == taken(item) > 0
+
+
+@pytest.mark.parametrize("is_forever", [True, False])
+async def test_a_change_is_apart_from_a_run_that_waits_for_more(tmp_path: Path, *, is_forever: bool) -> None:
+    """A large manifest never delays a poll, also where it comes before the first account has work."""
+    async with (
+        batchkiln.open_queue(tmp_path / "queue.db", working_dir=tmp_path) as queue,
+        queue.driving(RunOptions(is_forever=is_forever), command="test"),
+        queue._to_change() as store,
+    ):
+        assert (store is not queue.writer) == is_forever

@@ -20,8 +20,8 @@ from batchkiln.core.rate_limits import Limits, RequestKind
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.plan_warnings import cautions
-from batchkiln.planning.quotes import QuoteOptions, QuoteSession
-from batchkiln.planning.request_log import shared_request_log
+from batchkiln.planning.queue_access import Note, QueueAccess, open_access
+from batchkiln.planning.quotes import QuoteSession
 from batchkiln.presentation.overview import read_overview
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
@@ -46,13 +46,13 @@ SQUARE = 'parameters: {resolution: 512x512, aspect_ratio: "16:9"}'
 
 
 async def planned(
-    setting: AppContext, *paths: str, options: ApplyOptions | None = None, manner: QuoteOptions | None = None
+    setting: AppContext, *paths: str, options: ApplyOptions | None = None, note: Note | None = None
 ) -> Plan:
     """Plan as the command does: the queue may be there or not."""
     store = await Store.open_if_there(setting.queue)
     try:
         return await make_plan(
-            store, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO(), manner=manner
+            QueueAccess(setting, store, note), paths, options=options or ApplyOptions(), stdin=io.BytesIO()
         )
     finally:
         await store.close()
@@ -205,8 +205,8 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     await lock.acquire(driver, command="run", now=machine_now())
     items = await driver.read(_all_of, "item")
 
-    async with shared_request_log(ground.setting) as note:
-        plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
+    async with open_access(ground.setting) as access:
+        plan = await planned(ground.setting, manifest, note=access.note)
 
     noted = await driver.read(logged_requests, "studio", 60)
     reads = await driver.read(lambda connection: connection.execute("SELECT sum(reads) FROM account_day").fetchone()[0])
@@ -230,8 +230,8 @@ async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
         raise QueueBusy("attempt to write a readonly database")
 
     monkeypatch.setattr(Database, "open_for_writing", refuse)
-    async with shared_request_log(ground.setting) as note:
-        plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
+    async with open_access(ground.setting) as access:
+        plan = await planned(ground.setting, manifest, note=access.note)
 
     assert plan.unpriced == 0
     assert plan.book.hindrances == []
@@ -244,7 +244,7 @@ async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> Non
     async def full(_: str, __: str, ___: ClockReading) -> None:
         raise QueueBusy("the disk is full")
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), manner=QuoteOptions(note=full))
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), note=full)
 
     assert await ground.sent() == []
     assert "the disk is full" in plan.book.hindrances[0].reason

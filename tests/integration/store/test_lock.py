@@ -11,7 +11,7 @@ import pytest
 
 from batchkiln.core.errors import ExitStatus, QueueBusy, QueueInUse
 from batchkiln.doctor.check_results import Level
-from batchkiln.doctor.queue_checks import check_private
+from batchkiln.doctor.local_checks import check_private
 from batchkiln.store.database import Database
 from batchkiln.store.lock import QueueLock
 from support.builders import NOON

@@ -22,6 +22,7 @@ SCANNED: Final = {
     "job_credits": {"attempt USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally USING INDEX tally_open"},
+    "ready_inputs_of_heads": {"head"},  # the next five
     "open_jobs": {"t USING INDEX tally_open"},
     "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
     "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
