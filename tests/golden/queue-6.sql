@@ -32,7 +32,7 @@ INSERT INTO "account_day" VALUES(2,1772409600000,5,0,10,0,0);
 INSERT INTO "account_day" VALUES(3,1772409600000,5,0,10,0,0);
 INSERT INTO "account_day" VALUES(4,1772409600000,1,0,10,0,0);
 CREATE TABLE account_lease (
-    account_id INTEGER PRIMARY KEY REFERENCES account (id),
+    account_id INTEGER NOT NULL PRIMARY KEY REFERENCES account (id),
     worker     TEXT NOT NULL,
     epoch      INTEGER NOT NULL CHECK (epoch >= 1),
     expires_at INTEGER NOT NULL,

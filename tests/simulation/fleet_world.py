@@ -32,7 +32,7 @@ from batchkiln.rehearsal.network import MemoryNetwork, Misfortune
 from batchkiln.rehearsal.nodes import as_node, node_of
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.run_state import RunState
 from batchkiln_service import LocalService, ServiceConfig
@@ -79,7 +79,7 @@ class Link:
         return asyncio.get_running_loop().time() < self.away_until
 
 
-class RemoteDatabase(Database):
+class RemoteDatabase(SqliteDatabase):
     """The queue's file as a database at a distance, with one connection that may be lost."""
 
     link: Link

@@ -75,7 +75,7 @@ BUGS: Final = (
     ),
     Bug(
         "commits that are not synced",
-        "store/database.py",
+        "store/sqlite/file_database.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = NORMAL",
     ),
@@ -277,7 +277,7 @@ BUGS: Final = (
     ),
     Bug(
         "the journal is kept in memory",
-        "store/database.py",
+        "store/sqlite/file_database.py",
         "PRAGMA journal_mode = WAL",
         "PRAGMA journal_mode = MEMORY",
     ),

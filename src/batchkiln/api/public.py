@@ -22,7 +22,13 @@ from batchkiln.core.errors import (
 from batchkiln.core.states import ItemState as ItemState
 from batchkiln.logs import use_standard_logging
 from batchkiln.presentation.overview import JobView as JobView, Overview as Overview
-from batchkiln.store import ItemDetail as ItemDetail, ItemSummary as ItemSummary, LoggedEvent as LoggedEvent
+from batchkiln.store import (
+    ItemDetail as ItemDetail,
+    ItemSummary as ItemSummary,
+    LoggedEvent as LoggedEvent,
+    QueueLocation,
+    parse_location,
+)
 
 
 @asynccontextmanager
@@ -33,7 +39,7 @@ async def open_queue(
     profile: str | None = None,
     working_dir: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Queue]:
-    """Open a queue, which is made if it is not there.
+    """Open a queue: a file, which is made if it is not there, or a database by its URL `postgresql://…`.
 
     `config` is a configuration file or its content; without it, the command's own rules find one. `profile` wins
     over a manifest's. Outputs and inputs are relative to `working_dir`, the current folder unless it is given.
@@ -41,7 +47,7 @@ async def open_queue(
     """
     use_standard_logging()
     setting = AppContext(
-        queue=queue_path(Path(path)),
+        queue=_location(path),
         config=_config(config),
         profile=profile,
         working_dir=Path(working_dir or ".").absolute(),
@@ -50,6 +56,11 @@ async def open_queue(
         setting.config.profile(profile)
     async with opened(setting) as queue:
         yield queue
+
+
+def _location(path: str | os.PathLike[str]) -> QueueLocation:
+    location = parse_location(path) if isinstance(path, str) else Path(path)
+    return queue_path(location) if isinstance(location, Path) else location
 
 
 def _config(given: Config | Mapping[str, object] | str | os.PathLike[str] | None) -> Config:

@@ -95,7 +95,11 @@ class QueueBusy(BatchkilnError):
 
 
 class QueueConnectionLost(QueueBusy):
-    """The connection to the database was lost; whether the last write was stored is known only after a new look."""
+    """The connection to the queue's database is gone. A change that was not committed is not stored."""
+
+
+class CommitInDoubt(QueueConnectionLost):
+    """The connection was lost inside a commit: the change is stored or not, and only a read by a new one tells."""
 
 
 class LeaseLost(BatchkilnError):

@@ -26,7 +26,7 @@ CREATE TABLE egress (
 
 -- Who drives an account. A write of an account's worker needs the epoch with which it took the account.
 CREATE TABLE account_lease (
-    account_id INTEGER PRIMARY KEY REFERENCES account (id),
+    account_id INTEGER NOT NULL PRIMARY KEY REFERENCES account (id),
     worker     TEXT NOT NULL,
     epoch      INTEGER NOT NULL CHECK (epoch >= 1),
     expires_at INTEGER NOT NULL,
