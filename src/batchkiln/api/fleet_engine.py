@@ -110,7 +110,7 @@ class FleetEngine(Engine):
         while True:
             try:
                 await self.store.reconnect()
-            except QueueConnectionLost:
+            except QueueBusy:  # away still, or with too many connections
                 if self._ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
                     raise
             else:

@@ -118,7 +118,7 @@ class Store:
         return Leases(self._database, clock)
 
     async def reconnect(self) -> None:
-        """Open the connection again after it was lost. Raise `QueueConnectionLost` where the database is away still."""
+        """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still."""
         await self._database.reconnect()
 
     def for_workers(
