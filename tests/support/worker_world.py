@@ -216,6 +216,11 @@ class World:
         new, self._new_workers = self._new_workers, []
         return new
 
+    async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
+        """Let an error end the run."""
+        del worker
+        return error is None
+
     async def _worker(self, name: str, host: HostState, paces: DurationModels) -> AccountWorker:
         return AccountWorker(
             viewpoint=Viewpoint(

@@ -47,6 +47,9 @@ from .jobs import (
     UnderWay as UnderWay,
     Work as Work,
 )
+from .leases import (
+    StoreClock as StoreClock,
+)
 from .loads import (
     QueuedLoad as QueuedLoad,
     RecipeCount as RecipeCount,

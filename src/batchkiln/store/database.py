@@ -53,6 +53,9 @@ class Database(ABC):
         """Run `work(connection, …)`, which opens its own transactions."""
         return await self._hop(work, *args, **kwargs)
 
+    async def reconnect(self) -> None:  # noqa: B027  a file has nothing to do
+        """Connect again after the connection was lost: a file has none that could be."""
+
     @abstractmethod
     async def close(self) -> None:
         """Close the connection."""

@@ -14,6 +14,7 @@ from batchkiln.store.reader import Reader
 from batchkiln.store.session import Session
 
 if TYPE_CHECKING:
+    from batchkiln.store.leases import Leases, StoreClock
     from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
     from batchkiln.store.writer import Writer
 
@@ -109,6 +110,16 @@ class Store:
     def undriven(self) -> AbstractAsyncContextManager[None]:
         """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
         return self._database.undriven()
+
+    def leases(self, clock: "StoreClock") -> "Leases":
+        """Return the leases of accounts and addresses, by the database's clock."""
+        from batchkiln.store.leases import Leases  # noqa: PLC0415  only workers of a fleet need it
+
+        return Leases(self._database, clock)
+
+    async def reconnect(self) -> None:
+        """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still."""
+        await self._database.reconnect()
 
     def for_workers(
         self, changes: "ChangeNotifier", *, profile: str, day: ServiceDay, keep_requests_seconds: float

@@ -8,18 +8,19 @@ WHERE id = :account_id
     AND (CAST(:ahead AS INTEGER) > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
 
 -- name: insert_request
-INSERT INTO request (account_id, kind, sent_at) VALUES (:account_id, :kind, :sent_at) RETURNING id;
+INSERT INTO request (account_id, kind, sent_at, egress) VALUES (:account_id, :kind, :sent_at, :egress) RETURNING id;
 
 -- name: prune_requests
 DELETE FROM request WHERE sent_at < :before;
 
--- name: logged_requests -- a profile's latest ones; the log is short, older ones are pruned
-SELECT account_id, kind, sent_at FROM request
+-- name: logged_requests -- a profile's latest ones; the log is short, older ones are pruned. 'other' asks for the time,
+-- and may have been logged by a wrong clock
+SELECT account_id, kind, sent_at, egress FROM request
 WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
-  AND sent_at >= (
+  AND (kind = 'other' OR sent_at >= (
     SELECT sent_at FROM request WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
     ORDER BY id DESC LIMIT 1
-  ) - :milliseconds
+  ) - :milliseconds)
 ORDER BY id;
 
 -- name: count_request

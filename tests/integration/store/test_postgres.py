@@ -16,19 +16,23 @@ import pytest
 from batchkiln.core.errors import (
     BatchkilnError,
     CommitInDoubt,
+    LeaseLost,
     QueueBusy,
     QueueConnectionLost,
     QueueInUse,
     QueueUnusable,
 )
+from batchkiln.core.lease_types import Egress, Fence, WorkerIdentity
 from batchkiln.store import Store, migrate
+from batchkiln.store.account_changes import account_id
 from batchkiln.store.health import queue_health, server_checks
+from batchkiln.store.leases import FencedDatabase, Leases, fence as fenced_by
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.postgres.connecting import ServerFacts, connect, start_checks, translated
 from batchkiln.store.postgres.postgres_session import CommitUnknown
 from batchkiln.store.postgres.schema_updates import VERSION_KEY
-from batchkiln.store.postgres.server_database import PostgresDatabase
+from batchkiln.store.postgres.server_database import PostgresDatabase, clock_of_database
 from batchkiln.store.session import Session
 from support import postgres
 
@@ -248,6 +252,31 @@ async def test_a_lost_connection_is_one_clear_error(url: DatabaseUrl) -> None:
     again = await PostgresDatabase.open_for_writing(url)
     assert await again.read(read_meta, "key") is None
     await again.close()
+
+
+async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: DatabaseUrl) -> None:
+    """A worker whose connection was lost takes its account again with a new epoch, and its old writes are refused."""
+    worker, egress = WorkerIdentity("fra-1/1", "fra-1", "host", 1, "0.3.0"), Egress("fra-1", 120)
+    database = await PostgresDatabase.open_for_writing(url)
+    leases = Leases(database, clock_of_database)
+    try:
+        account = await database.write(account_id, "studio", "main")
+        beat = await leases.beat(worker, egress, None, ())
+        old = await leases.take(worker, [account])
+        assert beat.egress_epoch is not None
+        fence = Fence(account, old[account], egress.name, beat.egress_epoch)
+        await database.write(fenced_by, fence)
+        await asyncio.to_thread(kill, url)
+        with pytest.raises(QueueConnectionLost):
+            await leases.take(worker, [account])
+        await database.reconnect()
+        new = await leases.take(worker, [account])
+        with pytest.raises(LeaseLost):
+            await FencedDatabase(database, fence).write(lambda session: session.execute("DELETE FROM account"))
+    finally:
+        await database.close()
+
+    assert new[account] == old[account] + 1
 
 
 def test_a_lost_connection_ends_the_right_to_drive(url: DatabaseUrl) -> None:

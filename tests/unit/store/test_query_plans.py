@@ -37,6 +37,11 @@ SCANNED: Final = {
     "trouble_items": {"i"},  # the newest thousand of a state
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
     "ended_by_hour": {"attempt", "newest"},  # likewise
+    "forget_silent_workers": {"worker"},  # workers are few
+    "senders": {"worker"},
+    "account_leases": {"account_lease"},  # accounts
+    "workers": {"account_lease", "worker"},
+    "drivers": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""
 

@@ -17,6 +17,7 @@ from batchkiln.store.lock import drop_lease, in_use, in_use_for_decision, record
 from batchkiln.store.postgres.connecting import connect, translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
 from batchkiln.store.postgres.schema_updates import check_schema
+from batchkiln.store.session import Session
 
 T = TypeVar("T")
 
@@ -26,11 +27,12 @@ DRIVE_LOCK: Final = 0x626B6C64
 CHANNEL: Final = "batchkiln"
 """The channel of `NOTIFY`; a notice carries the key of its schema, since a database may hold several queues."""
 
+_CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
 
 
 class PostgresDatabase(Database):
-    """One open queue. A connection that is lost stays lost: what was under way begins again with another one."""
+    """One open queue. A connection that is lost stays lost until `reconnect`: what was under way begins again."""
 
     def __init__(self, session: PostgresSession, url: DatabaseUrl, thread: ThreadPoolExecutor) -> None:
         """Use `open_for_writing` or `open_for_reading`."""
@@ -60,6 +62,16 @@ class PostgresDatabase(Database):
             thread.shutdown(wait=False)
             raise
         return cls(session, url, thread)
+
+    async def reconnect(self) -> None:
+        """Open the connection again. Raise `QueueBusy` and `QueueUnusable` as `connect` does."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._connect_again)
+
+    def _connect_again(self) -> None:
+        """Replace the session, in the thread: what was given to it before has failed with the old one."""
+        with suppress(psycopg.Error):
+            self._session.close()
+        self._session = _checked(self._url, False)  # noqa: FBT003  for a thread
 
     async def close(self) -> None:
         """Close the connection, after the work that was given to its thread before."""
@@ -127,6 +139,11 @@ class PostgresDatabase(Database):
             return work(self._session, *args, **kwargs)
         except psycopg.Error as error:
             raise translated(error, self._url) from error
+
+
+def clock_of_database(session: Session) -> int:
+    """Return the server's time, in milliseconds since 1970: leases expire by it alone."""
+    return int(session.execute(_CLOCK).fetchone()[0])
 
 
 def _checked(url: DatabaseUrl, is_reader: bool) -> PostgresSession:  # noqa: FBT001  for a thread
