@@ -250,6 +250,18 @@ async def test_a_lost_connection_is_one_clear_error(url: DatabaseUrl) -> None:
     await again.close()
 
 
+async def test_a_reader_connects_again(url: DatabaseUrl) -> None:
+    """The dashboard outlives a restart of the server: one page fails, and the next one is there."""
+    reader = await PostgresDatabase.open_for_reading(url)
+    await asyncio.to_thread(kill, url)
+
+    with pytest.raises(QueueConnectionLost):
+        await reader.read(read_meta, "key")
+
+    assert await reader.read(read_meta, "key") is None
+    await reader.close()
+
+
 def test_a_lost_connection_ends_the_right_to_drive(url: DatabaseUrl) -> None:
     """The lock is the connection's own, so that a crash releases it."""
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from typing import Final, Self, TypeVar
 
 import psycopg
@@ -30,15 +31,21 @@ _DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
 
 
 class PostgresDatabase(Database):
-    """One open queue. A connection that is lost stays lost: what was under way begins again with another one."""
+    """One open queue. A connection that is lost stays lost: what was under way begins again with another one.
 
-    def __init__(self, session: PostgresSession, url: DatabaseUrl, thread: ThreadPoolExecutor) -> None:
+    A reader alone, such as the dashboard, connects again for its next read, since it has nothing under way.
+    """
+
+    def __init__(
+        self, session: PostgresSession, url: DatabaseUrl, thread: ThreadPoolExecutor, *, is_reader: bool = False
+    ) -> None:
         """Use `open_for_writing` or `open_for_reading`."""
         super().__init__()
         self.location = url
         self._url = url
         self._session = session
         self._thread = thread
+        self._is_reader = is_reader
         self._is_closed = False
 
     @classmethod
@@ -55,16 +62,18 @@ class PostgresDatabase(Database):
     async def _open(cls, url: DatabaseUrl, *, is_reader: bool) -> Self:
         thread = ThreadPoolExecutor(1, thread_name_prefix="batchkiln-postgres")
         try:
-            session = await asyncio.get_running_loop().run_in_executor(thread, _checked, url, is_reader)
+            session = await asyncio.get_running_loop().run_in_executor(
+                thread, partial(_checked, url, is_reader=is_reader)
+            )
         except BaseException:
             thread.shutdown(wait=False)
             raise
-        return cls(session, url, thread)
+        return cls(session, url, thread, is_reader=is_reader)
 
     async def close(self) -> None:
         """Close the connection, after the work that was given to its thread before."""
         self._is_closed = True
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._session.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._end)
         self._thread.shutdown(wait=False)
 
     async def data_version(self) -> int:
@@ -122,14 +131,20 @@ class PostgresDatabase(Database):
         # Shielded: what is cancelled before the thread comes to it runs nevertheless, in its turn.
         return await asyncio.shield(loop.run_in_executor(self._thread, self._run, work, args, kwargs))
 
+    def _end(self) -> None:
+        self._session.close()
+
     def _run(self, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
+        if self._is_reader and self._session.is_lost:
+            self._session.close()
+            self._session = _checked(self._url, is_reader=True)
         try:
             return work(self._session, *args, **kwargs)
         except psycopg.Error as error:
             raise translated(error, self._url) from error
 
 
-def _checked(url: DatabaseUrl, is_reader: bool) -> PostgresSession:  # noqa: FBT001  for a thread
+def _checked(url: DatabaseUrl, *, is_reader: bool) -> PostgresSession:
     session = connect(url, is_reader=is_reader)
     try:
         check_schema(session, url)
