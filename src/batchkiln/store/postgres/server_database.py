@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from functools import partial
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import psycopg
 
@@ -128,8 +128,9 @@ class PostgresDatabase(Database):
         if self._is_closed:
             raise QueueUnusable(f"{self._url}: the queue was closed; open it again")
         loop = asyncio.get_running_loop()
-        # Shielded: what is cancelled before the thread comes to it runs nevertheless, in its turn.
-        return await asyncio.shield(loop.run_in_executor(self._thread, self._run, work, args, kwargs))
+        future = loop.run_in_executor(self._thread, self._run, work, args, kwargs)
+        future.add_done_callback(_heed)
+        return await asyncio.shield(future)  # what is canceled before the thread comes to it runs nevertheless
 
     def _end(self) -> None:
         self._session.close()
@@ -142,6 +143,12 @@ class PostgresDatabase(Database):
             return work(self._session, *args, **kwargs)
         except psycopg.Error as error:
             raise translated(error, self._url) from error
+
+
+def _heed(future: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for any more, or the loop would complain of it."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _checked(url: DatabaseUrl, *, is_reader: bool) -> PostgresSession:
