@@ -8,7 +8,7 @@ changes.
 import asyncio
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitUntil, Withdraw, choose_action
+from batchkiln.core.planner import HandOver, Poll, Replay, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.core.wakes import awaited_by_slot
@@ -58,8 +58,8 @@ async def drive_slot(worker: AccountWorker) -> None:
                 await executor.replay(worker, action, now)
             case Withdraw():
                 await executor.withdraw(worker, action, now)
-            case SetAside():
-                await executor.set_aside(worker, action, now)
+            case HandOver():
+                await executor.hand_over(worker, action, now)
             case Poll():
                 await executor.poll(worker, action, now)
             case Submit():
