@@ -183,13 +183,13 @@ async def _report(request: web.Request) -> web.Response:
 
 
 async def _list_faults(request: web.Request) -> web.Response:
-    return _json({"faults": [_armed(armed) for armed in request.app[ADMIN].faults.in_force()]})
+    return _json({"faults": [_rule_document(active) for active in request.app[ADMIN].faults.active_rules()]})
 
 
 async def _add_fault(request: web.Request) -> web.Response:
     faults = request.app[ADMIN].faults
     rule = await _body(request, FaultRule)
-    if len(faults.in_force()) >= MAX_RULES:
+    if len(faults.active_rules()) >= MAX_RULES:
         raise ApiError(409, "too_many_faults", f"{MAX_RULES} rules are in force; withdraw some first")
     number = faults.add_rule(rule)
     return _json({"number": number, "rule": rule.model_dump(exclude_unset=True)}, 201)
@@ -228,9 +228,9 @@ async def _body(request: web.Request, model: type[Body]) -> Body:
         raise ApiError(422, "invalid_request", f"{mistakes}; fields: {', '.join(model.model_fields)}") from error
 
 
-def _armed(armed: ActiveRule) -> dict[str, object]:
-    rule = armed.rule.model_dump(exclude_unset=True)
-    return {"number": armed.number, "rule": rule, "met": armed.met, "struck": armed.struck}
+def _rule_document(active: ActiveRule) -> dict[str, object]:
+    rule = active.rule.model_dump(exclude_unset=True)
+    return {"number": active.number, "rule": rule, "met": active.met, "struck": active.struck}
 
 
 def _json(body: object, status: int = 200) -> web.Response:

@@ -43,7 +43,7 @@ class Context:
     renderer: Renderer
     examining: WorkerPool  # a separate pool, so that uploads do not wait for rendering
     faults: Faults
-    dice: RandomStream
+    random: RandomStream
     links: Links
     firewall: Firewall
     asset_dir: Path

@@ -228,7 +228,7 @@ class LocalService:
             renderer=self._renderer,
             examining=examining,
             faults=self.faults,
-            dice=RandomStream(config.seed),
+            random=RandomStream(config.seed),
             links=Links(bytes.fromhex(await self._run(_secret))),
             firewall=await self._firewall(),
             asset_dir=asset_dir,

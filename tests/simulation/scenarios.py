@@ -70,7 +70,7 @@ class Storms:
     def delay_seconds(self) -> float:
         return self._chance.uniform(0.001, 0.08)
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> Misfortune:
         del sender
         if now >= self._calm_at or self._chance.random() >= self._probability:
             return "none"

@@ -36,7 +36,7 @@ class OneMisfortune(ReliableNetwork):
     def __init__(self, misfortune: Misfortune, *, sender: str, number: int = 1) -> None:
         self._misfortune, self._sender, self._left = misfortune, sender, number
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> Misfortune:
         del now
         if sender != self._sender:
             return "none"

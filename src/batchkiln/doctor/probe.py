@@ -36,7 +36,7 @@ from batchkiln.core.responses import (
     UploadTicket,
 )
 from batchkiln.doctor.check_results import CheckResult, Level, fail, ok, warn
-from batchkiln.doctor.counted import Counted, NoPlace
+from batchkiln.doctor.counted_client import CountedClient, RequestNotSent
 from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Learned, description_digest
 from batchkiln.doctor.samples import FILE_NAME, MEDIA_TYPE, PROMPT, chunks, image_recipes, text_recipes, tiny_image
 from batchkiln.presentation.formatting import plural
@@ -110,7 +110,7 @@ def announce(account: str) -> CheckResult:
 class Probe:
     """One account's probe. `learned` grows with each reply; `models` and `text` are the requests' models and recipe."""
 
-    counted: Counted
+    counted: CountedClient
     profile: str
     learned: Learned
     models: Sequence[ModelEntry] = ()
@@ -128,7 +128,7 @@ class Probe:
             try:
                 for finding in await part():
                     yield finding
-            except NoPlace as reason:
+            except RequestNotSent as reason:
                 self.is_over = True
                 yield warn(CHECK, f"ended early: {reason}", "run the same command later for the remaining steps")
 
@@ -147,7 +147,7 @@ class Probe:
             return [
                 self._misread(CATALOGUE, "no model was found in it; the service checks each item", ReplyField.MODELS)
             ]
-        told = [
+        limits = [
             f"{sum(bool(getattr(entry, name)) for entry in reply.models)} with {word}"
             for name, word in (
                 ("modes", "modes"),
@@ -157,7 +157,7 @@ class Probe:
                 ("images_max", "an image limit"),
             )
         ]
-        return [self._understood(CATALOGUE, f"{plural(len(reply.models), 'model')}, {', '.join(told)}")]
+        return [self._understood(CATALOGUE, f"{plural(len(reply.models), 'model')}, {', '.join(limits)}")]
 
     async def _balance(self) -> list[CheckResult]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.balance)
@@ -213,7 +213,7 @@ class Probe:
     async def quote(
         self, recipe: Recipe, urls: tuple[str, ...] = (), *, max_cost_credits: int | None = None
     ) -> QuoteReply:
-        """Ask for a recipe's price. Raises `NoPlace`."""
+        """Ask for a recipe's price. Raises `RequestNotSent`."""
         body = request_body(recipe, prompt=PROMPT, input_urls=urls, max_cost_credits=max_cost_credits)
         return await self.counted.ask(RequestKind.QUOTE, lambda: self.counted.client.quote(body))
 

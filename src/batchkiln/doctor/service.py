@@ -83,7 +83,7 @@ def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) 
 
 async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator[CheckResult]:
     """Read the balance with each API key, to see which are accepted and whether accounts share one balance."""
-    told: dict[int, str] = {}
+    account_of_balance: dict[int, str] = {}
     for account in profile.account_names:
         try:
             keys = profile.keys(account)
@@ -101,7 +101,7 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             if isinstance(reply, BalanceRead):
                 balances.append(reply.credits)
         for balance in {balance for balance in balances if balance is not None and balance % _ROUND_CREDITS}:
-            if (other := told.setdefault(balance, account)) != account:
+            if (other := account_of_balance.setdefault(balance, account)) != account:
                 yield warn(
                     f"account {account}",
                     f"it has exactly the same balance as {other}, {balance:,} credits: they may be the same account",

@@ -29,9 +29,9 @@ class Catalogues:
     catalogues.
     """
 
-    def __init__(self, access: QueueAccess, *, is_off: bool = False) -> None:
-        """Create an empty set of catalogues; `is_off` disables them at the user's request."""
-        self._is_off = is_off
+    def __init__(self, access: QueueAccess, *, is_disabled: bool = False) -> None:
+        """Create an empty set of catalogues; `is_disabled` disables them at the user's request."""
+        self._is_off = is_disabled
         self.asked: set[tuple[str, str]] = set()
         self.exit_status = ExitStatus.OK
         self._access = access
@@ -64,7 +64,7 @@ class Catalogues:
     async def _asked(self, profile: Profile, account: str) -> Catalogue | str:
         """Ask the service within the account's read limits; return the reason if there is no catalogue."""
         # The client is slow to import, and enqueueing for the local service does not need it.
-        from batchkiln.planning.quotes import NoRoom, open_quote_session, read_account_states  # noqa: PLC0415
+        from batchkiln.planning.quotes import AccountUnavailable, open_quote_session, read_account_states  # noqa: PLC0415
 
         known = (await read_account_states(self._access))[profile.name, account]
         try:
@@ -76,7 +76,7 @@ class Catalogues:
                         return await session.client.models()
 
                 reply = await session.send(read_models, patience_seconds=MAX_WAIT_SECONDS)
-        except NoRoom as error:
+        except AccountUnavailable as error:
             return str(error)
         except InputError as error:
             self.exit_status = error.exit_status
@@ -93,7 +93,7 @@ class Catalogues:
         """Return why catalogues are missing, one text for each profile."""
         return list(self._lacking.values())
 
-    def complaints(self) -> list[str]:
+    def new_warnings(self) -> list[str]:
         """Return one warning for each profile whose catalogue is missing; each warning is returned once."""
         found = [
             (

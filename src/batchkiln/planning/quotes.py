@@ -94,7 +94,7 @@ class Quotes:
     refused: dict[tuple[str, str], ErrorInfo] = field(default_factory=dict)
     lacking_uploads: set[tuple[str, str]] = field(default_factory=set)
     balances: dict[tuple[str, str], int] = field(default_factory=dict)
-    hindrances: list[QuoteFailure] = field(default_factory=list)
+    failures: list[QuoteFailure] = field(default_factory=list)
     times: dict[str, datetime] = field(default_factory=dict)
 
     def of(self, profile: str) -> dict[str, int]:
@@ -114,34 +114,34 @@ async def ask_quotes(
 
     Never raises for a service that does not answer or refuses: what could not be learned is a `QuoteFailure`.
     """
-    by_account: dict[tuple[str, str], list[PriceQuestion]] = {place: [] for place in wants_balance}
+    by_account: dict[tuple[str, str], list[PriceQuestion]] = {key: [] for key in wants_balance}
     for question in questions:
         by_account.setdefault((question.profile, question.account), []).append(question)
-    book = Quotes()
+    quotes = Quotes()
     for (name, account), asked in by_account.items():
         if profiles[name].is_embedded:
             for question in asked:
-                _note_embedded_price(question, book)
+                _record_embedded_price(question, quotes)
             continue
         try:
             async with open_quote_session(profiles[name], account, known[name, account], access) as session:
-                await _ask_account(session, name, account, asked, book)
-        except (InputError, NoRoom) as error:
-            book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
-    return book
+                await _ask_account(session, name, account, asked, quotes)
+        except (InputError, AccountUnavailable) as error:
+            quotes.failures.append(QuoteFailure(name, account, str(error), error.exit_status))
+    return quotes
 
 
-def _note_embedded_price(question: PriceQuestion, book: Quotes) -> None:
+def _record_embedded_price(question: PriceQuestion, quotes: Quotes) -> None:
     recipe = question.recipe
     urls = [f"https://inputs.invalid/{number}" for number in range(recipe.inputs_count)]
     price = embedded_price(request_body(recipe, prompt=question.prompt, input_urls=urls, max_cost_credits=None))
     if isinstance(price, int):
-        book.prices[question.profile, question.price_key] = price
+        quotes.prices[question.profile, question.price_key] = price
     else:
-        book.refused[question.profile, question.price_key] = price
+        quotes.refused[question.profile, question.price_key] = price
 
 
-class NoRoom(Exception):
+class AccountUnavailable(Exception):
     """No further request to the account now: its limits leave none, or its service does not answer it.
 
     The message is the reason; `exit_status` is what `run` would come to, OK if unsure.
@@ -166,18 +166,18 @@ class QuoteSession:
     rates: RateLimits
     released: tuple[int, int]
     is_shared: bool
-    note: Callable[[ClockReading], Awaitable[None]] | None
+    record_request: Callable[[ClockReading], Awaitable[None]] | None
 
     async def send(self, request: Callable[[], Awaitable[T]], *, patience_seconds: float = inf) -> T:
-        """Wait for a place in the window, note the read, and send it. Raises `NoRoom`."""
+        """Wait for a key in the window, record_request the read, and send it. Raises `AccountUnavailable`."""
         await self._wait_for_place(patience_seconds)
         self.rates.acquire(RequestKind.QUOTE)
         try:
-            if self.note is not None:
-                await self.note(self.clock.now())
+            if self.record_request is not None:
+                await self.record_request(self.clock.now())
             return await request()
         except QueueBusy as error:
-            raise NoRoom(f"it could not be noted in the queue that it is asked: {error}") from error
+            raise AccountUnavailable(f"it could not be noted in the queue that it is asked: {error}") from error
         finally:
             self.rates.release(RequestKind.QUOTE, self.clock.monotonic())
 
@@ -185,14 +185,14 @@ class QuoteSession:
         now = self.clock.now()
         self.rates.update(self.known, now, self.released)
         if self.rates.reads.is_spent:
-            raise NoRoom("today's reads and quotes of the account are used up")
+            raise AccountUnavailable("today's reads and quotes of the account are used up")
         if self.rates.reads.held.at > now.monotonic + LONGEST_WAIT_SECONDS:
-            raise NoRoom("the service asked for a pause that is not over")
+            raise AccountUnavailable("the service asked for a pause that is not over")
         # A driving process keeps its minute in memory: half is left to it. The day it reads from the queue.
         kept = self.rates.limits.reads_per_minute // 2 if self.is_shared else 0
         seconds = self.rates.due(now, is_create=False, places=1 + kept, host_places=1 + kept).at - now.monotonic
         if seconds > patience_seconds:
-            raise NoRoom("this minute's reads are used up")
+            raise AccountUnavailable("this minute's reads are used up")
         if seconds > 0:
             await self.pause(seconds)
 
@@ -213,7 +213,7 @@ async def open_quote_session(
         client = new_service_client(
             ServiceClient, profile, session, base_url=str(profile.base_url), keys=keys, clock=clock
         )
-        note = access.note
+        record_request = access.record_request
         rates = RateLimits.of_log(
             profile.limits,
             profile.day,
@@ -229,61 +229,61 @@ async def open_quote_session(
             rates=rates,
             released=rates.released(),
             is_shared=not access.is_alone,
-            note=None if note is None else (lambda now: note(profile.name, account, now)),
+            record_request=None if record_request is None else (lambda now: record_request(profile.name, account, now)),
         )
 
 
 async def _ask_account(
-    session: QuoteSession, profile: str, account: str, questions: Sequence[PriceQuestion], book: Quotes
+    session: QuoteSession, profile: str, account: str, questions: Sequence[PriceQuestion], quotes: Quotes
 ) -> None:
-    """Ask all that one account is to tell. Raises `NoRoom` where further questions are useless."""
+    """Ask all that one account is to tell. Raises `AccountUnavailable` where further questions are useless."""
     described = await session.client.describe()  # tells the time, and counts in no account's window
     if session.clock.is_doubted:
         await session.clock.await_witness()
         described = await session.client.describe()
     if isinstance(described, NoResponse | EdgeBlocked | Unavailable):
-        raise _given_up(described)
+        raise _unavailable(described)
     if session.clock.is_observed:
-        book.times[profile] = session.clock.now().instant
+        quotes.times[profile] = session.clock.now().instant
     for question in questions:
-        await _ask_price(session, question, book)
+        await _ask_price(session, question, quotes)
     reply = await session.send(session.client.balance)
     if isinstance(reply, AccountBlocked):
-        raise _given_up(reply)
+        raise _unavailable(reply)
     if isinstance(reply, BalanceRead) and reply.credits is not None:
-        book.balances[profile, account] = reply.credits
+        quotes.balances[profile, account] = reply.credits
 
 
-async def _ask_price(session: QuoteSession, question: PriceQuestion, book: Quotes) -> None:
-    place, recipe = (question.profile, question.price_key), question.recipe
+async def _ask_price(session: QuoteSession, question: PriceQuestion, quotes: Quotes) -> None:
+    key, recipe = (question.profile, question.price_key), question.recipe
     if len(question.urls) != recipe.inputs_count:  # the account has no uploads to stand in
-        book.lacking_uploads.add(place)
+        quotes.lacking_uploads.add(key)
         return
     body = request_body(recipe, prompt=question.prompt, input_urls=question.urls, max_cost_credits=None)
     for number in range(1, TRIES + 1):
         reply = await session.send(partial(session.client.quote, body))
         match reply:
             case Quoted(cost_credits=cost):
-                book.prices[place] = cost
+                quotes.prices[key] = cost
                 return
             case Refused(error=error):
-                book.refused[place] = error
+                quotes.refused[key] = error
                 return
             case Throttled() | Unavailable() | EdgeBlocked():
                 asked = None if isinstance(reply, EdgeBlocked) else reply.retry_after
                 seconds = session.rates.limits.minute_seconds if asked is None else asked.total_seconds()
                 if number == TRIES or seconds > LONGEST_WAIT_SECONDS:
-                    raise _given_up(reply)
+                    raise _unavailable(reply)
                 await session.pause(seconds)
             case AccountBlocked() | NotUnderstood() | NoResponse():
-                raise _given_up(reply)
+                raise _unavailable(reply)
             case _:
                 assert_never(reply)
 
 
-def _given_up(trouble: TransientError) -> NoRoom:
+def _unavailable(trouble: TransientError) -> AccountUnavailable:
     is_blocked = isinstance(trouble, AccountBlocked)
-    return NoRoom(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
+    return AccountUnavailable(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
 
 
 async def read_account_states(access: QueueAccess) -> dict[tuple[str, str], AccountState]:

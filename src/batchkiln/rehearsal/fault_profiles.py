@@ -81,15 +81,15 @@ class ConnectionCuts:
         self._sender = sender
         self._head: bytes = b""
 
-    def see(self, sender: str, content: bytes) -> None:
-        """Inspect bytes that are about to be written; `misfortune` is called for them next."""
+    def inspect(self, sender: str, content: bytes) -> None:
+        """Inspect bytes that are about to be written; `next_fault` is called for them next."""
         self._head = content.partition(b"\r\n\r\n")[0] if sender == self._sender else b""
 
     def delay_seconds(self) -> float:
         """Return how many seconds bytes travel."""
         return _DELAY_SECONDS
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> Misfortune:
         """Draw whether the last inspected request is cut; later bytes of the same request are never cut."""
         line, *headers = self._head.split(b"\r\n")
         words = line.split(b" ")

@@ -25,19 +25,19 @@ IS_SLOW: Final = "[slow]"
 SLOW_FACTOR: Final = 10.0
 
 
-def with_outcome_fault(new: NewGeneration, fate: FaultRule | None) -> NewGeneration:
+def with_outcome_fault(new: NewGeneration, fault: FaultRule | None) -> NewGeneration:
     """Return the generation with the outcome or duration that a fault sets."""
-    if fate is None:
+    if fault is None:
         return new
-    match fate.kind:
+    match fault.kind:
         case "fail_generation":
             return replace(new, outcome="failed")
         case "cancel_generation":
             return replace(new, outcome="canceled")
         case "stay_pending":
-            return _pending(new, fate.seconds)
+            return _pending(new, fault.seconds)
         case "slow_generation":
-            return _slowed(new, more_seconds=fate.seconds, factor=fate.factor or SLOW_FACTOR)
+            return _slowed(new, more_seconds=fault.seconds, factor=fault.factor or SLOW_FACTOR)
         case _:
             return new
 

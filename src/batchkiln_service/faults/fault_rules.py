@@ -115,7 +115,7 @@ class FaultMatch(BaseModel):
     path: str | None = None
 
     @property
-    def looks_closer(self) -> bool:
+    def needs_details(self) -> bool:
         """Whether the filter needs account, model or prompt."""
         return (self.account, self.model, self.prompt) != (None, None, None)
 

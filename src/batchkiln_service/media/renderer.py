@@ -162,7 +162,7 @@ class Renderer:
             if self._pool.is_closed:
                 raise
             _log.exception("rendering_failed", extra={"generation_id": generation_id})
-            if not _is_passing(error):
+            if not _is_temporary(error):
                 # A failed generation is refunded, so the credits are not reserved forever.
                 self._fail(generation_id)
                 raise
@@ -241,7 +241,7 @@ def _pixels_of(render_spec: RenderSpec) -> int:
     return render_spec.width * render_spec.height * frames
 
 
-def _is_passing(error: Exception) -> bool:
+def _is_temporary(error: Exception) -> bool:
     """Return whether a later try may succeed."""
     if isinstance(error, OSError | TaskFailedError):
         return error.errno in PASSING_TROUBLES

@@ -49,7 +49,7 @@ def draw(spec_json: str, inputs: Sequence[str], path: str) -> Json:
         return [file.tell(), digest]
 
 
-def look_at(path: str, kind: str) -> Json:
+def decode(path: str, kind: str) -> Json:
     """Decode an uploaded picture; return its [width, height], or the text of what is wrong with it."""
     try:
         return list(examine(Path(path), kind))
@@ -57,7 +57,7 @@ def look_at(path: str, kind: str) -> Json:
         return str(error)
 
 
-TASKS: Final[Mapping[str, Callable[..., Json]]] = {"draw": draw, "look_at": look_at}
+TASKS: Final[Mapping[str, Callable[..., Json]]] = {"draw": draw, "decode": decode}
 
 
 class TaskFailedError(Exception):

@@ -18,8 +18,8 @@ from batchkiln_service.rules.error_messages import (
     invalid,
     listed,
     place_of,
-    spared,
     unsupported,
+    without_excess_fields,
 )
 from batchkiln_service.rules.request_models import FIELDS, NO_IMAGES, PARAMETERS, Variant, variants_of
 from batchkiln_service.rules.wire import CONTENT_TYPES, CompletionRequest, FileDescription, UploadRequest, Wire
@@ -113,7 +113,7 @@ def _understood(model: Model, asked: Mapping[str, object]) -> GenerationRequest:
 
 
 def _object(body: Json) -> dict[str, Json]:
-    body = spared(body, _KNOWN)
+    body = without_excess_fields(body, _KNOWN)
     if not isinstance(body, dict):
         raise invalid("the body must be a JSON object")
     return body

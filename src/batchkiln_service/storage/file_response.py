@@ -82,12 +82,16 @@ def file_reply(
     request: web.Request, file: OpenFile, facts: FileFacts, *, headers: Mapping[str, str]
 ) -> web.StreamResponse:
     """Return the response to a GET or HEAD of a file; `headers` describe its content and caching."""
-    told = CIMultiDict(headers)
-    told[hdrs.ETAG] = facts.etag
-    told[hdrs.LAST_MODIFIED] = http_date(facts.modified_at_ms)
-    told[hdrs.ACCEPT_RANGES] = "bytes"
+    all_headers = CIMultiDict(headers)
+    all_headers[hdrs.ETAG] = facts.etag
+    all_headers[hdrs.LAST_MODIFIED] = http_date(facts.modified_at_ms)
+    all_headers[hdrs.ACCEPT_RANGES] = "bytes"
     sending = decide(request.method, request.headers, facts)
-    return FileReply(file, facts, told, sending) if sending.has_bytes else _bodiless(sending.status, facts, told)
+    return (
+        FileReply(file, facts, all_headers, sending)
+        if sending.has_bytes
+        else _bodiless(sending.status, facts, all_headers)
+    )
 
 
 def _bodiless(status: int, facts: FileFacts, headers: CIMultiDict[str]) -> web.Response:

@@ -58,8 +58,8 @@ async def listen(
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     assert runner.server is not None
-    door = ConnectionLimiter(
-        patience=Timeouts(
+    limiter = ConnectionLimiter(
+        timeouts=Timeouts(
             head_seconds=config.head_seconds, idle_seconds=config.idle_seconds, unread_seconds=config.unread_seconds
         ),
         max_connections=connections_within(config.max_connections),
@@ -67,7 +67,7 @@ async def listen(
         access_log=logging.getLogger(LOGGER),
         access_log_class=AccessLog,
     )
-    server = await _bound(config, door.protocols(runner.server))
+    server = await _bound(config, limiter.protocols(runner.server))
     stack.callback(server.close)
     port = _ports_of(server)[0]
     (config.state_dir / PORT_FILE_NAME).write_text(f"{port}\n", encoding="ascii")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln_service.db.database import Database, connect, is_passing
+from batchkiln_service.db.database import Database, connect, is_temporary
 from batchkiln_service.errors import DatabaseVersionError
 
 
@@ -209,4 +209,4 @@ def test_only_what_may_pass_is_taken_for_passing(sql: str, is_for_now: bool) -> 
     with closing(sqlite3.connect(":memory:")) as books, pytest.raises(sqlite3.OperationalError) as raised:
         books.executescript(f"CREATE TABLE a (a); {sql}")
 
-    assert is_passing(raised.value) == is_for_now
+    assert is_temporary(raised.value) == is_for_now

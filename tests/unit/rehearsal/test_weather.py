@@ -27,18 +27,18 @@ def test_manual_has_the_rates() -> None:
 def test_no_faults_unless_asked_for() -> None:
     """The default level strikes nothing."""
     weather = ConnectionCuts("none", 1, sender="program")
-    weather.see("program", REQUEST)
+    weather.inspect("program", REQUEST)
 
     assert fault_rules("none") == ()
-    assert {weather.misfortune("program", 0.0) for _ in range(1000)} == {"none"}
+    assert {weather.next_fault("program", 0.0) for _ in range(1000)} == {"none"}
 
 
 def test_cut_is_remembered_by_path_and_without_the_key() -> None:
     """Of the API key only its hash is kept, as in the service's log (Law 8)."""
     weather = ConnectionCuts("rough", 1, sender="program")
     for _ in range(1000):
-        weather.see("program", REQUEST)
-        weather.misfortune("program", 3.0)
+        weather.inspect("program", REQUEST)
+        weather.next_fault("program", 3.0)
 
     assert 5 <= len(weather.cuts) <= 50
     assert {cut.path for cut in weather.cuts} == {"/api/v1/images"}
@@ -49,6 +49,6 @@ def test_cut_is_remembered_by_path_and_without_the_key() -> None:
 def test_replies_are_left_to_the_service() -> None:
     """What the service writes is never cut here: its own faults spoil replies, and log that they did."""
     weather = ConnectionCuts("rough", 1, sender="program")
-    weather.see("service", REQUEST)
+    weather.inspect("service", REQUEST)
 
-    assert {weather.misfortune("service", 0.0) for _ in range(1000)} == {"none"}
+    assert {weather.next_fault("service", 0.0) for _ in range(1000)} == {"none"}

@@ -32,19 +32,19 @@ BEGIN_SECONDS: Final = 120.0
 """How long, in real time, the service is asked for its time before the probe gives up."""
 
 
-class NoPlace(Exception):
+class RequestNotSent(Exception):
     """The windows have no place that is near enough; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedClient:
     """One account's way to the service, with its windows."""
 
     worker: AccountWorker
     client: ObservingClient
 
     @classmethod
-    async def of(cls, driver: Engine, profile: str, account: str) -> "Counted":
+    async def of(cls, driver: Engine, profile: str, account: str) -> "CountedClient":
         """Build the way. Raises `InputError` where the account has no key."""
         worker = await driver.worker_of(profile, account, client_type=ObservingClient)
         worker.control = RunState()  # the end of a drive is not the end of this
@@ -53,17 +53,17 @@ class Counted:
         return cls(worker, worker.ports.service)
 
     async def begin(self) -> None:
-        """Learn the service's time from its description, and take over the windows. Raises `NoPlace`."""
+        """Learn the service's time from its description, and take over the windows. Raises `RequestNotSent`."""
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
                 await sync_clock(self.worker)
         except TimeoutError:
-            raise NoPlace("the service does not answer any more") from None
+            raise RequestNotSent("the service does not answer any more") from None
 
     async def ask(
         self, kind: RequestKind, send: Callable[[], Awaitable[T]], *, files: int = 0, size_bytes: int = 0
     ) -> T:
-        """Wait for a place, write the request down, and send it. Raises `NoPlace`."""
+        """Wait for a place, write the request down, and send it. Raises `RequestNotSent`."""
         worker = self.worker
         await self._place(kind, files, size_bytes)
         request = worker.new_request(kind, worker.ports.clock.now(), files=files, size_bytes=size_bytes)
@@ -84,10 +84,10 @@ class Counted:
         due, limits, used = account.call_due(call, now), worker.rates.limits, account.rates.usage
         if due.at - now.monotonic > LONGEST_WAIT_SECONDS:
             how_long = "" if due.at == inf else f" {format_duration(due.at - now.monotonic)}"
-            raise NoPlace(f"it would wait{how_long} for {REASONS[due.reason]}")
+            raise RequestNotSent(f"it would wait{how_long} for {REASONS[due.reason]}")
         if used.upload_files + files > limits.upload_files_per_day or (
             used.upload_bytes + size_bytes > limits.upload_bytes_per_day
         ):
-            raise NoPlace("today's uploads of the account are used up")
+            raise RequestNotSent("today's uploads of the account are used up")
         if not await worker.wait_for_capacity(call):
-            raise NoPlace("the program is being stopped")
+            raise RequestNotSent("the program is being stopped")
