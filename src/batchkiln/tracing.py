@@ -116,7 +116,7 @@ class Tracing:
             async with asyncio.timeout(seconds):
                 await is_done.wait()
         except TimeoutError:
-            self._exporter.tell()
+            self._exporter.log_failure()
             self._exporter.shutdown()  # ends the exporter's pauses between retries
 
     def _now_ns(self) -> int:
@@ -127,7 +127,7 @@ class Tracing:
 async def tracing(
     store: Store, traces: Traces, *, wall: Callable[[], datetime], jobs: Sequence[str] | None
 ) -> AsyncIterator[Tracing | None]:
-    """Trace a run. No failure of tracing reaches the run."""
+    """Trace a run. A failure of tracing never affects the run."""
     run: Tracing | None = None
     try:
         uid = await store.read(Reader.queue_uid)
@@ -179,8 +179,8 @@ class _QuietExporter(SpanExporter):
         self._exporter = exporter
         self._is_down = False
 
-    def tell(self) -> None:
-        """Log the failure unless it has been logged."""
+    def log_failure(self) -> None:
+        """Log the failure, unless it has been logged already."""
         if not self._is_down:
             reason = "the collector rejects them; the run continues, and rejected spans are lost"
             log.warning("traces_not_delivered", reason=reason)
@@ -193,7 +193,7 @@ class _QuietExporter(SpanExporter):
         if result is SpanExportResult.SUCCESS:
             self._is_down = False
         else:
-            self.tell()
+            self.log_failure()
         return result
 
     def shutdown(self) -> None:

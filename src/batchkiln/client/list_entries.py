@@ -47,7 +47,7 @@ class FileEntry:
         return found
 
     def map_keys(self) -> list[str]:
-        """Return the keys of the parts that are values of maps, the first part's first."""
+        """Return the keys of the parts that are values of maps, in the order of the parts."""
         return [step for part in self.parts for step in part.path[-1:] if isinstance(step, str)]
 
 
@@ -88,7 +88,7 @@ def in_requested_order(entries: list[FileEntry], names: Sequence[str]) -> list[F
 
 def _names_in(entry: FileEntry, names: Sequence[str]) -> set[str]:
     wanted = set(names)
-    # The nearest part decides: that a parallel list has the same order is only likely.
+    # The nearest part decides, because a parallel list may have another order.
     for part in entry.parts:
         own = FileEntry(entry.anchor, (part,))
         texts = {str(node.value) for node in own.scalars()} | set(own.map_keys())
@@ -114,7 +114,7 @@ def _is_integer(value: object) -> bool:
 
 
 def _largest_exclusive_part(anchor: JsonNode, anchors: Sequence[JsonNode]) -> JsonNode:
-    """Return the largest part of the document that holds this anchor and no other."""
+    """Return the largest part of the document that contains this anchor and no other."""
     shared = {step.path for other in anchors if other is not anchor for step in other.self_and_ancestors()}
     chosen = anchor
     for here in anchor.self_and_ancestors():

@@ -1,8 +1,8 @@
-"""Reads the service's OpenAPI document: what would make requests fail, and where it places two undocumented fields.
+"""Compares the service's OpenAPI document with the client's requests, and finds two undocumented fields in it.
 
-Only what the document describes is compared: an operation without a schema is no mismatch (contract, section 8).
-Foreign documents are walked with bounds, and their texts are redacted before they are shown. Replies are not compared:
-they are read by their structure, whatever the document says of them.
+Only what the document describes is compared: an operation without a schema is not a mismatch (contract, section 8). The
+walk through the document is bounded, and its texts are redacted before they are shown. Replies are not compared,
+because they are read by their structure, whatever the document says.
 """
 
 import re
@@ -90,7 +90,7 @@ def mismatches(document: Schema) -> list[Mismatch]:
 
 
 def hints_from_openapi(document: Schema) -> FieldHints:
-    """Return the places of the asset id and the balance, where descriptions say what no documented name does."""
+    """Return the paths of the asset id and the balance, as far as descriptions state them."""
     return FieldHints(_described_asset(document), _described_balance(document))
 
 
@@ -157,7 +157,7 @@ def _variants(node: Schema, document: Schema) -> Iterator[Schema]:
 
 
 def _described_asset(document: Schema) -> tuple[str, ...]:
-    """Return the path that descriptions give for the asset id; names alone say no more than a reply does."""
+    """Return the path of the asset id by its description; a name alone is no better evidence than a reply."""
     best: Path = ()
     most = 0
     for place, node in _properties(_reply_schema(document, "post", provider.UPLOADS), document):
@@ -210,7 +210,10 @@ def _properties(schema: Schema, document: Schema) -> Iterator[tuple[Path, Schema
 
 
 def _merged(raw: object, document: Schema) -> Schema:
-    """Return a schema with the parts of its `allOf` and its first choice that is not null; its own words win."""
+    """Return a schema merged with the parts of its `allOf` and with its first choice that is not null.
+
+    The schema's own fields have priority.
+    """
     node: dict[str, object] = {}
     waiting: deque[object] = deque([raw])
     for _ in range(_REFERENCES_MAX):

@@ -36,9 +36,9 @@ __all__ = [
 
 
 def found_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """Return the file to read: `path`, else `batchkiln.yaml` here, else the user's; None if there is none.
+    """Return the configuration file to read: `path`, else `batchkiln.yaml` in the working directory, else the user's.
 
-    `path` is returned whether or not it exists.
+    Return None if there is none. `path` is returned whether or not it exists.
     """
     if path is not None:
         return path
@@ -54,7 +54,7 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     """
     chosen = found_file(path, environ)
     if path is not None and not path.is_file():
-        raise InputError(f"{path}: there is no such configuration file")
+        raise InputError(f"{path}: this configuration file does not exist; correct the path, or create the file")
     config = Config({}, LOCAL)
     if chosen is not None:
         from batchkiln.config.file import read_file  # noqa: PLC0415  pydantic is slow to import, and often not needed
@@ -69,7 +69,7 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
 
 
 def config_of(content: Mapping[str, object]) -> Config:
-    """Load the configuration from a mapping of the file's structure, without environment variables.
+    """Load the configuration from a mapping with the structure of the file, without environment variables.
 
     Relative key files are resolved against the current folder. Raises `InputError` with every mistake.
     """
@@ -103,7 +103,7 @@ def queue_path(path: Path) -> Path:
     """
     try:
         return _resolved(path) if path.is_symlink() else path
-    except (OSError, RuntimeError):  # Python 3.12 and before call a circle a RuntimeError
+    except (OSError, RuntimeError):  # Python 3.12 and before raise a RuntimeError for a loop
         return path
 
 

@@ -96,10 +96,10 @@ def check_key_sources(profile: Profile) -> Iterator[CheckResult]:
         yield ok("keys", "none needed: the local service creates its own")
         return
     for account in profile.accounts:
-        yield from _of_account(profile, account)
+        yield from _check_account_keys(profile, account)
 
 
-def _of_account(profile: Profile, account: Account) -> Iterator[CheckResult]:
+def _check_account_keys(profile: Profile, account: Account) -> Iterator[CheckResult]:
     check = f"keys of {account.name}"
     try:
         keys = [(source, source.read(profile.folder)) for source in account.keys]
@@ -115,13 +115,13 @@ def _of_account(profile: Profile, account: Account) -> Iterator[CheckResult]:
             check, f"nothing in {', '.join(missing)}", "remove it from the configuration, or put the API key there"
         )
     for source, key in keys:
-        if key and _is_open(profile, source):
+        if key and _is_readable_by_others(profile, source):
             yield warn(check, f"{source} can be read by other users", "chmod 600")
     found = sum(key is not None for _, key in keys)
     yield ok(check, f"{found} found" if found > 1 else f"found in {next(source for source, key in keys if key)}")
 
 
-def _is_open(profile: Profile, source: KeySource) -> bool:
+def _is_readable_by_others(profile: Profile, source: KeySource) -> bool:
     if source.file is None:
         return False
     try:
@@ -147,14 +147,14 @@ def check_limits(profile: Profile) -> Iterator[CheckResult]:
     if profile.limits.reads_per_minute < polls:
         found.append(f"reads_per_minute is {profile.limits.reads_per_minute}, too few to poll one generation")
     if not is_here(profile):
-        found += _of_time(profile)
+        found += _time_problems(profile)
     for message in found:
         yield warn("limits", message, "remove it, unless the account has other limits: requests would be refused")
     if not found:
         yield ok("limits", "within the documented limits")
 
 
-def _of_time(profile: Profile) -> Iterator[str]:
+def _time_problems(profile: Profile) -> Iterator[str]:
     if profile.time_scale != 1:
         yield f"time_scale is {profile.time_scale:g}, which is for rehearsals only: polls would be too frequent"
     if profile.day.seconds != Profile("").day.seconds:

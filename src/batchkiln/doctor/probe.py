@@ -1,7 +1,7 @@
-"""`doctor --probe`: check the undocumented parts of the service without paying.
+"""`doctor --probe`: checks the undocumented parts of the service without paying.
 
 The limits that each request uses are announced first, and each request is counted like a worker's (Law 5). For each
-reply the report shows what is documented, what came (names and types), and how it is understood. No create is sent.
+reply the report shows the documentation, the names and types in the reply, and its interpretation. No create is sent.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -122,7 +122,15 @@ class Probe:
 
     async def findings(self) -> AsyncIterator[CheckResult]:
         """Run the steps and yield their results; stop early if the account or its limits prevent more."""
-        for part in (self._begin, self._catalogue, self._balance, self._unknown, self._quote, self._over, self._upload):
+        for part in (
+            self._begin,
+            self._catalogue,
+            self._balance,
+            self._unknown_id,
+            self._quote,
+            self._quote_over_maximum,
+            self._upload,
+        ):
             if self.is_over:
                 return
             try:
@@ -133,7 +141,7 @@ class Probe:
                 yield warn(CHECK, f"ended early: {reason}", "run the same command later for the remaining steps")
 
     async def _begin(self) -> list[CheckResult]:
-        await self.counted.begin()
+        await self.counted.start()
         if (document := self.counted.client.description) is not None:
             self.learned = self.learned.with_call(DESCRIPTION, description_digest(document))
         return []
@@ -168,7 +176,7 @@ class Probe:
         place = self._place(reply.credits, "balance", "credits")
         return [self._understood(CREDITS, f"{plural(reply.credits, 'credit')} left, {place}")]
 
-    async def _unknown(self) -> list[CheckResult]:
+    async def _unknown_id(self) -> list[CheckResult]:
         client = self.counted.client
 
         async def send() -> object:
@@ -205,7 +213,7 @@ class Probe:
         if reply is None:
             return [warn(f"{CHECK}, {step.name}", "not sent: the catalogue has no model that accepts an image")]
         if urls and isinstance(reply, Refused) and self.elsewhere:
-            return [self._wrongly_read(step, reply, ReplyField.ASSET_URL)]
+            return [self._rejected_value(step, reply, ReplyField.ASSET_URL)]
         tried = " and ".join(described(recipe) for recipe in recipes[:_TRIES])
         words = f"a refusal of the request, of {tried}"
         return [self._result(Level.WARN, step, words, "run `batchkiln plan` with your manifest to see its prices")]
@@ -217,7 +225,7 @@ class Probe:
         body = request_body(recipe, prompt=PROMPT, input_urls=urls, max_cost_credits=max_cost_credits)
         return await self.counted.ask(RequestKind.QUOTE, lambda: self.counted.client.quote(body))
 
-    async def _over(self) -> list[CheckResult]:
+    async def _quote_over_maximum(self) -> list[CheckResult]:
         if self.text is None or not self.text_price:
             return [warn(f"{CHECK}, {OVER.name}", "not sent: no price is known, so no maximum can be below it")]
         reply = await self.quote(self.text, max_cost_credits=1 if self.text_price > 1 else 0)
@@ -230,7 +238,8 @@ class Probe:
             return [
                 self._understood(OVER, "the price is above the maximum: the item gets a new quote and is sent again")
             ]
-        finding = self._result(Level.WARN, OVER, "a refusal of the request itself", self._paste(self._meaning(reply)))
+        remedy = self._suggested_line(self._refusal_rule(reply))
+        finding = self._result(Level.WARN, OVER, "a refusal of the request itself", remedy)
         control = await self.quote(self.text, max_cost_credits=self.text_price)
         if isinstance(control, Quoted):
             return [finding]
@@ -272,7 +281,7 @@ class Probe:
 
         reply = await self.counted.ask(RequestKind.UPLOAD, send)
         if isinstance(reply, Refused):
-            return [self._wrongly_read(COMPLETION, reply, ReplyField.ASSET_ID)]
+            return [self._rejected_value(COMPLETION, reply, ReplyField.ASSET_ID)]
         if not isinstance(reply, AssetsReady):
             return [self._upload_failed(COMPLETION, reply)]
         self.asset_url = reply.urls[0]
@@ -291,13 +300,13 @@ class Probe:
             )
         return self._failed_step(step, reply, is_vital=isinstance(reply, NotUnderstood))
 
-    def _wrongly_read(self, step: Step, refused: Refused, name: ReplyField) -> CheckResult:
+    def _rejected_value(self, step: Step, refused: Refused, name: ReplyField) -> CheckResult:
         """Report a refusal of a value from an earlier reply: it may have been read from the wrong field."""
         words = (
             f"a refusal ({refused.error.code}) of a value from an earlier reply; the {name} may be in another "
             "field of that reply"
         )
-        remedy = self._paste(remedy_line(name, None), self.elsewhere)
+        remedy = self._suggested_line(remedy_line(name, None), self.elsewhere)
         finding = self._result(Level.FAIL, step, words, remedy)
         return replace(finding, exit_status=ExitStatus.UNEXPECTED)
 
@@ -314,13 +323,13 @@ class Probe:
             is_asset = ReplyField.ASSET_ID in str(reply.remedy) or ReplyField.ASSET_URL in str(reply.remedy)
             others = self.counted.client.other_paths("", are_links=step is COMPLETION) if is_asset else ()
             words = f"not understood: it {reply.lacking}"
-            finding = self._result(Level.WARN, step, words, self._paste(reply.remedy, others))
+            finding = self._result(Level.WARN, step, words, self._suggested_line(reply.remedy, others))
         else:
             finding = self._result(Level.WARN, step, describe_error(reply))
         return replace(finding, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
 
     def _misread(self, step: Step, words: str, name: ReplyField) -> CheckResult:
-        return self._result(Level.WARN, step, f"not understood: {words}", self._paste(remedy_line(name, None)))
+        return self._result(Level.WARN, step, f"not understood: {words}", self._suggested_line(remedy_line(name, None)))
 
     def _understood(self, step: Step, words: str) -> CheckResult:
         """Report a reply that was understood, with its changes since the last probe."""
@@ -340,14 +349,14 @@ class Probe:
         place = self.counted.client.path_of(value, *names)
         return f"read at {place}" if place is not None else "read from several places"
 
-    def _meaning(self, refused: Refused) -> str:
+    def _refusal_rule(self, refused: Refused) -> str:
         """Return the configuration line that defines the meaning of a refusal."""
         facts = [f"status: {self.counted.client.last_status}"]
         if not refused.error.code.startswith("http_"):
             facts.append("code: '" + refused.error.code.replace("'", "''") + "'")
         return f"replies: {{refusals: [{{{', '.join(facts)}, means: {RefusalMeaning.OVER_QUOTE}}}]}}"
 
-    def _paste(self, line: str | None, others: Sequence[str] = ()) -> str | None:
+    def _suggested_line(self, line: str | None, others: Sequence[str] = ()) -> str | None:
         """Return the configuration to paste; `others` are the other places in the reply."""
         if line is None:
             return None

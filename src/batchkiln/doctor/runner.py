@@ -1,4 +1,4 @@
-"""All checks in order, local ones first, so that a missing network hides nothing; and the whole probe."""
+"""Runs all checks in order, local ones first, so that a missing network hides nothing; and runs the probe."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -48,7 +48,7 @@ from batchkiln.doctor.trial import PaymentConsent, Trial
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What to check: the queue, the named configuration file (None: the default search) and the named profile."""
+    """The objects of the checks: the queue, the named configuration file (None: the default search) and the profile."""
 
     queue: Path
     config_path: Path | None
@@ -150,8 +150,8 @@ def _unchanged(
 async def probe(setting: AppContext, *, consent: PaymentConsent | None = None) -> AsyncIterator[CheckResult]:
     """Yield the results of probing the first account of the configured profile.
 
-    `consent` confirms one paid picture; without it nothing is spent. Nothing is sent while another process holds the
-    queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
+    `consent` asks a person to pay for one picture; without it, nothing is spent. Nothing is sent while another process
+    holds the queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
     """
     profile = setting.config.profile(setting.profile)
     account = profile.account_names[0]
@@ -169,7 +169,7 @@ async def _probe(
     address = profile.base_url or "embedded"
     async with opened(setting) as queue, queue.driving(command="doctor --probe") as run:
         learned = load_learned(setting.queue, profile.name, address)
-        one = Probe(await CountedClient.of(run.engine, profile.name, account), profile.name, learned)
+        one = Probe(await CountedClient.open(run.engine, profile.name, account), profile.name, learned)
         async for finding in one.findings():
             yield finding
         save_learned(setting.queue, profile.name, one.learned)

@@ -97,7 +97,7 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             except InputError as error:
                 yield fail(f"account {account}", str(error), "check that the API key is complete")
                 continue
-            yield _of_key(account, fingerprint(key), reply, is_newest=number == 0)
+            yield _check_key(account, fingerprint(key), reply, is_newest=number == 0)
             if isinstance(reply, BalanceRead):
                 balances.append(reply.credits)
         for balance in {balance for balance in balances if balance is not None and balance % _ROUND_CREDITS}:
@@ -118,7 +118,7 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             )
 
 
-def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) -> CheckResult:
+def _check_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) -> CheckResult:
     check = f"account {account}"
     match reply:
         case BalanceRead(credits=None):

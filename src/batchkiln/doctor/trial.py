@@ -32,7 +32,7 @@ _KEEPING: Final = re.compile(r"expir|retain|retention|ttl|until|delet", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class PaymentConsent:
-    """The person who pays.
+    """The consent of the person who pays.
 
     `agrees` asks before anything is spent. `on_run` receives a callback that stops the run.
     """
@@ -43,7 +43,7 @@ class PaymentConsent:
 
 @dataclass(slots=True)
 class Trial:
-    """The one paid picture, on the first account of a profile."""
+    """The generation of one paid picture, on the first account of a profile."""
 
     queue: Queue
     run: Run
@@ -65,16 +65,16 @@ class Trial:
         if not await self.consent.agrees(_question(recipe, price)):
             yield warn(CHECK, "not made: not confirmed; nothing was sent or spent")
             return
-        job = await self._make(recipe, price)
+        job = await self._generate(recipe, price)
         detail = await self.queue.show(job, ITEM)
-        for finding in _of_item(detail, price):
+        for finding in _item_results(detail, price):
             yield finding
         if detail.item.state is ItemState.DONE:
-            async for finding in self._again(detail, price):
+            async for finding in self._check_replay(detail, price):
                 yield finding
 
     async def _cheapest(self) -> tuple[Recipe, int] | None:
-        """Return the cheapest recipe and its price, among pictures at their smallest sizes; nothing is paid.
+        """Return the cheapest recipe and its price, among pictures at their smallest sizes. Only quotes are sent.
 
         Raises `RequestNotSent`.
         """
@@ -86,7 +86,7 @@ class Trial:
                 found.append((reply.cost_credits, number))
         return (recipes[min(found)[1]], min(found)[0]) if found else None
 
-    async def _make(self, recipe: Recipe, price: int) -> str:
+    async def _generate(self, recipe: Recipe, price: int) -> str:
         """Enqueue a job of one item and run it to its end; return the job's name."""
         now = self.probe.counted.worker.ports.clock.now().instant
         job = f"probe-{now:%Y%m%d-%H%M%S}"
@@ -117,17 +117,17 @@ class Trial:
         self.run.engine.control.stop()
         self.run.engine.announce()
 
-    async def _again(self, detail: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
+    async def _check_replay(self, detail: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
         """Poll the generation once more, and send its create once more."""
-        counted = await CountedClient.of(self.run.engine, self.probe.profile, self.account)
+        counted = await CountedClient.open(self.run.engine, self.probe.profile, self.account)
         try:
-            await counted.begin()
-            yield await _of_record(counted, detail)
-            yield await self._replayed(counted, detail, price)
+            await counted.start()
+            yield await _record_result(counted, detail)
+            yield await self._replay(counted, detail, price)
         except RequestNotSent as reason:
             yield warn(f"{CHECK}, replay", f"not sent: {reason}")
 
-    async def _replayed(self, counted: CountedClient, detail: ItemDetail, price: int) -> CheckResult:
+    async def _replay(self, counted: CountedClient, detail: ItemDetail, price: int) -> CheckResult:
         attempt = detail.attempts[-1]
         (request,) = await self.queue.reader.read(lambda reader: reader.items.requests(detail.item.id))
 
@@ -177,7 +177,7 @@ def _question(recipe: Recipe, price: int) -> str:
     )
 
 
-def _of_item(detail: ItemDetail, price: int) -> list[CheckResult]:
+def _item_results(detail: ItemDetail, price: int) -> list[CheckResult]:
     """Report the item's state, times, cost and files."""
     name, state = f"{detail.job}/{detail.item.name}", detail.item.state
     first = detail.events[0].at if detail.events else None
@@ -196,7 +196,7 @@ def _of_item(detail: ItemDetail, price: int) -> list[CheckResult]:
                 exit_status=ExitStatus.UNEXPECTED,
             )
         ]
-    found = [ok(CHECK, f"{name} is done\n{history}"), _of_cost(detail, price)]
+    found = [ok(CHECK, f"{name} is done\n{history}"), _cost_result(detail, price)]
     files = [
         f"{file.type} of {file.media_type}, {file.size_bytes:,} bytes: {file.path}" for file in detail.item.outputs
     ]
@@ -208,10 +208,10 @@ def _event(kind: str, status: object) -> str:
     return kind.replace("_", " ") + (f" ({status})" if isinstance(status, str) else "")
 
 
-def _of_cost(detail: ItemDetail, price: int) -> CheckResult:
+def _cost_result(detail: ItemDetail, price: int) -> CheckResult:
     check, cost = f"{CHECK}, cost", detail.attempts[-1].cost_credits
     if cost is None:
-        return warn(check, f"the record names no credits.cost; the quote, {plural(price, 'credit')}, is booked")
+        return warn(check, f"the record has no credits.cost; the quote, {plural(price, 'credit')}, is counted")
     if cost > price:
         return fail(
             check,
@@ -223,8 +223,8 @@ def _of_cost(detail: ItemDetail, price: int) -> CheckResult:
     return ok(check, f"credits.cost is {cost:,}, {word}")
 
 
-async def _of_record(counted: CountedClient, detail: ItemDetail) -> CheckResult:
-    """Read the ended generation's record: its names and types, and which of them say how long it is kept."""
+async def _record_result(counted: CountedClient, detail: ItemDetail) -> CheckResult:
+    """Read the ended generation's record: its names and types, and which of them may state its retention."""
     attempt, clock, client = detail.attempts[-1], counted.worker.ports.clock, counted.client
     await clock.sleep_until(clock.now().monotonic + counted.worker.rates.limits.poll_interval_seconds, asyncio.Event())
 

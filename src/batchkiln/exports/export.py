@@ -68,10 +68,10 @@ class ExportOptions:
 
 
 class Export:
-    """One export, into an empty place or over an earlier export of the same job with the same layout.
+    """One export, into an empty destination or over an earlier export of the same job with the same layout.
 
-    `check_interrupted` is called often; what it raises ends the export. Raises `InputError` for any other place and
-    for packages that are not installed, before anything is written.
+    `check_interrupted` is called often; what it raises ends the export. Raises `InputError`, before anything is
+    written, for a destination with other files and for packages that are not installed.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Export:
     def _check_destination(self) -> None:
         if self._earlier_card is None:
             if not self._destination.is_empty():
-                raise InputError(f"--to {self.title}: it holds other files; name a new folder or an earlier export")
+                raise InputError(f"--to {self.title}: it contains other files; name a new folder or an earlier export")
             return
         try:
             recorded = recorded_layout(front_matter(self._earlier_card))

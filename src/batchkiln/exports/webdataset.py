@@ -24,7 +24,7 @@ from batchkiln.outputs.file_formats import extension_of
 
 _COMMENT: Final = "batchkiln shard "
 _SHARD_KEPT: Final = (
-    "its shard was left unchanged, because outputs that it may hold are gone: restore them, or export to another place"
+    "its shard was left unchanged, because outputs that may be in it are gone: restore them, or export to another place"
 )
 
 

@@ -1,4 +1,4 @@
-"""Items of `from` and `matrix` entries: one for each row of a file, or for each combination of values."""
+"""Makes the items of `from` and `matrix` entries: one for each row of a file, or for each combination of values."""
 
 import itertools
 import math

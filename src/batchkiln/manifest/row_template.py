@@ -1,4 +1,4 @@
-"""An entry with templates, compiled: what is equal for all rows is checked once, and a row only fills in the rest."""
+"""Compiles an entry with templates: what is equal for all rows is checked once, and a row fills in the rest."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -195,7 +195,7 @@ class ItemTemplate:
         return condition, pair[1]
 
     def _input_fields(self) -> list[_Field]:
-        """Compile the names of inputs. Empty if none of them is a template, or if there are too many."""
+        """Compile the names of inputs; return nothing if none of them is a template, or if there are too many."""
         pair = self._entry.pairs.get("inputs")
         if pair is None or not isinstance(pair[1], SeqNode) or len(pair[1].items) > MAX_INPUTS:
             return []
@@ -321,7 +321,7 @@ class ItemTemplate:
         return text, file_name_for(self._context, values, variables) if self._context.pattern_fields else None
 
     def _report_row(self, failed: TemplateFailed, node: Node, variables: Variables, line: int) -> None:
-        """Report a template that fails for a row: at the template, and naming the first such row."""
+        """Report a template that fails for a row, at the template's location. The message names the first such row."""
         where = f"first in {self._file}, line {line}"
         missing = failed.missing
 

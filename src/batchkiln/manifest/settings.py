@@ -1,4 +1,4 @@
-"""Settings of items: merged with the defaults, checked once for each combination, and turned into recipes."""
+"""Merges the settings of items with the defaults, checks each combination once, and makes recipes of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ Pairs = dict[str, tuple[ScalarEvent, Node]]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
-    """Settings that many items share. The service's catalogue gives `objections` and `prompt_limit`.
+    """Settings that many items share. `objections` and `prompt_limit` come from the service's catalogue.
 
     The unit of `prompt_limit` is not documented.
     """

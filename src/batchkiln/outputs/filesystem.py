@@ -105,7 +105,7 @@ class FileSystem:
         path.unlink(missing_ok=True)
 
     def size_of(self, path: Path) -> int | None:
-        """Return the size of a regular file; None for a link, for anything else, and for nothing."""
+        """Return the size in bytes of a regular file; None for a link, for anything else, and for a missing file."""
         try:
             status = path.lstat()
         except FileNotFoundError:

@@ -158,8 +158,8 @@ def _checked(
 ) -> FileFormat:
     """Compare the length with the announced one, and return the format."""
     if total_bytes is not None and part.size_bytes != total_bytes:
-        raise WrongLength(f"{part.size_bytes} bytes came, {total_bytes} were announced")
+        raise WrongLength(f"the server announced {total_bytes} bytes and sent {part.size_bytes}")
     found = format_of(part.head, content_type=content_type, link_extension=link_extension)
     if found is None:
-        raise NotAnOutput("a text came in place of the file" if part.head else "an empty file came")
+        raise NotAnOutput("the server sent text in place of the file" if part.head else "the server sent an empty file")
     return found

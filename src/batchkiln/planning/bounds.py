@@ -53,9 +53,9 @@ def recipe_title(model: str, mode: Mode, parameters: Mapping[str, str | int | bo
 def unpriced_groups(
     manifest: ManifestPlan, quotes: Quotes, limits: Limits, accounts: tuple[str, ...]
 ) -> Iterator[UnpricedGroup]:
-    """Yield the groups of one manifest.
+    """Yield the groups of one manifest's items that have no price.
 
-    `manifest` has its known prices, and contains no items that the service refuses.
+    `manifest` has all known prices, and excludes items that the service refuses.
     """
     for entry in manifest.counts:
         recipe = manifest.recipes.get(entry.recipe_id)

@@ -1,4 +1,4 @@
-"""Reading the catalogue of a profile's service; one free request for each profile and command.
+"""Reads the catalogue of a profile's service: one free request for each profile and command.
 
 The request counts toward the account's reads and is recorded in the queue (Law 5). If the catalogue cannot be read, the
 service checks the items itself: a missing network does not prevent enqueueing.
@@ -51,7 +51,7 @@ class Catalogues:
         if profile.is_embedded:
             return embedded_catalogue(profile)
         self.exit_status = ExitStatus.UNEXPECTED
-        found = await self._asked(profile, account)
+        found = await self._read_catalogue(profile, account)
         if isinstance(found, str):
             self._lacking[profile.name] = f"could not be read: {found}"
             return None
@@ -61,7 +61,7 @@ class Catalogues:
             self._lacking[profile.name] = "was not understood"
         return found
 
-    async def _asked(self, profile: Profile, account: str) -> Catalogue | str:
+    async def _read_catalogue(self, profile: Profile, account: str) -> Catalogue | str:
         """Ask the service within the account's read limits; return the reason if there is no catalogue."""
         # The client is slow to import, and enqueueing for the local service does not need it.
         from batchkiln.planning.quotes import AccountUnavailable, open_quote_session, read_account_states  # noqa: PLC0415
@@ -75,7 +75,7 @@ class Catalogues:
                     async with asyncio.timeout(MAX_REPLY_SECONDS):
                         return await session.client.models()
 
-                reply = await session.send(read_models, patience_seconds=MAX_WAIT_SECONDS)
+                reply = await session.send(read_models, max_wait_seconds=MAX_WAIT_SECONDS)
         except AccountUnavailable as error:
             return str(error)
         except InputError as error:

@@ -102,8 +102,8 @@ class JobPlan:
 class Plan:
     """The plan of a run.
 
-    `others` are other jobs with queued items, which `run` does not touch. `digests` maps paths to digests of what was
-    read; `catalogue_warnings` explain missing catalogues.
+    `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
+    the digests of their texts. `catalogue_warnings` explain missing catalogues.
     """
 
     jobs: tuple[JobPlan, ...]

@@ -1,4 +1,4 @@
-"""What planning reads of the queue, and the record of its free requests before they are sent (Law 5)."""
+"""Access to the queue for planning. Free requests are recorded in it before they are sent (Law 5)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -13,7 +13,7 @@ Level = Literal["none", "mild", "rough"]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many percent of an endpoint's requests a fault affects, at each level."""
+    """The percentage of an endpoint's requests that a fault affects, at each level."""
 
     kind: Misbehaviour
     endpoint: Endpoint

@@ -160,7 +160,7 @@ def _failure_of(seen: LoggedRequest) -> str | None:
 def _resolve(
     incident_log: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest
 ) -> None:
-    """Mark the incidents resolved that this successful request ends."""
+    """Count the waiting incidents of an endpoint that this successful request resolves."""
     still: deque[tuple[str, str | None]] = deque()
     for kind, key in waiting.pop(endpoint):
         if key in {None, seen.key_sha256} or seen.key_sha256 is None:

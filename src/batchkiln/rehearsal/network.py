@@ -255,7 +255,7 @@ class End(asyncio.Transport):
         self._at_arrival(self.peer.on_peer_closed, peer_sees)
 
     def on_peer_closed(self, error: Exception | None) -> None:
-        """Handle that the other end closed or the connection was reset."""
+        """Close this end, because the other end closed or the connection was reset."""
         if self._is_closing:
             return
         self._is_closing = True

@@ -151,7 +151,7 @@ async def _rehearse(setting: AppContext, options: RehearsalOptions, cuts: Connec
 
 @contextmanager
 def _interrupted_at_once() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` at once on SIGINT: enqueueing is one long step, and nothing else runs yet."""
+    """Let SIGINT raise `KeyboardInterrupt` at once: enqueueing is one long step, and nothing else runs yet."""
     is_ours = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_ours else None
     try:

@@ -1,4 +1,4 @@
-"""Apply faults: reply in place of a handler, or spoil a reply after the handler has run."""
+"""Applies faults: replies in place of a handler, or changes a reply after the handler has run."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Outcomes and durations of generations set by a fault or by directives in the prompt.
+"""Sets outcomes and durations of generations, by a fault or by directives in the prompt.
 
 Directives travel with the items of a manifest:
 
@@ -58,7 +58,7 @@ def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, p
 
 
 def _pending(new: NewGeneration, seconds: float | None) -> NewGeneration:
-    """Return the generation with that many seconds before processing; None: it never starts."""
+    """Return the generation with its processing delayed by that many seconds; None delays it forever."""
     if seconds is None or new.finish_at_ms is None or new.processing_at_ms is None:
         return replace(new, processing_at_ms=None, finish_at_ms=None)
     begin_ms = new.created_at_ms + round(seconds * 1000)

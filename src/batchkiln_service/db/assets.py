@@ -45,7 +45,7 @@ class Asset:
 
     @property
     def url(self) -> str:
-        """The URL for `inputs` of a generation."""
+        """The URL by which a generation's `inputs` name the asset."""
         return f"{ASSET_URL}{self.account}/{self.id}"
 
 

@@ -1,6 +1,6 @@
 """Accounts, their credits in double entry, and their use of each day's budgets.
 
-The schema guards the ledger: it rejects transfers of credits that are not there, and settlements without a reserve or
+The schema guards the ledger: it rejects transfers of more credits than there are, and settlements without a reserve or
 a second time. Functions take the connection and the instant; none reads a clock.
 """
 

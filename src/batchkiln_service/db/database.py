@@ -22,7 +22,7 @@ from batchkiln_service.errors import PASSING_TROUBLES, DatabaseVersionError
 
 Result = TypeVar("Result")
 DatabaseError = sqlite3.Error
-"""What a caller of `LocalService` catches when the state folder cannot be used."""
+"""The exceptions that `LocalService` raises if the state folder cannot be used."""
 
 Job = Callable[[sqlite3.Connection], Result]
 # A larger batch would delay its first job noticeably.

@@ -1,4 +1,4 @@
-"""Generations: looked up, settled at their end, rendered, polled, purged.
+"""The rows of generations: looked up, settled at their end, rendered, polled and purged.
 
 Every function takes the connection and the instant; none reads a clock or waits.
 """

@@ -122,7 +122,7 @@ def configure_accounts(connection: sqlite3.Connection, config: ServiceConfig, *,
 
 
 def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
-    """Buy the configured credits at an account's first start; log a warning where a later change has no effect."""
+    """Buy the configured credits at an account's first start; log a warning if a later change has no effect."""
     for account in config.accounts:
         first = buy_first(connection, account.name, account.credits, now_ms=now_ms)
         bought = bought_credits(connection, account.name)
@@ -132,7 +132,7 @@ def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, 
                 extra={
                     "account": account.name,
                     "credits": account.credits,
-                    "reason": f"the account bought {first} at its first start, and {bought} in all; that holds",
+                    "reason": f"the account bought {first} at its first start, and {bought} in all; a later value has no effect",
                     "remedy": f"batchkiln serve credits buy {account.name} N",
                 },
             )

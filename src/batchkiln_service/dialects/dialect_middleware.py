@@ -89,7 +89,7 @@ class _DialectMiddleware:
         return self._translated(response, endpoint)
 
     async def set_time_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Set the headers that tell the service's time, as the dialect does."""
+        """Set the dialect's headers with the service's time."""
         now_ms = request.app[CONTEXT].clock.now_ms() + self._date_offset_ms
         response.headers[hdrs.DATE] = http_date(now_ms)
         is_told = {"never": False, "successes": response.status < 400}.get(self._dialect["date_header"], True)  # noqa: PLR2004

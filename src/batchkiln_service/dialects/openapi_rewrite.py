@@ -26,7 +26,7 @@ def dialect_description(dialect: Dialect) -> bytes:
 
 
 def describe(dialect: Dialect) -> Schema:
-    """Return the document. The schemas of its replies come from the shapes that make them."""
+    """Return the document. The schemas of replies come from the shapes that make the replies."""
     own, components = document(), Components()
     paths: dict[str, dict[str, object]] = {}
     for operation in operations():
@@ -122,7 +122,7 @@ def _refusal(dialect: Dialect, status: int, met: list[Refusal], error: Schema) -
 
 
 def _schema(dialect: Dialect, schema: Schema, components: Components) -> Schema:
-    """Return a schema with or without descriptions, inline or with references, as the dialect has it."""
+    """Return a schema with or without descriptions, inline or with references, as the dialect's traits require."""
     if dialect["description_texts"] == "none":
         schema = _silent(schema)
     return components.referring(schema) if dialect["description_form"] == "references" else schema

@@ -167,7 +167,7 @@ class FaultRule(BaseModel):
         if self.seconds is not None and self.factor is not None:
             raise ValueError("give either seconds or factor")
         if self.extra_bytes == 0:
-            raise ValueError("extra_bytes is how many bytes too many, or too few when negative; it cannot be 0")
+            raise ValueError("extra_bytes is the number of added bytes, or of missing ones if negative; it cannot be 0")
         return self
 
     @model_validator(mode="after")

@@ -41,7 +41,7 @@ class FaultSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The counters of a configured rule. `rule` is its number and content: a changed rule starts anew."""
+    """The counters of a configured rule. `rule` is its number and content; a changed rule starts from zero."""
 
     rule: str
     met: int
@@ -76,7 +76,7 @@ class ActiveRule:
                 self.random.happens(self.rule.probability)
 
     def meets(self, subject: Subject) -> bool:
-        """Count the request if it matches, and return whether the rule affects it."""
+        """Count the request if it matches; return whether the rule affects it."""
         rule = self.rule
         if not is_at(rule, subject.endpoints) or not rule.match.fits(subject):
             return False
@@ -151,8 +151,8 @@ class Faults:
     def match(self, kinds: frozenset[str], subject: Subject) -> ActiveRule | None:
         """Count a request in every rule of these kinds; return the first that affects it, without counting its use."""
         with self._lock:
-            striking = [active for active in self._active if active.rule.kind in kinds and active.meets(subject)]
-            return striking[0] if striking else None
+            matching = [active for active in self._active if active.rule.kind in kinds and active.meets(subject)]
+            return matching[0] if matching else None
 
     def use(self, active: ActiveRule) -> FaultRule:
         """Count a use of a rule and return it; a rule is deactivated after its last use."""

@@ -1,7 +1,7 @@
 """The process that `worker_pool.py` starts: runs one task after the other.
 
-It exits at once when its input ends, also in the middle of a task, so that it never outlives the server, even a killed
-one.
+It exits at once when its input ends, even during a task, so that it never outlives the server, not even one that was
+killed.
 """
 
 import errno

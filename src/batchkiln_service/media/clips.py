@@ -1,4 +1,4 @@
-"""Short playable clips: H.264 in MP4, with a tone in AAC if sound is requested."""
+"""Makes short playable clips: H.264 in MP4, with a tone in AAC if sound is requested."""
 
 import array
 import math

@@ -96,7 +96,7 @@ def _spelled(word: str) -> Iterator[tuple[Kind, str]]:
 
 
 def _plain(character: str) -> str | None:
-    """Return a character in drawable ones; None if it needs a name or a code point."""
+    """Return a character transcribed into drawable ones; None if it needs its name or its code point."""
     if character in _DRAWABLE:
         return character
     lower = character.lower()

@@ -1,4 +1,4 @@
-"""Pictures: a background in colours of their own, the input pictures, and a caption panel.
+"""Draws pictures: a background in two colours, the input pictures, and a caption panel.
 
 The panel is a dark strip at the bottom with the prompt, in the largest font size that fits.
 """

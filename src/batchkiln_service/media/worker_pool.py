@@ -1,8 +1,9 @@
 """A pool of threads that render and decode pictures, each with a process for large tasks.
 
-Threads share the interpreter with the event loop, which a large picture would block. A process takes half a second to
-start, which a small picture is not worth. Tasks and answers are lines of JSON on its standard input and output;
-`__main__.py` is its program. It does not use `multiprocessing`, which would run the caller's main module again.
+A large picture would block the event loop, which shares the interpreter with the threads. A process takes half a second
+to start, so small pictures are drawn in the threads. Tasks and answers are lines of JSON on the process's standard
+input and output; `__main__.py` is its program. `multiprocessing` is not used, because it would run the caller's main
+module again.
 """
 
 import contextlib
@@ -36,7 +37,10 @@ MAX_TASK_SECONDS: Final = 300.0  # real time; ten times more than any task takes
 
 
 def draw(spec_json: str, inputs: Sequence[str], path: str) -> Json:
-    """Render to a file and flush it to disk; return [size in bytes, SHA-256]. Raises whatever goes wrong."""
+    """Render to a file and flush it to disk; return [size in bytes, SHA-256].
+
+    Raises what rendering and the disk raise.
+    """
     spec, target = RenderSpec.from_json(spec_json.encode()), Path(path)
     pictures = [Path(name) for name in inputs]
     if spec.kind == "image":
@@ -50,7 +54,7 @@ def draw(spec_json: str, inputs: Sequence[str], path: str) -> Json:
 
 
 def decode(path: str, kind: str) -> Json:
-    """Decode an uploaded picture; return its [width, height], or the text of what is wrong with it."""
+    """Decode an uploaded picture; return its [width, height], or the reason why it is invalid."""
     try:
         return list(examine(Path(path), kind))
     except UnreadablePictureError as error:

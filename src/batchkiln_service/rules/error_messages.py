@@ -68,7 +68,10 @@ def excerpt_of_name(name: str) -> str:
 def general_refusal(
     error: ErrorDetails, place: str, *, fields: Sequence[str] = (), allowed: Mapping[str, Iterable[object]]
 ) -> ApiError:
-    """Return the error for what pydantic found. `fields` are the enclosing object's, `allowed` the choices by field."""
+    """Return the reply's error for an error of pydantic.
+
+    `fields` are the fields of the enclosing object; `allowed` has the choices by field.
+    """
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
     hint = f"; allowed: {listed(allowed[place])}" if place in allowed else ""
     if kind in {"missing", "union_tag_not_found"}:

@@ -101,7 +101,7 @@ def _bodiless(status: int, facts: FileFacts, headers: CIMultiDict[str]) -> web.R
         return web.Response(status=304, headers={name: headers[name] for name in kept if name in headers})
     if status == web.HTTPPreconditionFailed.status_code:
         return refusal(ApiError(412, "precondition_failed", "the file is not the one that the request names"))
-    text = f"the file has {facts.size_bytes} bytes; ask for some of them"
+    text = f"the file has {facts.size_bytes} bytes; request a range within them"
     response = refusal(ApiError(416, "range_not_satisfiable", text))
     response.headers[hdrs.CONTENT_RANGE] = f"bytes */{facts.size_bytes}"
     response.headers[hdrs.ETAG] = facts.etag

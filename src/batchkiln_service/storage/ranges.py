@@ -1,4 +1,4 @@
-"""Choice of the response to a GET or HEAD of a file: conditions, single ranges (RFC 9110, sections 13, 14). Pure."""
+"""Chooses the response to a GET or HEAD of a file: conditions, single ranges (RFC 9110, sections 13, 14). Pure."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""PUT of an upload: the exact bytes, with all the headers that were given out."""
+"""Receives the PUT of an upload: the exact bytes, with all the headers of its ticket."""
 
 import asyncio
 import os

@@ -58,7 +58,7 @@ async def _size_of(context: Context, asset: Asset) -> _Size | str:
 
 def _verified_size(context: Context, path: Path, asset: Asset) -> _Size | str:
     if not path.exists() or path.stat().st_size != asset.size_bytes:
-        return f"does not have the {asset.size_bytes} bytes that were promised; upload it again"
+        return f"does not have the {asset.size_bytes} bytes that were announced; upload it again"
     kind = _FORMATS[asset.content_type]
     try:
         width, height = size_by_header(path, kind)
@@ -68,7 +68,7 @@ def _verified_size(context: Context, path: Path, asset: Asset) -> _Size | str:
     except (WorkerLostError, TaskFailedError):
         if context.examining.is_closed:
             raise
-        return f"is a {kind} picture that cannot be decoded with the memory and time there is for one"
+        return f"is a {kind} picture that needs too much memory or time to decode"
     if isinstance(seen, str):
         return seen
     assert isinstance(seen, list)

@@ -122,7 +122,7 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send a reply; afterwards the next head may arrive."""
+        """Send a reply, then accept the head of the next request."""
         if isinstance(resp, web.HTTPException):  # aiohttp's own error for the header Expect, before any middleware
             resp = _refusal(resp.status, resp.reason.lower().replace(" ", "_"), resp.reason)
         finished = await super().finish_response(request, resp, start_time)
@@ -130,12 +130,12 @@ class Connection(web.RequestHandler):
         return finished
 
     def pause_writing(self) -> None:
-        """Start the deadline for the client to read."""
+        """Start the deadline within which the client has to read."""
         super().pause_writing()
         self._unread_timer = self._loop.call_later(self._limiter.timeouts.unread_seconds, self._abort)
 
     def resume_writing(self) -> None:
-        """Stop the deadline: the client has read."""
+        """Stop the deadline, because the client has read."""
         super().resume_writing()
         self._forget_unread()
 
@@ -162,7 +162,7 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("a part of the reply is sent already")
         code = "bad_request" if is_unreadable else "internal_error"
-        text = "this is not HTTP that can be read" if is_unreadable else "the service failed unexpectedly"
+        text = "the request is not valid HTTP" if is_unreadable else "the service failed unexpectedly"
         response = _refusal(status, code, text)
         response.headers[hdrs.DATE] = http_date(self._limiter.now_ms())
         response.force_close()
