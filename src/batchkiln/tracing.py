@@ -94,9 +94,9 @@ class Tracing:
         return config
 
     async def close(self, error: str | None, *, seconds: float) -> None:
-        """End the run's span, and send what remains; wait at most `seconds` of real time, and not at all for 0.
+        """End the run's span, and send the remaining spans. Wait at most `seconds` of real time; with 0, do not wait.
 
-        The shutdown has a thread of its own, because the process would wait for a pool's thread at exit.
+        The shutdown has its own thread, because the process would wait at exit for a thread of a pool.
         """
         if error is not None:
             self._run.set_status(Status(StatusCode.ERROR))

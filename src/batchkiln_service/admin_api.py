@@ -139,7 +139,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _check_sender(request: web.Request) -> None:
-    """Raise ApiError 403 for a request of a web page, also of one whose host name resolves to this machine."""
+    """Raise ApiError 403 for a request of a web page, even of one whose host name resolves to this machine."""
     if hdrs.ORIGIN in request.headers:
         raise ApiError(403, "origin_not_allowed", "the operator's port is not for web pages: send no Origin header")
     if not _is_loopback(request.headers.get(hdrs.HOST, "")):

@@ -1,4 +1,4 @@
-"""The objects that all routes use."""
+"""Shared objects of the service."""
 
 import secrets
 from collections.abc import Callable, Mapping

@@ -136,7 +136,7 @@ class LocalService:
         return has_ended
 
     async def report(self) -> Report:
-        """Return the report on what clients did, from the whole request log; takes seconds for a million requests."""
+        """Return the report on the clients' requests, from the whole log; takes seconds for a million requests."""
         async with self._reporting:
             now_ms = self.clock.now_ms()
             await self._run(lambda connection: settle_all(connection, now_ms))

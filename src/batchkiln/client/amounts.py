@@ -84,7 +84,7 @@ def find_balance(document: object, mapping: ReplyMapping = NO_MAPPING) -> float 
 
 
 def _balance_tiers(numbers: list[JsonNode]) -> Iterator[list[JsonNode]]:
-    """Yield groups of nodes that may hold the balance: the most certain names first, all numbers last."""
+    """Yield groups of nodes, any of which may be the balance: the most certain names first, all numbers last."""
     found = [(node, _words(node)) for node in numbers]
     sure = [(node, words, around) for node, (words, around) in found if not (words | around) & _OTHER]
     yield [node for node, words, _ in sure if words & _LEFT and words <= _LEFT | _CREDITS | {"account", "current"}]

@@ -46,7 +46,7 @@ class ErrorTexts:
 
 
 def error_texts(raw: RawReply) -> ErrorTexts:
-    """Return all codes and sentences of an error body, without what it repeats of the request."""
+    """Return all codes and sentences of an error body. Parts of the request that it repeats are left out."""
     document = raw.document()
     if document is NOT_JSON:
         return ErrorTexts((), _normalized_prose(plain_text(raw)))

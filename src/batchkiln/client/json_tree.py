@@ -35,7 +35,7 @@ def words_in(name: object) -> frozenset[str]:
 
 
 def normalize_fields(document: Mapping[str, object]) -> dict[str, object]:
-    """Return an object with normalized names and without nulls; the first of equal names wins."""
+    """Return an object with normalized names and without nulls; of equal names, the first is kept."""
     fields: dict[str, object] = {}
     for name, value in document.items():
         if value is not None:

@@ -29,7 +29,7 @@ _POSITIONS: Final = frozenset({"index", "position", "order", "number", "sequence
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a reply says about one file: the anchor, and the parts of the document about this file alone."""
+    """The data about one file in a reply: the anchor, and the parts of the document about this file alone."""
 
     anchor: JsonNode
     parts: tuple[JsonNode, ...]

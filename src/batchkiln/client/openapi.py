@@ -98,7 +98,7 @@ def hints_from_openapi(document: Schema) -> FieldHints:
 
 
 def _key_mismatch(operation: Schema, document: Schema) -> Iterator[str]:
-    """Yield what is wrong with the idempotency key: without it, a replay could be charged twice (Service rule 4.1)."""
+    """Yield the mismatches of the idempotency key: without it, a replay could be charged twice (Service rule 4.1)."""
     parameters = [_resolve(entry, document) for entry in _as_list(operation.get("parameters"))]
     keys = [entry for entry in parameters if str(entry.get("name", "")).lower() == provider.IDEMPOTENCY_HEADER.lower()]
     if not keys:
@@ -194,7 +194,7 @@ def _as_hint(path: Path) -> tuple[str, ...]:
 
 
 def _properties(schema: Schema, document: Schema) -> Iterator[tuple[Path, Schema]]:
-    """Yield every property of a reply with its path; 0 stands for lists, `*` for keys of maps."""
+    """Yield every property of a reply with its path, in which 0 means a list, and `*` the keys of a map."""
     waiting: deque[tuple[Path, object]] = deque([((), schema)])
     for _ in range(_STEPS_MAX):
         if not waiting:

@@ -247,7 +247,7 @@ def _finds_distinct(path: str, document: object, count: int) -> bool:
 
 
 def _guessed_paths(document: object, field: ReplyField) -> Iterator[str]:
-    """Yield paths where a field may be, without values and without names that may be values (Law 8)."""
+    """Yield paths at which a field may be. They contain no values, and no names that may be values (Law 8)."""
     nodes = list(walk(document))
     if field is ReplyField.ASSET_ID:
         anchors = [node for node in nodes if node.name == "uploadurl" and isinstance(node.value, str)][:1]

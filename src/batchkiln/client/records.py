@@ -89,8 +89,8 @@ class _Candidate:
 def find_record(raw: RawReply, mapping: ReplyMapping, asked_id: str | None = None) -> GenerationRecord | None:
     """Return the record of a reply; None if there is none or two objects may be it.
 
-    In the reply to a poll of `asked_id`, a record without an id, or with the same id in other letter case, is the one
-    asked for. A record with another id is returned with that id.
+    In the reply to a poll of `asked_id`, a record without an id, or with the same id in other letter case, counts as
+    the requested one. A record with another id is returned with that id.
     """
     document = raw.document()
     if mapping.has(ReplyField.GENERATION):

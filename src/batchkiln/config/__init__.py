@@ -29,13 +29,13 @@ __all__ = [
     "Profile",
     "Traces",
     "config_of",
-    "found_file",
+    "find_file",
     "is_loopback",
     "load_config",
 ]
 
 
-def found_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+def find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     """Return the configuration file to read: `path`, else `batchkiln.yaml` in the working directory, else the user's.
 
     Return None if there is none. `path` is returned whether or not it exists.
@@ -48,11 +48,11 @@ def found_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
 
 
 def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
-    """Load the configuration from the file that `found_file` returns, and from environment variables.
+    """Load the configuration from the file that `find_file` returns, and from environment variables.
 
     Raises `InputError` with file, line, field and reason of every mistake.
     """
-    chosen = found_file(path, environ)
+    chosen = find_file(path, environ)
     if path is not None and not path.is_file():
         raise InputError(f"{path}: this configuration file does not exist; correct the path, or create the file")
     config = Config({}, LOCAL)

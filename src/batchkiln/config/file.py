@@ -1,6 +1,6 @@
 """Reads the configuration file: validates it strictly, and reports mistakes with line and column.
 
-Imported only where a file is read, because pydantic is slow to import.
+It is imported only when a file is read, because importing pydantic is slow.
 """
 
 import re
@@ -306,7 +306,7 @@ def _dotted(problem: ErrorDetails) -> str:
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Return what is wrong, in words for the file's author."""
+    """Return the reason of a validation error, in words for the file's author."""
     match problem["type"]:
         case "extra_forbidden" | "unexpected_keyword_argument":
             return "there is no such field"

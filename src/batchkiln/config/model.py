@@ -242,7 +242,7 @@ def is_web(url: str) -> bool:
 
 
 def base_url_problem(value: str) -> str | None:
-    """Return what is wrong with a base URL, or None."""
+    """Return the reason why a base URL is invalid, or None."""
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return "a base URL begins with https:// (or http://) and a host"

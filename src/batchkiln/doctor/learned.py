@@ -33,7 +33,7 @@ class Learned:
     calls: Mapping[str, Types] = field(default_factory=dict)
 
     def differences(self, call: str, types: Types) -> list[str]:
-        """Return what differs from the recorded shape; nothing if the call is new or had no reply."""
+        """Return the differences from the recorded shape; none if the call is new or had no reply."""
         before = self.calls.get(call)
         return [] if not before or not types else list(_differences(before, types))
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import batchkiln
 from batchkiln.api.service_clients import shared_keys
 from batchkiln.client import fingerprint
-from batchkiln.config import Account, Config, KeySource, Profile, found_file, is_loopback, load_config
+from batchkiln.config import Account, Config, KeySource, Profile, find_file, is_loopback, load_config
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.rate_limits import Limits
@@ -29,7 +29,7 @@ def check_configuration(
     path: Path | None, environ: Mapping[str, str], profile: str | None
 ) -> tuple[list[CheckResult], Config | None, Profile | None]:
     """Read the configuration and find the profile in use; both are None on failure."""
-    chosen = found_file(path, environ)
+    chosen = find_file(path, environ)
     where = f"{chosen}" if chosen is not None else "no file: the embedded local service is used by default"
     try:
         config = load_config(path, environ)

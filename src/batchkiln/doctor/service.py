@@ -46,7 +46,7 @@ def check_reachable(reply: DescribeReply) -> CheckResult:
 
 
 def check_description(reply: DescribeReply) -> list[CheckResult]:
-    """Compare the service's description with what the client sends."""
+    """Compare the service's description with the requests of the client."""
     if not isinstance(reply, Described):
         return [warn("description", "not checked: the service did not return its description")]
     found = [

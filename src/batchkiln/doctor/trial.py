@@ -1,6 +1,6 @@
-"""`doctor --probe --with-generation`: generate the cheapest real picture with the ordinary engine, so all laws hold.
+"""`doctor --probe --with-generation`: generates the cheapest real picture with the ordinary engine, so all laws hold.
 
-It is a job of one item with its price as the budget. Afterwards the same bytes are sent once more with the same
+The job has one item, with its price as the budget. Afterwards the same bytes are sent once more with the same
 idempotency key: every recovery after a lost reply relies on a replay not being charged again (Service rule 4.2).
 """
 

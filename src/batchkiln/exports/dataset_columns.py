@@ -28,7 +28,7 @@ class JobChangedDuringExport(BatchkilnError):
 
 
 class ColumnType(StrEnum):
-    """The type of a column's values. Every column may also hold null."""
+    """The type of a column's values. Every column may also contain null."""
 
     TEXT = "text"
     INTEGER = "integer"

@@ -53,10 +53,10 @@ class Destination(Protocol):
         """Move a file from `staging` to its name, replacing any file there."""
 
     def remove(self, name: str) -> None:
-        """Remove a table of an earlier export that has no rows any more."""
+        """Remove a table of an earlier export whose rows are all gone."""
 
     def flush(self) -> None:
-        """Return when all media are in place, and survive a power cut where the destination allows that."""
+        """Return when all media are in place. They then survive a power cut, if the destination allows that."""
 
     def close(self) -> None:
         """Remove the staging folder."""

@@ -83,7 +83,7 @@ class Export:
         check_interrupted: Callable[[], None],
         on_left_out: Callable[[LeftOut], None],
     ) -> None:
-        """Open the destination and check it. `inference` has learned all items of the job."""
+        """Open the destination and check it. `inference` must know all items of the job."""
         _check_installed(options.format)
         self._options = options
         self._job = job
@@ -158,7 +158,7 @@ class Export:
         self._destination.publish(staged, CARD)
 
     def _layout(self) -> dict[str, Any]:
-        """Return what an earlier export must have in common with this one. The card's front matter records it."""
+        """Return the settings that all exports to this destination share. The card's front matter records them."""
         layout: dict[str, Any] = {
             "job": self._job.name,
             "format": self._options.format.value,

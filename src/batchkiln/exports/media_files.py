@@ -1,4 +1,4 @@
-"""Outputs as the files of a dataset: checked against the queue's record, then linked or copied."""
+"""Puts outputs into a dataset: checks them against the queue's record, then links or copies them."""
 
 import hashlib
 from collections.abc import Callable, Mapping

@@ -170,7 +170,7 @@ class TableWriter:
         result.add(row, split, is_new=is_new)
 
     def finish(self, earlier: Iterable[str]) -> None:
-        """Publish the tables after all media. Tables of `earlier` exports that have no rows any more are removed."""
+        """Publish the tables after all media. Remove tables of `earlier` exports whose rows are all gone."""
         for table, _ in self._open.values():
             table.close()
         self._destination.flush()

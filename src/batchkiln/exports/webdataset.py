@@ -151,7 +151,7 @@ def _digest_of(samples: Sequence[_Sample]) -> str:
 
 
 def _digest_in(head: bytes) -> str | None:
-    """Return the digest in an existing shard's comment; None if there is no file, or not one of ours."""
+    """Return the digest in an existing shard's comment; None if the file is missing or not a shard of an export."""
     if not head:
         return None
     try:

@@ -85,7 +85,7 @@ class ItemTemplate:
         if is_fixed and self._fixed_settings is None:
             raise InvalidEntry
 
-    def chosen(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def matching(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows for which `where` holds, with all variables."""
         condition, uses_col = self._condition, self._uses_col
         for row in rows:
@@ -203,7 +203,7 @@ class ItemTemplate:
         return [] if all(field.template.is_constant for field in fields) else fields
 
     def _metadata_getters(self) -> list[tuple[str, Callable[[Variables, int], Any]]]:
-        """Return the names of the metadata, with functions of a row's variables and line that give the values."""
+        """Return the names of the metadata, each with a function that maps a row's variables and line to its value."""
         pair = self._entry.pairs.get("metadata")
         if pair is None or (isinstance(pair[1], ScalarEvent) and scalar_value(pair[1]) is None):
             return []

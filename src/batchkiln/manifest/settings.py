@@ -246,5 +246,5 @@ def _canonical(values: Mapping[str, Any]) -> str | None:
 
 
 def describe(node: Node) -> str:
-    """Return what a node is, for a sentence."""
+    """Return a short description of a node for a sentence, such as its type and value."""
     return "a mapping" if isinstance(node, MapNode) else "a list" if isinstance(node, SeqNode) else quoted(node.value)

@@ -194,9 +194,9 @@ def _fast_comparison(expression: nodes.Expr) -> Callable[[Variables], bool] | No
 
 
 def _checked_names(tree: nodes.Template) -> frozenset[str]:
-    """Refuse what templates may not do, and return the variables that must exist.
+    """Refuse templates with constructs that are not allowed, and return the variables that must exist.
 
-    With a condition or a default, only rendering shows which ones these are: none is returned then.
+    For a template with a condition or a default, only rendering shows which variables it needs, so none is returned.
     """
     pending: list[tuple[nodes.Node, int]] = [(child, 1) for child in tree.iter_child_nodes()]
     while pending:

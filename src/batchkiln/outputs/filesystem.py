@@ -79,10 +79,9 @@ class FileSystem:
     def publish(self, part: Path, final: Path, *, handle: int) -> None:
         """Give the open file its final name. Raises `FileExistsError` if the name is taken.
 
-        A hard link never overwrites. Where the file system has none, the file is renamed after a check.
-
-        Between check and rename, another program's new file of that name could be overwritten. Within this program
-        the queue's lease prevents that.
+        A hard link never overwrites. If the file system has no hard links, the file is renamed after a check. Between
+        check and rename, another program's new file of that name could be overwritten; within this program the queue's
+        lock prevents that.
         """
         ours, named = os.fstat(handle), os.lstat(part)
         if (ours.st_dev, ours.st_ino) != (named.st_dev, named.st_ino):

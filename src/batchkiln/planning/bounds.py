@@ -1,7 +1,7 @@
 """Upper bounds for the price of items without a quote.
 
-The bound is the tightest of cap, budget and the account's daily credits. The price of another model, mode or size
-implies nothing about an item, so none is used.
+The bound is the tightest of cap, budget and the account's daily credits. The price of another model, mode or size is
+not used, because it implies nothing about an item.
 """
 
 import json

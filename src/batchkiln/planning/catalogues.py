@@ -62,7 +62,7 @@ class Catalogues:
         return found
 
     async def _read_catalogue(self, profile: Profile, account: str) -> Catalogue | str:
-        """Ask the service within the account's read limits; return the reason if there is no catalogue."""
+        """Read the catalogue within the account's read limits; return the reason as text if that fails."""
         # The client is slow to import, and enqueueing for the local service does not need it.
         from batchkiln.planning.quotes import AccountUnavailable, open_quote_session, read_account_states  # noqa: PLC0415
 

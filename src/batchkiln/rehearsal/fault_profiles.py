@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
-from batchkiln.rehearsal.network import Misfortune
+from batchkiln.rehearsal.network import NetworkFault
 from batchkiln_service import Endpoint, FaultRule, Misbehaviour
 
 Level = Literal["none", "mild", "rough"]
@@ -44,7 +44,7 @@ RATES: Final = (
 CUT_REQUESTS: Final = {"none": 0.0, "mild": 0.3, "rough": 2.0}
 """Percentage of requests that lose their connection."""
 
-_CUTS: Final[tuple[Misfortune, ...]] = ("lost", "reset_before", "reset_after", "cut")
+_CUTS: Final[tuple[NetworkFault, ...]] = ("lost", "reset_before", "reset_after", "cut")
 _DELAY_SECONDS: Final = 0.02
 
 
@@ -64,7 +64,7 @@ def fault_rules(level: Level) -> tuple[FaultRule, ...]:
 class Cut:
     """A request that lost its connection: how, when, the hash of its API key, and its path."""
 
-    kind: Misfortune
+    kind: NetworkFault
     at_seconds: float
     key_sha256: str | None
     path: str
@@ -89,7 +89,7 @@ class ConnectionCuts:
         """Return how many seconds bytes travel."""
         return _DELAY_SECONDS
 
-    def next_fault(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         """Draw whether the last inspected request is cut; later bytes of the same request are never cut."""
         line, *headers = self._head.split(b"\r\n")
         words = line.split(b" ")

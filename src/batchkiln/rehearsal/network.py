@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 
 from batchkiln.rehearsal.nodes import node_of
 
-Misfortune = Literal[
+NetworkFault = Literal[
     "none",
     "lost",  # the bytes are lost, and the connection stays open
     "reset_before",  # both ends are reset, and the bytes never arrive
@@ -32,7 +32,7 @@ class NetworkConditions(Protocol):
         """Return how many seconds the next bytes travel."""
         ...
 
-    def next_fault(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         """Return the fault of a node's next write; `now` is the loop's time."""
         ...
 
@@ -44,8 +44,8 @@ class ReliableNetwork:
         """Return one millisecond."""
         return 0.001
 
-    def next_fault(self, sender: str, now: float) -> Misfortune:
-        """Return that there is no fault."""
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
+        """Return "none"."""
         del sender, now
         return "none"
 
@@ -64,7 +64,7 @@ class MemoryNetwork:
         self.on_write: Callable[[str], None] = lambda _: None  # called before and after each write of a node
         self.on_bytes: list[Callable[[str, bytes], None]] = []  # called with the bytes that a node is about to write
         # called with the node whose write had a fault
-        self.on_misfortune: Callable[[str, Misfortune], None] = lambda _, __: None
+        self.on_misfortune: Callable[[str, NetworkFault], None] = lambda _, __: None
         self.acts = 0  # connections opened and closed, and writes
         self.late: list[float] = []  # when bytes arrived much later than their sender could know
         self._listeners: dict[str, _Listener] = {}
@@ -161,10 +161,10 @@ class End(asyncio.Transport):
         self._network.on_write("after send")
 
     def _write(self, content: bytes) -> None:
-        befalls = self._network.conditions.next_fault(self.node, asyncio.get_running_loop().time())
-        if befalls != "none":
-            self._network.on_misfortune(self.node, befalls)
-        match befalls:
+        fault = self._network.conditions.next_fault(self.node, asyncio.get_running_loop().time())
+        if fault != "none":
+            self._network.on_misfortune(self.node, fault)
+        match fault:
             case "none":
                 self._send(content)
             case "lost":

@@ -135,7 +135,7 @@ async def _cut(request: web.Request, response: web.StreamResponse) -> web.Stream
 
 
 async def _lengthened(request: web.Request, response: web.StreamResponse, extra_bytes: int) -> web.StreamResponse:
-    """Send or store more or fewer bytes than there are. Content-Length matches what is sent."""
+    """Send or store more or fewer bytes than the file has. Content-Length matches the bytes that are sent."""
     if request.method == hdrs.METH_PUT:
         if response.status == web.HTTPOk.status_code:
             path = request.app[CONTEXT].asset_dir / request.match_info["asset_id"]

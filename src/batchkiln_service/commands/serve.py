@@ -154,13 +154,13 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
             }
         )
         return
-    program.say(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
+    program.print_result(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
     if service.operator_url is not None:
-        program.say(f"Its operator's port is at {service.operator_url}.")
+        program.print_result(f"Its operator's port is at {service.operator_url}.")
     for name, path in key_files.items():
-        program.say(f"The API key of account {name} is in {path}, readable by its owner only.")
+        program.print_result(f"The API key of account {name} is in {path}, readable by its owner only.")
     if key_files:
         first = shlex.quote(str(next(iter(key_files.values()))))
-        program.say("To use it from another terminal:")
-        program.say(f'  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY="$(cat {first})"')
+        program.print_result("To use it from another terminal:")
+        program.print_result(f'  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY="$(cat {first})"')
     sys.stdout.flush()

@@ -23,7 +23,7 @@ _SIDES: Final[dict[Movement, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class CreditBalance:
-    """The credits that an account has bought, and where they are now."""
+    """The credits that an account has bought: available, reserved and charged ones."""
 
     account: str
     bought_credits: int

@@ -134,7 +134,7 @@ class DayUse:
 
 @dataclass(frozen=True, slots=True)
 class PromptCharges:
-    """What an account paid for a prompt with a model; `reserved` includes what was charged or refunded later."""
+    """The charges of an account for a prompt with a model; `reserved` includes credits charged or refunded later."""
 
     account: str
     prompt: str

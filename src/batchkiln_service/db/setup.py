@@ -48,7 +48,7 @@ def calendar_of(config: ServiceConfig) -> Calendar:
 
 
 def make_folder(folder: Path) -> None:
-    """Create the state folder, readable by its owner only: it holds prompts and the key that signs links."""
+    """Create the state folder, readable by its owner only: it contains prompts and the key that signs links."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -132,7 +132,7 @@ def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, 
                 extra={
                     "account": account.name,
                     "credits": account.credits,
-                    "reason": f"the account bought {first} at its first start, and {bought} in all; a later value has no effect",
+                    "reason": f"the account bought {first} at its first start, {bought} in all; later values are ignored",
                     "remedy": f"batchkiln serve credits buy {account.name} N",
                 },
             )

@@ -19,7 +19,7 @@ warnings.simplefilter("error", Image.DecompressionBombWarning)
 
 
 class UnreadablePictureError(Exception):
-    """A file is not a valid picture of its type; the message says why."""
+    """Raised for a file that is not a valid picture of its type. The message has the reason."""
 
 
 def size_by_header(path: Path, kind: str) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def _check_pixels(width: int, height: int) -> None:
 
 
 def _turn_upright(image: Image.Image) -> None:
-    """Rotate a picture as its EXIF data says; invalid EXIF data is ignored."""
+    """Rotate a picture according to its EXIF data; invalid EXIF data is ignored."""
     image.load()
     with suppress(OSError, SyntaxError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         ImageOps.exif_transpose(image, in_place=True)

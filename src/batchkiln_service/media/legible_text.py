@@ -1,8 +1,8 @@
-"""Text in the characters of Pillow's own font: ASCII and a few signs.
+"""Transcribes text to the characters of Pillow's own font: ASCII and a few signs.
 
-The package contains no font. Other characters are transcribed, so that prompts can be told apart: accents are dropped,
-Cyrillic and Greek are transliterated, other letters and signs are written as their Unicode names ("fox face"), and
-ideographs as their code points.
+The package contains no font. Other characters are transcribed, so that prompts remain distinguishable: accents are
+dropped, Cyrillic and Greek are transliterated, other letters and signs are written as their Unicode names ("fox face"),
+and ideographs as their code points.
 """
 
 import re

@@ -65,7 +65,10 @@ TASKS: Final[Mapping[str, Callable[..., Json]]] = {"draw": draw, "decode": decod
 
 
 class TaskFailedError(Exception):
-    """A task raised an exception in the process; the message is its traceback, `errno` its error number, if any."""
+    """Raised for an exception of a task in the process.
+
+    The message is its traceback; `errno` is its error number, if any.
+    """
 
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
@@ -73,7 +76,7 @@ class TaskFailedError(Exception):
 
 
 class WorkerLostError(Exception):
-    """The process ended during a task, or was closed."""
+    """Raised if the process ended during a task, or was closed."""
 
 
 class WorkerProcess:

@@ -1,4 +1,4 @@
-"""Messages for invalid request bodies: one sentence with the field and what is allowed."""
+"""Messages for invalid request bodies: one sentence with the field and the allowed values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

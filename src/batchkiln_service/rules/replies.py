@@ -158,7 +158,7 @@ class Pricing(Reply):
 
 
 class CatalogEntry(Reply):
-    """A model: what it accepts and what it costs."""
+    """A model with its options and prices."""
 
     id: Annotated[str, Field(examples=["alpha-2.5-lite"])]
     kind: Kind

@@ -46,7 +46,7 @@ class Sending:
 
 
 def decide(method: str, headers: MultiMapping[str], facts: FileFacts) -> Sending:
-    """Return what to send, by the rules of RFC 9110, section 13.2.2. Unreadable headers are ignored.
+    """Return the response's status and bytes, by RFC 9110, section 13.2.2. Unreadable headers are ignored.
 
     A request for several ranges gets the whole file, which the RFC allows.
     """

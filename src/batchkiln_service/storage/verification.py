@@ -49,7 +49,7 @@ async def complete_assets(context: Context, account: str, asset_ids: Sequence[st
 
 
 async def _size_of(context: Context, asset: Asset) -> _Size | str:
-    """Return the size of a picture in pixels, or what is wrong with it."""
+    """Return the size of a picture in pixels, or the reason why it is invalid."""
     if asset.width is not None and asset.height is not None:
         return asset.width, asset.height
     path = context.asset_dir / asset.id

@@ -24,7 +24,10 @@ _HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of the service. `is_known` False: it listens on all addresses, and the request's Host is used."""
+    """The address of the service.
+
+    If the service listens on all addresses, `is_known` is False, and the Host of a request is used.
+    """
 
     origin: str
     is_known: bool
@@ -51,8 +54,8 @@ async def listen(
 ) -> int:
     """Bind the configured port, or that of the last run if it is free, and return it.
 
-    When the stack is closed, no connection is accepted any more, idle ones are closed at once, and requests under way
-    get `STOP_SECONDS`. Raises OSError if the port is in use.
+    When the stack is closed, new connections are refused, idle ones are closed at once, and requests under way get
+    `STOP_SECONDS`. Raises OSError if the port is in use.
     """
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
