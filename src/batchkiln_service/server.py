@@ -32,10 +32,10 @@ from batchkiln_service.db.setup import (
     configure_accounts,
     database_of,
     make_folder,
-    opening,
     read_setting,
     resume_clock,
     save_rules,
+    setup_lock,
     warn_of_clock_jump,
     write_setting,
 )
@@ -92,7 +92,7 @@ class LocalService:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             self._lock(stack)
-            with opening(self.config.state_dir):
+            with setup_lock(self.config.state_dir):
                 self._database = self._open_database(stack)
                 await self._start_clock()
                 await self._open_accounts()

@@ -125,7 +125,7 @@ def _largest_exclusive_part(anchor: JsonNode, anchors: Sequence[JsonNode]) -> Js
 
 
 def _parallels(document: object, roots: Sequence[JsonNode]) -> Iterator[list[JsonNode]]:
-    """Yield the members of other lists and maps with as many members, in the order of `roots`; maps by key."""
+    """Yield the members of other lists and maps of the same length, in the order of `roots`; those of maps by key."""
     taken = {root.path for root in roots}
     above = {here.path for root in roots for here in root.self_and_ancestors()}
     keys = [root.path[-1] if root.path else None for root in roots]

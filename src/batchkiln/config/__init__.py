@@ -38,7 +38,7 @@ __all__ = [
 def find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     """Return the configuration file to read: `path`, else `batchkiln.yaml` in the working directory, else the user's.
 
-    Return None if there is none. `path` is returned whether or not it exists.
+    Return None if neither of the two exists. `path` is returned whether or not it exists.
     """
     if path is not None:
         return path
@@ -65,7 +65,7 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
             raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
         config.profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"], environ.get("BATCHKILN_ALLOW_HTTP", ""))
         config.default = ENV
-    return _completed(config, environ)
+    return _with_environment(config, environ)
 
 
 def config_of(content: Mapping[str, object]) -> Config:
@@ -75,10 +75,10 @@ def config_of(content: Mapping[str, object]) -> Config:
     """
     from batchkiln.config.file import read_content  # noqa: PLC0415  as above
 
-    return _completed(read_content(content), {})
+    return _with_environment(read_content(content), {})
 
 
-def _completed(config: Config, environ: Mapping[str, str]) -> Config:
+def _with_environment(config: Config, environ: Mapping[str, str]) -> Config:
     config.profiles.setdefault(LOCAL, Profile(LOCAL))
     config.traces = traces_enabled(config.traces, environ)
     config.profile(config.default)

@@ -265,7 +265,7 @@ def clear_text_problem(base_url: str, *, remedy: str) -> str | None:
     if urlsplit(base_url).scheme != "http" or is_loopback(base_url):
         return None
     host = urlsplit(base_url).hostname
-    return f"http:// would send API keys in clear to {host}: use https://, or {remedy} if that network is trusted"
+    return f"http:// would send API keys unencrypted to {host}: use https://, or {remedy} if that network is trusted"
 
 
 def _from_keyring(name: str) -> str | None:

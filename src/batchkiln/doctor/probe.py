@@ -49,7 +49,7 @@ _SHOWN: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the probe: its call, the service's documentation of it, and the limits it uses at most."""
+    """One step of the probe: its call, the service's documentation of it, and the most requests it may send."""
 
     name: str
     call: str
@@ -58,8 +58,8 @@ class Step:
     uploads: int = 0
 
     @property
-    def takes(self) -> str:
-        """The limits it uses, in words."""
+    def limits_text(self) -> str:
+        """The limits that the step uses, in words."""
         if self.uploads:
             return plural(self.uploads, "upload request")
         return f"{'up to ' if self.reads > 1 else ''}{plural(self.reads, 'read')}" if self.reads else "nothing"
@@ -97,7 +97,7 @@ STEPS: Final = (CATALOGUE, CREDITS, UNKNOWN, QUOTE, OVER, UPLOAD, BYTES, COMPLET
 def announce(account: str) -> CheckResult:
     """Announce which limits each step uses."""
     size_bytes = len(tiny_image())
-    lines = [f"{step.name} ({step.call}): {step.takes}" for step in STEPS]
+    lines = [f"{step.name} ({step.call}): {step.limits_text}" for step in STEPS]
     reads, uploads = sum(step.reads for step in STEPS), sum(step.uploads for step in STEPS)
     total = (
         f"in total 0 credits, up to {plural(reads, 'read')}, {plural(uploads, 'upload request')} and 1 uploaded file "
@@ -108,7 +108,7 @@ def announce(account: str) -> CheckResult:
 
 @dataclass(slots=True)
 class Probe:
-    """One account's probe. `learned` grows with each reply; `models` and `text` are the requests' models and recipe."""
+    """The probe of one account. `models` and `text` are the models and the recipe that its requests use."""
 
     counted: CountedClient
     profile: str
@@ -117,10 +117,10 @@ class Probe:
     text: Recipe | None = None
     text_price: int | None = None
     asset_url: str | None = None
-    is_over: bool = False
-    elsewhere: Sequence[str] = ()  # other places in the source reply from which the sent value could have been read
+    has_ended: bool = False
+    other_paths: Sequence[str] = ()  # other places in the source reply from which the sent value could have been read
 
-    async def findings(self) -> AsyncIterator[CheckResult]:
+    async def results(self) -> AsyncIterator[CheckResult]:
         """Run the steps and yield their results; stop early if the account or its limits prevent more."""
         for part in (
             self._begin,
@@ -131,13 +131,13 @@ class Probe:
             self._quote_over_maximum,
             self._upload,
         ):
-            if self.is_over:
+            if self.has_ended:
                 return
             try:
-                for finding in await part():
-                    yield finding
+                for result in await part():
+                    yield result
             except RequestNotSent as reason:
-                self.is_over = True
+                self.has_ended = True
                 yield warn(CHECK, f"ended early: {reason}", "run the same command later for the remaining steps")
 
     async def _begin(self) -> list[CheckResult]:
@@ -153,7 +153,7 @@ class Probe:
         self.models = reply.models
         if not reply.models:
             return [
-                self._misread(CATALOGUE, "no model was found in it; the service checks each item", ReplyField.MODELS)
+                self._not_found(CATALOGUE, "no model was found in it; the service checks each item", ReplyField.MODELS)
             ]
         limits = [
             f"{sum(bool(getattr(entry, name)) for entry in reply.models)} with {word}"
@@ -172,7 +172,7 @@ class Probe:
         if not isinstance(reply, BalanceRead):
             return [self._failed_step(CREDITS, reply)]
         if reply.credits is None:
-            return [self._misread(CREDITS, "no number in it is certainly the balance", ReplyField.BALANCE)]
+            return [self._not_found(CREDITS, "no number in it is certainly the balance", ReplyField.BALANCE)]
         place = self._place(reply.credits, "balance", "credits")
         return [self._understood(CREDITS, f"{plural(reply.credits, 'credit')} left, {place}")]
 
@@ -195,9 +195,9 @@ class Probe:
                 return [self._result(Level.WARN, UNKNOWN, lost)]
 
     async def _quote(self) -> list[CheckResult]:
-        return await self._priced(QUOTE, text_recipes(self.models), ())
+        return await self._ask_price(QUOTE, text_recipes(self.models), ())
 
-    async def _priced(self, step: Step, recipes: Sequence[Recipe], urls: tuple[str, ...]) -> list[CheckResult]:
+    async def _ask_price(self, step: Step, recipes: Sequence[Recipe], urls: tuple[str, ...]) -> list[CheckResult]:
         """Ask for a price; if the service refuses a recipe, try the next one."""
         reply: QuoteReply | None = None
         for recipe in recipes[:_TRIES]:
@@ -212,7 +212,7 @@ class Probe:
                 return [self._failed_step(step, reply, is_vital=True)]
         if reply is None:
             return [warn(f"{CHECK}, {step.name}", "not sent: the catalogue has no model that accepts an image")]
-        if urls and isinstance(reply, Refused) and self.elsewhere:
+        if urls and isinstance(reply, Refused) and self.other_paths:
             return [self._rejected_value(step, reply, ReplyField.ASSET_URL)]
         tried = " and ".join(described(recipe) for recipe in recipes[:_TRIES])
         words = f"a refusal of the request, of {tried}"
@@ -239,10 +239,10 @@ class Probe:
                 self._understood(OVER, "the price is above the maximum: the item gets a new quote and is sent again")
             ]
         remedy = self._suggested_line(self._refusal_rule(reply))
-        finding = self._result(Level.WARN, OVER, "a refusal of the request itself", remedy)
+        result = self._result(Level.WARN, OVER, "a refusal of the request itself", remedy)
         control = await self.quote(self.text, max_cost_credits=self.text_price)
         if isinstance(control, Quoted):
-            return [finding]
+            return [result]
         return [
             self._result(
                 Level.OK,
@@ -262,13 +262,13 @@ class Probe:
         if not isinstance(prepared, UploadsPrepared):
             return [self._upload_failed(UPLOAD, prepared)]
         (ticket,) = prepared.tickets
-        self.elsewhere = client.other_paths(ticket.asset_id, are_links=False)
+        self.other_paths = client.other_paths(ticket.asset_id, are_links=False)
         asset, url = self._place(ticket.asset_id, "asset_id", "id"), self._place(ticket.url, "upload_url")
         headers = plural(len(ticket.headers), "header")
         found = [self._understood(UPLOAD, f"the asset id, {asset}; the upload url, {url}; {headers} for the PUT")]
         stored = await client.put_upload(ticket, lambda: chunks(content), len(content))
         if not isinstance(stored, BytesStored):
-            message = f"{BYTES.call}\ndocumented: {BYTES.documented}\ncame: {stored.reason}"
+            message = f"{BYTES.call}\ndocumented: {BYTES.documented}\nreceived: {stored.reason}"
             return [*found, fail(f"{CHECK}, {BYTES.name}", message, exit_status=ExitStatus.UNEXPECTED)]
         found.append(ok(f"{CHECK}, {BYTES.name}", "the storage accepted the bytes"))
         return found + await self._complete(ticket)
@@ -285,10 +285,10 @@ class Probe:
         if not isinstance(reply, AssetsReady):
             return [self._upload_failed(COMPLETION, reply)]
         self.asset_url = reply.urls[0]
-        self.elsewhere = client.other_paths(self.asset_url, are_links=True)
+        self.other_paths = client.other_paths(self.asset_url, are_links=True)
         found = [self._understood(COMPLETION, f"the url for `inputs`, {self._place(self.asset_url, 'url')}")]
         recipes = image_recipes(self.models, self.text)
-        return found + await self._priced(IMAGE_QUOTE, recipes, (self.asset_url,))
+        return found + await self._ask_price(IMAGE_QUOTE, recipes, (self.asset_url,))
 
     # --- results ---
 
@@ -306,29 +306,31 @@ class Probe:
             f"a refusal ({refused.error.code}) of a value from an earlier reply; the {name} may be in another "
             "field of that reply"
         )
-        remedy = self._suggested_line(remedy_line(name, None), self.elsewhere)
-        finding = self._result(Level.FAIL, step, words, remedy)
-        return replace(finding, exit_status=ExitStatus.UNEXPECTED)
+        remedy = self._suggested_line(remedy_line(name, None), self.other_paths)
+        result = self._result(Level.FAIL, step, words, remedy)
+        return replace(result, exit_status=ExitStatus.UNEXPECTED)
 
     def _failed_step(self, step: Step, reply: object, *, is_vital: bool = False) -> CheckResult:
         """Report a failed step; end the probe if the account is refused or the service asks for a pause."""
         assert isinstance(reply, TransientError), "every other reply was handled before"
         if isinstance(reply, AccountBlocked):
-            self.is_over = True
-            message = f"{step.call}\ncame: {self.counted.client.describe_last()}\nunderstood: {describe_error(reply)}"
+            self.has_ended = True
+            message = (
+                f"{step.call}\nreceived: {self.counted.client.describe_last()}\nunderstood: {describe_error(reply)}"
+            )
             return fail(f"{CHECK}, {step.name}", message, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
-        self.is_over = isinstance(reply, Throttled | EdgeBlocked)
+        self.has_ended = isinstance(reply, Throttled | EdgeBlocked)
         level = Level.FAIL if is_vital else Level.WARN
         if isinstance(reply, NotUnderstood):
             is_asset = ReplyField.ASSET_ID in str(reply.remedy) or ReplyField.ASSET_URL in str(reply.remedy)
             others = self.counted.client.other_paths("", are_links=step is COMPLETION) if is_asset else ()
             words = f"not understood: it {reply.lacking}"
-            finding = self._result(Level.WARN, step, words, self._suggested_line(reply.remedy, others))
+            result = self._result(Level.WARN, step, words, self._suggested_line(reply.remedy, others))
         else:
-            finding = self._result(Level.WARN, step, describe_error(reply))
-        return replace(finding, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
+            result = self._result(Level.WARN, step, describe_error(reply))
+        return replace(result, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
 
-    def _misread(self, step: Step, words: str, name: ReplyField) -> CheckResult:
+    def _not_found(self, step: Step, words: str, name: ReplyField) -> CheckResult:
         return self._result(Level.WARN, step, f"not understood: {words}", self._suggested_line(remedy_line(name, None)))
 
     def _understood(self, step: Step, words: str) -> CheckResult:
@@ -341,8 +343,8 @@ class Probe:
         return self._result(Level.WARN if changed else Level.OK, step, words)
 
     def _result(self, level: Level, step: Step, words: str, remedy: str | None = None) -> CheckResult:
-        came = self.counted.client.describe_last()
-        message = f"{step.call}\ndocumented: {step.documented}\ncame: {came}\nunderstood: {words}"
+        received = self.counted.client.describe_last()
+        message = f"{step.call}\ndocumented: {step.documented}\nreceived: {received}\nunderstood: {words}"
         return CheckResult(f"{CHECK}, {step.name}", level, message, remedy)
 
     def _place(self, value: str | float, *names: str) -> str:

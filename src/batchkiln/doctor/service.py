@@ -50,15 +50,15 @@ def check_description(reply: DescribeReply) -> list[CheckResult]:
     if not isinstance(reply, Described):
         return [warn("description", "not checked: the service did not return its description")]
     found = [
-        fail("description", mismatch.what, _UPDATE, exit_status=ExitStatus.UNEXPECTED)
+        fail("description", mismatch.what, _UPDATE_REMEDY, exit_status=ExitStatus.UNEXPECTED)
         if mismatch.is_breaking
-        else warn("description", mismatch.what, "`doctor --probe` shows whether the service has it all the same")
+        else warn("description", mismatch.what, "`doctor --probe` shows whether the service has it nevertheless")
         for mismatch in mismatches(reply.document)
     ]
-    return found or [ok("description", "as batchkiln expects it")]
+    return found or [ok("description", "matches the requests of batchkiln")]
 
 
-_UPDATE: Final = (
+_UPDATE_REMEDY: Final = (
     "update batchkiln before the next run: the service may have changed, or base_url may belong to another service"
 )
 
@@ -137,5 +137,5 @@ def _check_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool)
                     ("generations created with it can no longer be downloaded; remove it when all of them have ended"),
                 )
             return fail(check, message, remedy, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
-        case trouble:
-            return warn(check, f"not checked: {describe_error(trouble)}")
+        case error:
+            return warn(check, f"not checked: {describe_error(error)}")

@@ -22,12 +22,12 @@ from batchkiln.doctor.counted_client import CountedClient, RequestNotSent
 from batchkiln.doctor.probe import Probe, described
 from batchkiln.doctor.samples import PROMPT, text_recipes
 from batchkiln.presentation.formatting import format_duration, plural
-from batchkiln.store import ItemDetail
+from batchkiln.store import EventRecord, ItemDetail
 
 CHECK: Final = "generation"
 ITEM: Final = "picture"
 QUOTES_MAX: Final = 8
-_KEEPING: Final = re.compile(r"expir|retain|retention|ttl|until|delet", re.IGNORECASE)
+_RETENTION_WORDS: Final = re.compile(r"expir|retain|retention|ttl|until|delet", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Trial:
     account: str
     consent: PaymentConsent
 
-    async def findings(self) -> AsyncIterator[CheckResult]:
+    async def results(self) -> AsyncIterator[CheckResult]:
         """Find the price, ask the person, generate, and yield the results."""
         try:
             cheapest = await self._cheapest()
@@ -67,11 +67,11 @@ class Trial:
             return
         job = await self._generate(recipe, price)
         detail = await self.queue.show(job, ITEM)
-        for finding in _item_results(detail, price):
-            yield finding
+        for result in _item_results(detail, price):
+            yield result
         if detail.item.state is ItemState.DONE:
-            async for finding in self._check_replay(detail, price):
-                yield finding
+            async for result in self._check_replay(detail, price):
+                yield result
 
     async def _cheapest(self) -> tuple[Recipe, int] | None:
         """Return the cheapest recipe and its price, among pictures at their smallest sizes. Only quotes are sent.
@@ -141,14 +141,16 @@ class Trial:
 
         reply = await counted.ask(RequestKind.CREATE, send)
         check = f"{CHECK}, replay"
-        came = counted.client.describe_last()
+        received = counted.client.describe_last()
         if isinstance(reply, Busy):
             message = "the same request with the same idempotency key is answered as if the account were busy"
-            return warn(check, f"{message}\ncame: {came}", "after a lost reply, an item waits and is sent again")
+            return warn(
+                check, f"{message}\nreceived: {received}", "after a lost reply, an item waits and is sent again"
+            )
         if not isinstance(reply, Accepted):
             return warn(
                 check,
-                f"the same request with the same idempotency key was not answered with its generation\ncame: {came}",
+                f"the same request with the same idempotency key did not return its generation\nreceived: {received}",
                 "after a lost reply, an item would be held for your decision; it would not be paid twice",
             )
         if reply.record.id == attempt.generation_id:
@@ -182,7 +184,7 @@ def _item_results(detail: ItemDetail, price: int) -> list[CheckResult]:
     name, state = f"{detail.job}/{detail.item.name}", detail.item.state
     first = detail.events[0].at if detail.events else None
     history = "; ".join(
-        f"{_event(event.kind, event.detail.get('status'))} after {format_duration((event.at - first).total_seconds())}"
+        f"{_event_text(event)} after {format_duration((event.at - first).total_seconds())}"
         for event in detail.events
         if first is not None
     )
@@ -204,8 +206,9 @@ def _item_results(detail: ItemDetail, price: int) -> list[CheckResult]:
     return [*found, ok(f"{CHECK}, outputs", "\n".join([f"{plural(len(files), 'output')}, {fetched}", *files]))]
 
 
-def _event(kind: str, status: object) -> str:
-    return kind.replace("_", " ") + (f" ({status})" if isinstance(status, str) else "")
+def _event_text(event: EventRecord) -> str:
+    status = event.detail.get("status")
+    return event.kind.replace("_", " ") + (f" ({status})" if isinstance(status, str) else "")
 
 
 def _cost_result(detail: ItemDetail, price: int) -> CheckResult:
@@ -232,13 +235,13 @@ async def _record_result(counted: CountedClient, detail: ItemDetail) -> CheckRes
         return await client.read_generation(attempt.generation_id or "", key_fingerprint=attempt.key_fingerprint)
 
     reply = await counted.ask(RequestKind.READ, send)
-    check, came = f"{CHECK}, record", client.describe_last()
+    check, received = f"{CHECK}, record", client.describe_last()
     if not isinstance(reply, RecordRead):
-        return warn(check, f"a second read of the ended generation was not understood\ncame: {came}")
-    keeping = [path for path in client.last_types() if _KEEPING.search(path)]
+        return warn(check, f"a second read of the ended generation was not understood\nreceived: {received}")
+    keeping = [path for path in client.last_types() if _RETENTION_WORDS.search(path)]
     retention = (
         f"these fields may say how long it is kept: {', '.join(keeping)}"
         if keeping
         else "no field says how long it is kept"
     )
-    return ok(check, f"status word {reply.record.status_word}; {retention}\ncame: {came}")
+    return ok(check, f"status word {reply.record.status_word}; {retention}\nreceived: {received}")

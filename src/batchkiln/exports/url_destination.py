@@ -19,7 +19,7 @@ class UrlDestination:
     """A destination that fsspec opens by its URL."""
 
     def __init__(self, url: str) -> None:
-        """Open the URL. Raises `InputError` if the installed packages cannot."""
+        """Open the URL. Raises `InputError` if no installed package can open it."""
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415  an extra, which only URLs need
         except ImportError as error:

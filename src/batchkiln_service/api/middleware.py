@@ -131,7 +131,7 @@ async def _with_faults(
 
 
 def _log_applied(entry: Entry | None, faults: RequestFaults) -> str | None:
-    """Return the kinds of the applied faults, joined, and store them in the log entry."""
+    """Store the kinds of the applied faults in the log entry, and return them, joined."""
     fault = ", ".join(rule.kind for rule in faults.struck) or None
     if entry is not None:
         entry.fault = fault

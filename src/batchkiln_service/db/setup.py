@@ -36,7 +36,7 @@ from batchkiln_service.rules.windows import Calendar
 _SQL: Final = load_queries("setup")
 
 FILE_NAME: Final = "service.db"
-LOCK_NAME: Final = "opening.lock"
+LOCK_NAME: Final = "setup_lock.lock"
 _ANCHOR: Final = "anchor"
 _RULES: Final = "rules"
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def opening(folder: Path) -> Iterator[None]:
+def setup_lock(folder: Path) -> Iterator[None]:
     """Lock the folder against setup by other processes."""
     make_folder(folder)
     with FileLock(folder / LOCK_NAME, timeout=BUSY_SECONDS):
@@ -132,7 +132,7 @@ def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, 
                 extra={
                     "account": account.name,
                     "credits": account.credits,
-                    "reason": f"the account bought {first} at its first start, {bought} in all; later values are ignored",
+                    "reason": f"the account bought {first} at its first start, {bought} in all; that is final",
                     "remedy": f"batchkiln serve credits buy {account.name} N",
                 },
             )

@@ -152,7 +152,7 @@ class Connection(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """Return the reply to invalid HTTP or to an exception outside of handlers; nothing received is repeated."""
+        """Return the reply to invalid HTTP or to an exception outside of handlers. It quotes nothing received."""
         del message
         is_unreadable = isinstance(exc, _CLIENT_FAULTS)
         if is_unreadable:

@@ -80,14 +80,14 @@ async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
 
 
 async def test_each_open_field_is_told_with_its_place(tmp_path: Path) -> None:
-    """What is documented, what came by names and types, and where each field was read."""
+    """What is documented, what received by names and types, and where each field was read."""
     async with stranger(tmp_path) as service:
         found = await service.probed()
 
     assert "read at data.remaining_credits" in found["probe, balance"].message
     assert "read at data.cost_credits" in found["probe, quote"].message
     assert "the asset id, read at files[].asset;" in found["probe, upload"].message
-    assert "came: 200 {files: [{asset: text, upload_url: text" in found["probe, upload"].message
+    assert "received: 200 {files: [{asset: text, upload_url: text" in found["probe, upload"].message
     assert exit_status_of(list(found.values())) is ExitStatus.OK
 
 

@@ -97,7 +97,7 @@ def test_books_of_another_version_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_books_are_opened_again(tmp_path: Path) -> None:
-    """The second opening finds what the first laid down."""
+    """The second setup_lock finds what the first laid down."""
     schema = "CREATE TABLE entry (number INTEGER PRIMARY KEY) STRICT;"
     with closing(connect(tmp_path / "books.db", schema)) as connection:
         insert(7, connection)
