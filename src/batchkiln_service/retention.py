@@ -111,7 +111,7 @@ class RetentionSweeper:
         try:
             await self._run(lambda connection: settle_unseen(connection, ended_before_ms, now_ms))
         except sqlite3.Error:
-            # Deletion goes on when the database cannot be written for lack of space.
+            # Deletion continues even if the database cannot be written because the disk is full.
             _log.exception("retention_failed")
         await self._purge_media(ended_before_ms)
         await self._purge_assets(now_ms)

@@ -268,7 +268,7 @@ def _urls_below(part: JsonNode) -> set[str]:
 
 
 def _is_link(node: JsonNode, names: frozenset[str]) -> bool:
-    """Return whether a text is under one of the names, or is the link of an object that is."""
+    """Return whether a text has one of the names, or is the link in an object with one of them."""
     if not isinstance(node.value, str):
         return False
     above = node.parent

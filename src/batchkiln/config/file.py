@@ -86,7 +86,7 @@ def _check_jmespath(path: str) -> str:
 
 
 def _check_endpoint(url: str) -> str:
-    if not is_web(url):  # the URL may hold a token, so the message leaves it out (Law 8)
+    if not is_web(url):  # the URL may contain a token, so the message leaves it out (Law 8)
         raise ValueError("the URL of a collector begins with http:// or https:// and a host")
     return url.rstrip("/")
 

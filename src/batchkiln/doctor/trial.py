@@ -240,8 +240,8 @@ async def _record_result(counted: CountedClient, detail: ItemDetail) -> CheckRes
         return warn(check, f"a second read of the ended generation was not understood\nreceived: {received}")
     keeping = [path for path in client.last_types() if _RETENTION_WORDS.search(path)]
     retention = (
-        f"these fields may say how long it is kept: {', '.join(keeping)}"
+        f"these fields may state how long it is kept: {', '.join(keeping)}"
         if keeping
-        else "no field says how long it is kept"
+        else "no field states how long it is kept"
     )
     return ok(check, f"status word {reply.record.status_word}; {retention}\nreceived: {received}")

@@ -32,7 +32,7 @@ _JPEG_SCAN: Final = b"\xff\xda"
 _JPEG_HEAD_BYTES: Final = 4  # marker and length of a segment
 _GIF_END: Final = b"\0;"  # the terminator of the last block, and the trailer
 _WEBP_MIN_BYTES: Final = 20  # the headers of the container and of one chunk
-_BOX_HEAD_BYTES: Final = 8  # length and kind; length 1 means that the next eight bytes hold the length
+_BOX_HEAD_BYTES: Final = 8  # length and kind; length 1 means that the next eight bytes are the length
 _EBML_SEGMENT: Final = b"\x18\x53\x80\x67"
 _EBML_MAX_HEAD_BYTES: Final = 12  # four bytes of kind and eight of length
 

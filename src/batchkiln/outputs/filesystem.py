@@ -139,7 +139,7 @@ _REMEDIES: Final = {
     errno.ELOOP: "The symbolic links there form a loop: remove one of them.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n), then start again.",
     errno.ENFILE: "Too many files are open on this machine: close some programs, then start again.",
-    errno.EFBIG: "That file system cannot hold files of this size: choose another output.dir.",
+    errno.EFBIG: "That file system does not allow files of this size: choose another output.dir.",
     errno.ESTALE: "Let only one program write to this output.dir.",
 }
 _REMEDY: Final = "Check the disk and the folder, then start again."

@@ -87,9 +87,9 @@ def _bound(manifest: ManifestPlan, cap: int | None, limits: Limits) -> tuple[int
     """Return the lowest bound of one item's price; among equal bounds, one that the user set."""
     candidates = (
         (cap, "max_cost_credits", True),
-        (budget_left(manifest), "what is left of budget.credits", True),
+        (budget_left(manifest), "the rest of budget.credits", True),
         (manifest.spec.budget_credits_per_day, "budget.credits_per_day", True),
-        (limits.credits_per_day, "what the account may spend in a day", False),
+        (limits.credits_per_day, "the account's daily credits", False),
     )
     known = [(bound, what, is_set_by_user) for bound, what, is_set_by_user in candidates if bound is not None]
     return min(known, key=lambda entry: entry[0])

@@ -239,7 +239,7 @@ class _Reading:
         )
 
     def _spread(self, name: str, account: str = "") -> Spread:
-        """Return the distribution of the durations under a name."""
+        """Return the distribution of the durations that the named query selects."""
         row = self._one("spread", subject=name, account=account)
         count = row["n"]
         if not count:

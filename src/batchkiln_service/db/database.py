@@ -35,7 +35,7 @@ IN_MEMORY = Path(":memory:")
 BUSY_SECONDS = 30.0
 # A server's limit is shorter, because all clients wait with it and can retry.
 SERVER_BUSY_SECONDS = 5.0
-# SQLite's primary result codes for errors that a later try may not meet: a lock, a full disk, a failing disk.
+# SQLite's primary result codes of temporary errors: a lock, a full disk, a failing disk.
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,

@@ -57,7 +57,9 @@ class FileReply(web.StreamResponse):
                 length = min(CHUNK_BYTES, self.sending.stop - position)
                 chunk = await asyncio.to_thread(self.file.read, position, length)
                 if len(chunk) < length:
-                    raise ConnectionResetError("the file has become shorter: only a break can tell the client")
+                    raise ConnectionResetError(
+                        "the file has become shorter: only a closed connection can show that to the client"
+                    )
                 await self.write(chunk)
                 position += length
         await self.write_eof()

@@ -355,9 +355,9 @@ async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> N
 @pytest.mark.parametrize(
     ("cap", "more", "bound", "bound_by", "most"),
     [
-        ("", "", 2000, "what the account may spend in a day", 4006),
+        ("", "", 2000, "the account's daily credits", 4006),
         ("max_cost_credits: 30, ", "", 30, "max_cost_credits", 66),
-        ("", "budget: {credits: 50}", 50, "what is left of budget.credits", 50),
+        ("", "budget: {credits: 50}", 50, "the rest of budget.credits", 50),
         ("", "budget: {credits_per_day: 40}", 40, "budget.credits_per_day", 86),
     ],
     ids=["account", "cap", "budget", "daily budget"],

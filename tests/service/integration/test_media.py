@@ -185,7 +185,7 @@ async def test_picture_that_ends_its_decoder_is_refused(world: World) -> None:
 
     refused = completing.result()
     assert (refused.status, refused.code) == (422, "asset_invalid")
-    assert "cannot be decoded" in str(refused.body)
+    assert "too much memory or time to decode" in str(refused.body)
     assert len(killed) == 2
 
 

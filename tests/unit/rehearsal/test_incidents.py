@@ -1,4 +1,4 @@
-"""How troubles are told from the service's log: by kind, by place, and by how each ended."""
+"""Incidents are read from the service's log: by kind, by endpoint, and by how each ended."""
 
 from dataclasses import replace
 
