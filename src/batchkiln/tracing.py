@@ -94,9 +94,9 @@ class Tracing:
         return config
 
     async def close(self, error: str | None, *, seconds: float) -> None:
-        """End the run's span, and send what remains; wait at most `seconds` of real time, and not at all for 0.
+        """End the run's span, and send the remaining spans. Wait at most `seconds` of real time; with 0, do not wait.
 
-        The shutdown has a thread of its own, because the process would wait for a pool's thread at exit.
+        The shutdown has its own thread, because the process would wait at exit for a thread of a pool.
         """
         if error is not None:
             self._run.set_status(Status(StatusCode.ERROR))
@@ -116,7 +116,7 @@ class Tracing:
             async with asyncio.timeout(seconds):
                 await is_done.wait()
         except TimeoutError:
-            self._exporter.tell()
+            self._exporter.log_failure()
             self._exporter.shutdown()  # ends the exporter's pauses between retries
 
     def _now_ns(self) -> int:
@@ -127,7 +127,7 @@ class Tracing:
 async def tracing(
     store: Store, traces: Traces, *, wall: Callable[[], datetime], jobs: Sequence[str] | None
 ) -> AsyncIterator[Tracing | None]:
-    """Trace a run. No failure of tracing reaches the run."""
+    """Trace a run. A failure of tracing never affects the run."""
     run: Tracing | None = None
     try:
         uid = await store.read(Reader.queue_uid)
@@ -179,8 +179,8 @@ class _QuietExporter(SpanExporter):
         self._exporter = exporter
         self._is_down = False
 
-    def tell(self) -> None:
-        """Log the failure unless it has been logged."""
+    def log_failure(self) -> None:
+        """Log the failure, unless it has been logged already."""
         if not self._is_down:
             reason = "the collector rejects them; the run continues, and rejected spans are lost"
             log.warning("traces_not_delivered", reason=reason)
@@ -193,7 +193,7 @@ class _QuietExporter(SpanExporter):
         if result is SpanExportResult.SUCCESS:
             self._is_down = False
         else:
-            self.tell()
+            self.log_failure()
         return result
 
     def shutdown(self) -> None:

@@ -28,7 +28,7 @@ from batchkiln.config import load_config
 from batchkiln.core.errors import OutputDirNotWritable, QueueConnectionLost
 from batchkiln.core.lease_types import Egress, WorkerIdentity
 from batchkiln.core.rate_limits import Limits
-from batchkiln.rehearsal.network import MemoryNetwork, Misfortune
+from batchkiln.rehearsal.network import MemoryNetwork, NetworkFault
 from batchkiln.rehearsal.nodes import as_node, node_of
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
@@ -142,11 +142,11 @@ class Weather:
     def delay_seconds(self) -> float:
         return self._storms.delay_seconds()
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         worker = worker_of(sender)
         if worker is not None and now < self.severed_until.get(worker, 0.0):
             return "reset_before"
-        return self._storms.misfortune(sender, now)
+        return self._storms.next_fault(sender, now)
 
 
 def worker_of(node: str) -> int | None:

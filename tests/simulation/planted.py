@@ -259,7 +259,7 @@ BUGS: Final = (
     Bug(
         "the end that a format demands is not looked for",
         "outputs/output_files.py",
-        "if part.sha256 != believed_sha256 and not is_complete(found, part.size_bytes, part.read_at):",
+        "if part.sha256 != accepted_sha256 and not is_complete(found, part.size_bytes, part.read_at):",
         "if False:",
     ),
     Bug(

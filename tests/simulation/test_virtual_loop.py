@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from batchkiln.rehearsal.network import MemoryNetwork, Misfortune, ReliableNetwork
+from batchkiln.rehearsal.network import MemoryNetwork, NetworkFault, ReliableNetwork
 from batchkiln.rehearsal.nodes import as_node
 
 from .virtual_loop import NothingScheduledError, VirtualLoop
@@ -30,13 +30,13 @@ def loop() -> Iterator[VirtualLoop]:
     loop.close()
 
 
-class OneMisfortune(ReliableNetwork):
+class OneFault(ReliableNetwork):
     """Fair, but for the n-th write of a node."""
 
-    def __init__(self, misfortune: Misfortune, *, sender: str, number: int = 1) -> None:
+    def __init__(self, misfortune: NetworkFault, *, sender: str, number: int = 1) -> None:
         self._misfortune, self._sender, self._left = misfortune, sender, number
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         del now
         if sender != self._sender:
             return "none"
@@ -151,9 +151,9 @@ def test_real_http_goes_through_memory(loop: VirtualLoop) -> None:
         ("lost", "server", True),
     ],
 )
-def test_misfortune_befalls_either_direction(misfortune: Misfortune, sender: str, *, is_handled: bool) -> None:
+def test_misfortune_befalls_either_direction(misfortune: NetworkFault, sender: str, *, is_handled: bool) -> None:
     """The client sees an error in each case; whether the work was done depends on the direction."""
-    loop = VirtualLoop(MemoryNetwork(OneMisfortune(misfortune, sender=sender)))
+    loop = VirtualLoop(MemoryNetwork(OneFault(misfortune, sender=sender)))
     handled: list[str] = []
 
     async def talk() -> None:

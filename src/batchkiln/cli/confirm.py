@@ -61,7 +61,7 @@ async def ask_before_spending(
             else f"at most {plural(run_options.max_credits, 'credit')}"
         )
         return error.digests
-    await access.keep_prices(plan.book)
+    await access.keep_prices(plan.quotes)
     if not common.is_quiet:
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):

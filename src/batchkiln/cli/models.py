@@ -103,8 +103,8 @@ async def _prices(
         return [], config.profile(access.setting.profile)
     queued = await access.store.read(queued_job, job, config.profiles)
     known = await read_account_states(access)
-    book = await ask_quotes(queued.questions(), profiles=config.profiles, known=known, access=access)
-    return list(queued.prices(book)), config.profile(queued.profile)
+    quotes = await ask_quotes(queued.questions(), profiles=config.profiles, known=known, access=access)
+    return list(queued.prices(quotes)), config.profile(queued.profile)
 
 
 def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:

@@ -60,7 +60,7 @@ async def _plan(
             manifests,
             options=options,
             stdin=sys.stdin.buffer,
-            catalogues=Catalogues(access, is_off=is_unchecked),
+            catalogues=Catalogues(access, is_disabled=is_unchecked),
         )
     if common.is_json:
         print_json(plan_document(made))
@@ -71,7 +71,7 @@ async def _plan(
 
 def _exit_status(made: Plan, *, is_detailed: bool) -> ExitStatus:
     """Return the error status that would end `run`; without one, 0, or the status of `--detailed-exitcode`."""
-    hindered = max((hindrance.exit_status for hindrance in made.book.hindrances), default=ExitStatus.OK)
-    if hindered is not ExitStatus.OK:
-        return hindered
+    failed = max((failure.exit_status for failure in made.quotes.failures), default=ExitStatus.OK)
+    if failed is not ExitStatus.OK:
+        return failed
     return ExitStatus.USAGE if is_detailed and made.would_do_anything else ExitStatus.OK

@@ -32,7 +32,7 @@ def show_rehearsal(result: RehearsalResult, *, level: str, seed: int) -> None:
         for line in _job_lines(job):
             out.print(line)
     out.print(_facts(result))
-    if result.troubles:
+    if result.incidents:
         out.print()
         out.print(_incident_table(result))
     out.print()
@@ -91,7 +91,7 @@ def _incident_table(result: RehearsalResult) -> Table:
     table.add_column("AT", no_wrap=True)
     table.add_column("TIMES", justify="right", no_wrap=True)
     table.add_column("HOW IT ENDED", overflow="fold")
-    for trouble in result.troubles:
+    for trouble in result.incidents:
         endings = "; ".join(
             ending if times == trouble.times else f"{times:,} {ending}" for ending, times in trouble.endings.items()
         )
@@ -146,7 +146,7 @@ def rehearsal_document(result: RehearsalResult, *, level: str, seed: int) -> dic
         },
         "requests": [asdict(entry) for entry in report.requests],
         "windows": [asdict(window) for window in report.windows],
-        "troubles": [asdict(trouble) for trouble in result.troubles],
+        "troubles": [asdict(trouble) for trouble in result.incidents],
         "generations": {
             "made": result.paid.generations,
             "kept": result.paid.kept,

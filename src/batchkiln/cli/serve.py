@@ -53,8 +53,8 @@ serve = serve_commands(
         configure_logging=lambda: set_up_logging(_options(), is_server=True),
         print_json=print_json,
         print_json_lines=print_json_lines,
-        say=print_result,
-        tell=print_status,
+        print_result=print_result,
+        print_status=print_status,
         ignore_closed_output=ignore_closed_output,
     )
 )

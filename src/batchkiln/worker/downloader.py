@@ -344,7 +344,7 @@ async def _finish(
         except DownloadCut as cut:
             if not _is_believed(worker, task, number, cut):
                 return None
-            saved = await finish(believed_sha256=cut.sha256)
+            saved = await finish(accepted_sha256=cut.sha256)
     except DownloadUnusable as unusable:
         _fail(worker, task, number, Failure.UNUSABLE, str(unusable))
         return None

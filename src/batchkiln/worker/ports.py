@@ -143,7 +143,7 @@ class Outputs(Protocol[PartT]):
         name_for: Callable[[str], str],
         content_type: str | None = None,
         link_extension: str | None = None,
-        believed_sha256: str | None = None,
+        accepted_sha256: str | None = None,
     ) -> SavedFile:
         """Verify, sync and publish a file under the name for its extension, never over another file.
 

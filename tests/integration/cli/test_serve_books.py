@@ -86,7 +86,7 @@ def test_configured_credits_that_do_nothing_are_told(workspace: Workspace) -> No
     interrupt(server)
 
     assert json.loads(told)["event"] == "configured_credits_unused"
-    assert json.loads(told)["reason"] == "the account bought 10 at its first start, and 10 in all; that holds"
+    assert json.loads(told)["reason"] == "the account bought 10 at its first start, 10 in all; that is final"
     assert json.loads(told)["remedy"] == "batchkiln serve credits buy main N"
     assert finished(server).err == ""
 

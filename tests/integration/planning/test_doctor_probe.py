@@ -80,14 +80,14 @@ async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
 
 
 async def test_each_open_field_is_told_with_its_place(tmp_path: Path) -> None:
-    """What is documented, what came by names and types, and where each field was read."""
+    """What is documented, what received by names and types, and where each field was read."""
     async with stranger(tmp_path) as service:
         found = await service.probed()
 
     assert "read at data.remaining_credits" in found["probe, balance"].message
     assert "read at data.cost_credits" in found["probe, quote"].message
     assert "the asset id, read at files[].asset;" in found["probe, upload"].message
-    assert "came: 200 {files: [{asset: text, upload_url: text" in found["probe, upload"].message
+    assert "received: 200 {files: [{asset: text, upload_url: text" in found["probe, upload"].message
     assert exit_status_of(list(found.values())) is ExitStatus.OK
 
 
@@ -216,9 +216,9 @@ async def test_a_changed_reply_is_told_by_probe_and_by_doctor(tmp_path: Path) ->
     async with stranger(tmp_path) as service:
         await service.probed()
         service.replies["GET /credits/balance"] = (200, {"data": {"remaining_credits": "900"}, "as_of": 7})
-        patient = _patient(service.folder, f"{service.origin}/api/v1")
+        context = _patient(service.folder, f"{service.origin}/api/v1")
 
-        plain = await _learned(patient)
+        plain = await _learned(context)
         probed = await service.probed()
         again = await service.probed()
 
@@ -290,8 +290,8 @@ def test_a_person_is_asked_on_a_terminal(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-async def _learned(patient: CheckContext) -> list[CheckResult]:
-    return [finding async for finding in run_checks(patient) if finding.check == "learned shapes"]
+async def _learned(context: CheckContext) -> list[CheckResult]:
+    return [finding async for finding in run_checks(context) if finding.check == "learned shapes"]
 
 
 # --- one paid picture ---
@@ -301,8 +301,8 @@ async def test_one_picture_is_made_after_its_price_was_named(tmp_path: Path) -> 
     """By the ordinary engine: cost, outputs, retention, and a replay that answers the same generation."""
     async with stranger(tmp_path) as service:
         service.replies |= Generations(service.origin).replies()
-        person, asked = agreeing()
-        found = await service.probed(person=person)
+        consent, asked = agreeing()
+        found = await service.probed(consent=consent)
 
         creates = [request for request in service.server.requests if "/images" in request.line]
     assert "for 12 credits" in asked[0]
@@ -318,8 +318,8 @@ async def test_a_no_makes_nothing(tmp_path: Path) -> None:
     """Nothing is enqueued or sent."""
     async with stranger(tmp_path) as service:
         service.replies |= Generations(service.origin).replies()
-        person, _ = agreeing(agrees=False)
-        found = await service.probed(person=person)
+        consent, _ = agreeing(agrees=False)
+        found = await service.probed(consent=consent)
 
         assert "POST /images" not in service.asked
     assert "not confirmed" in found["generation"].message
@@ -335,8 +335,8 @@ async def test_a_service_that_breaks_its_word_fails(
     """A key that is forgotten, a charge above the maximum: told before a batch is paid."""
     async with stranger(tmp_path) as service:
         service.replies |= Generations(service.origin, **generations).replies()  # type: ignore[arg-type]
-        person, _ = agreeing()
-        found = await service.probed(person=person)
+        consent, _ = agreeing()
+        found = await service.probed(consent=consent)
 
     assert found[check].level is Level.FAIL, found
     assert exit_status_of(list(found.values())) is ExitStatus.UNEXPECTED

@@ -1,4 +1,4 @@
-"""How troubles are told from the service's log: by kind, by place, and by how each ended."""
+"""Incidents are read from the service's log: by kind, by endpoint, and by how each ended."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ BUSY = replace(CREATE, status=503, code="unavailable", faults=("unavailable",), 
 
 
 def troubles(*log: LoggedRequest, lost: tuple[LostRequest, ...] = ()) -> list[Incident]:
-    return read_incidents(log, lost).troubles()
+    return read_incidents(log, lost).by_kind()
 
 
 def test_lost_reply_that_was_replayed() -> None:
@@ -73,7 +73,7 @@ def test_struck_generation_ends_as_its_item_did() -> None:
 
     incident_log.add_generations({"gen_1": ItemState.DONE, "gen_2": ItemState.FAILED})
 
-    assert incident_log.troubles() == [
+    assert incident_log.by_kind() == [
         Incident("fail_generation", "create", 2, {"refunded, tried again": 1, "item failed": 1})
     ]
 
