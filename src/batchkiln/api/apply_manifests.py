@@ -1,4 +1,4 @@
-"""Applying manifests to the queue."""
+"""Applies manifests to the queue."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 class Applied:
     """The result of applying one manifest.
 
-    `taken` lists files in the job's folder whose names the first new items would use.
+    `taken` lists existing files in the job's folder whose names the first new items would use.
     """
 
     job: JobSpec
@@ -62,15 +62,16 @@ async def apply_manifests(
     agreed: Mapping[str, str] | None = None,
     catalogue_of: CatalogueOf | None = None,
 ) -> list[Applied]:
-    """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
+    """Enqueue manifests; if one of several is invalid, none is enqueued.
 
-    `agreed` are the digests of what a person saw of them, by path: nothing else is enqueued. With `catalogue_of` the
-    items are held against the catalogue of their service.
+    The path `-` reads `stdin`, which error messages call `stdin_name`. `agreed` maps each path to the digest of the
+    content that a person confirmed: other content is not enqueued. If `catalogue_of` is given, the items are checked
+    against their service's catalogue.
 
-    Raise `InputError` with all mistakes of the first wrong manifest.
+    Raise `InputError` with all mistakes of the first invalid manifest.
     """
     if len(paths) != len(set(paths)):
-        raise InputError("a manifest is named twice")
+        raise InputError("a manifest is named twice; nothing was enqueued")
     if len(paths) > 1 and "-" in paths:
         raise InputError("standard input cannot be combined with other manifests")
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
@@ -96,7 +97,7 @@ async def apply_manifests(
 
 
 async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: CatalogueOf | None) -> ReadManifest:
-    """Return a manifest with its profile, and the catalogue of the account that its prices are asked of."""
+    """Return a manifest with its profile, and the catalogue read through the job's first account."""
     manifest, profile = found
     if catalogue_of is None:
         return ReadManifest(manifest, profile)
@@ -111,14 +112,14 @@ def describe_taken_files(job: JobSpec, taken: Sequence[str]) -> str:
 
 
 def scope_of(applied: Sequence[Applied]) -> Scope:
-    """Return the scope of the jobs that a command named."""
+    """Return the scope of the applied jobs."""
     return Scope(frozenset(entry.report.job_id for entry in applied if entry.report.job_id is not None))
 
 
 async def check_output_folder(setting: AppContext, path: str) -> None:
-    """Refuse a manifest whose results could not be written, before anything of it is enqueued.
+    """Check that a manifest's output folder is writable, before any item is enqueued.
 
-    Raise `InputError`, also for mistakes in the manifest's header.
+    Raise `InputError` if it is not, or if the manifest's header has mistakes.
     """
     manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
     try:
@@ -130,7 +131,10 @@ async def check_output_folder(setting: AppContext, path: str) -> None:
 def read_manifest(
     setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
-    """Open a manifest, and find the profile that it is for. Raise `InputError` for accounts or notifiers not there."""
+    """Open a manifest, and return it with its profile.
+
+    Raise `InputError` if its profile, an account or a notifier is not configured.
+    """
     manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]

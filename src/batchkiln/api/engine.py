@@ -1,4 +1,4 @@
-"""The engine that drives one queue: its lock, its workers, and the services they talk to."""
+"""The engine that runs one queue: its lock, its workers, and its services."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -91,7 +91,7 @@ class Engine:
         self.news.announce()
 
     def observed_times(self) -> dict[str, datetime]:
-        """Return the current service time of each profile whose service this run has heard."""
+        """Return the current service time of each profile whose service has replied in this run."""
         return {name: each.clock.now().instant for name, each in self.services.items() if each.clock.is_observed}
 
     async def outstanding(self, scope: Scope) -> Outstanding:
@@ -293,7 +293,10 @@ def _digest(profile: Profile) -> str:
 async def open_engine(
     store: Store, setting: AppContext, control: RunState | None = None, *, command: str
 ) -> AsyncIterator[Engine]:
-    """Hold the queue's lock and everything a drive needs. Raise `QueueInUse` where another process has it."""
+    """Take the queue's lock, and open everything that a run needs.
+
+    Raise `QueueInUse` if another process holds the lock.
+    """
     async with store.locked(command=command, now=setting.surroundings.wall()):
         engine = Engine(store, setting, control or RunState())
         try:

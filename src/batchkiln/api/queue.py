@@ -1,7 +1,7 @@
 """An open queue for a Python program: enqueue, run, wait, follow, inspect and change.
 
-Cancelling a program at any moment is as safe as killing it: the next run continues from what is on disk. Leaving
-an open queue otherwise stops a run as the first Ctrl-C does: work in progress is finished and recorded.
+Canceling the program at any moment is as safe as killing it: the next run continues from the state on disk. Otherwise,
+leaving an open queue stops a run as the first Ctrl-C does: work in progress is finished and recorded.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Queue(Changes):
-    """An open queue. Jobs and items are identified by name; times are the service's."""
+    """An open queue. Jobs and items are identified by name. Times are service time."""
 
     def __init__(self, store: Store, reader: Store, setting: AppContext) -> None:
         """Use `open_queue` instead."""
@@ -68,7 +68,7 @@ class Queue(Changes):
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
 
-        Applying again is safe: known items are left alone, new ones are added. Raise `InputError` with all
+        Applying it again is safe: known items stay unchanged, and new ones are added. Raise `InputError` with all
         mistakes; nothing was enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
@@ -97,9 +97,9 @@ class Queue(Changes):
         prune: bool = False,
         **header: object,
     ) -> Applied:
-        """Apply a manifest whose other fields are named arguments: `job`, `defaults`, `budget`, `output` and so on.
+        """Apply a manifest whose other fields are keyword arguments: `job`, `defaults`, `budget`, `output` and so on.
 
-        `items` is read once, in another thread, and never kept in memory as a whole.
+        `items` is iterated once, in another thread, and never kept in memory as a whole.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
         return await self._apply("-", as_stream({"version": 1} | header, items), "<items>", options)
@@ -114,9 +114,9 @@ class Queue(Changes):
         agreed: Mapping[str, str] | None = None,
         catalogue_of: CatalogueOf | None = None,
     ) -> list[Applied]:
-        """Apply manifests by path; if one of several is invalid, none is applied. `-` is `stdin`.
+        """Apply manifests by path; if one of several is invalid, none is applied. The path `-` reads `stdin`.
 
-        `agreed` and `catalogue_of`: see `apply_manifests`.
+        For `agreed` and `catalogue_of`, see `apply_manifests`.
         """
         async with self._to_change() as store:
             return await apply_manifests(
@@ -137,9 +137,9 @@ class Queue(Changes):
 
     @asynccontextmanager
     async def driving(self, options: RunOptions = RunOptions(), *, command: str) -> "AsyncIterator[Run]":  # noqa: B008  frozen
-        """Hold the queue's lock, and yield a run that the caller limits to jobs and starts.
+        """Hold the queue's lock, and yield a run, which the caller may limit to jobs and has to start.
 
-        Raise `QueueInUse` where anybody drives the queue already.
+        Raise `QueueInUse` if another process runs the queue.
         """
         from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
         from batchkiln.api.run import Run  # noqa: PLC0415  as above
@@ -160,11 +160,12 @@ class Queue(Changes):
         max_credits: int | None = None,
         forever: bool = False,
     ) -> None:
-        """Begin to drive, beside the caller: the jobs named, or whatever is in the queue.
+        """Start to run the named jobs, or the whole queue, as a background task.
 
-        `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
-        spent; `forever` waits for more. Raise `QueueInUse` where anybody drives the queue already, and
-        `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
+        `until="budget"` stops when today's credits are spent, `Until(at=…)` stops at a time. `max_credits` limits the
+        spending. With `forever`, the run waits for more work. If `start` itself is canceled, no run is left.
+
+        Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
             raise InputError(f"until must be done, budget or Until(at=…), not {until!r}")
@@ -224,7 +225,7 @@ class Queue(Changes):
         until: Until | Literal["done", "budget"] = "done",
         max_credits: int | None = None,
     ) -> RunResult:
-        """Run until the named jobs, or the whole queue, have ended; see `start`. A cancellation stops the run."""
+        """Run until the named jobs, or the whole queue, have ended; see `start`. Canceling stops the run."""
         await self.start(*jobs, until=until, max_credits=max_credits)
         try:
             return await self.join()
@@ -233,7 +234,7 @@ class Queue(Changes):
             raise
 
     async def abandon(self) -> None:
-        """Stop the run at once; as safe as a crash."""
+        """Cancel the run at once, which is as safe as a crash."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -243,9 +244,9 @@ class Queue(Changes):
         await self._close_beside()
 
     async def close(self) -> None:
-        """Stop the run in good order; raise the error that stopped it, unless it was raised before.
+        """Stop the run once work in progress is recorded; raise the error that stopped it, unless it was raised before.
 
-        Leaving `open_queue` does this.
+        Leaving `open_queue` calls this.
         """
         try:
             if not self._is_failure_told:
@@ -264,9 +265,9 @@ class Queue(Changes):
     # --- waiting and following ---
 
     async def wait_job(self, job: str) -> JobView:
-        """Wait until nothing of a job can change any more without a person, whoever drives the queue.
+        """Wait until no item of a job can change without a person, whichever process runs the queue.
 
-        Raise `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
+        Raise `NoDriver` if no process runs the queue, or the error that stopped the run in this process.
         """
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
@@ -287,9 +288,9 @@ class Queue(Changes):
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
-        """Yield the history's events as they come, from now on, or those behind an event's id.
+        """Yield the events of the history as they occur: from now on, or those after the event id `after`.
 
-        Ends when nobody drives the queue any more and all is told.
+        The events end once no process runs the queue and all of them were yielded.
         """
         seen = await self.reader.read(lambda reader: reader.events.last_id()) if after is None else after
         async with aclosing(self._turns()) as turns:
@@ -300,9 +301,9 @@ class Queue(Changes):
                         yield event
 
     async def results(self, job: str) -> AsyncGenerator[ItemSummary]:
-        """Yield each item of a job when it has ended or needs a person; first those that did so before.
+        """Yield each item of a job when it has ended or is held, starting with the items that already have.
 
-        Ends when the job has ended, or nobody drives the queue any more. One that is retried comes again.
+        The results end once the job has ended or no process runs the queue. An item that is retried is yielded again.
         """
         results = Results(self.reader, await self.reader.read(lambda reader: reader.jobs.id_of(job)), job)
         async with aclosing(results.so_far()) as before:
@@ -318,7 +319,7 @@ class Queue(Changes):
                     return
 
     async def _turns(self) -> AsyncGenerator[None]:
-        """Yield a turn now and after each change, and a last one when nobody drives the queue any more."""
+        """Yield now and after each change, and a last time when no process runs the queue any more."""
         ticker = ServiceClock()
         while True:
             if self._engine is not None:
@@ -337,7 +338,7 @@ class Queue(Changes):
     # --- inspecting ---
 
     async def status(self, job: str) -> JobView:
-        """Return how far a job has come, and when it will end."""
+        """Return a job's progress and its estimated end."""
         return (await self._overview([job])).jobs[0]
 
     async def unfinished_jobs(self) -> frozenset[str]:
@@ -349,7 +350,7 @@ class Queue(Changes):
         return await self.reader.read(lambda reader: reader.jobs.known(names))
 
     async def overview(self) -> Overview:
-        """Return all jobs, the accounts' usage of today, and the process that drives the queue."""
+        """Return all jobs, today's usage of the accounts, and the process that runs the queue."""
         return await self._overview(None)
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
@@ -357,7 +358,7 @@ class Queue(Changes):
         return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
 
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
-        """Yield a job's items in their order, page by page."""
+        """Yield a job's items in order. They are read page by page."""
         after = 0
         while page := await self.reader.read(_page, job, state, after):
             for item in page:
@@ -365,15 +366,15 @@ class Queue(Changes):
             after = page[-1].id
 
     async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Return what `retry` would do and may cost; nothing is changed."""
+        """Return the effect and the possible cost of `retry`, without a change."""
         return await self.reader.read(Reader.preview_retry, job, items)
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
-        """Yield a connection for a change, one change at a time, and wake whoever drives the queue.
+        """Yield a store for a change, one change at a time, and wake the process that runs the queue.
 
-        While a run is under way here, or one that waits for more work is about to start, that is a connection of its
-        own: a large manifest must not delay a poll.
+        While a run is under way in this process, the change has a connection of its own, so that a large manifest does
+        not delay a poll. The same applies before the start of a run that waits for more work.
         """
         async with self._changing:
             is_apart = self._engine is not None and (self._is_forever or self._engine.has_started)

@@ -1,4 +1,4 @@
-"""One run of a queue whose lock is held: its options, its course, and its result with the exit status."""
+"""One run of a queue whose lock is held: its options, its progress, and its result with the exit status."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a run stops early. `at` is an instant, or a time of day (UTC), which means its next occurrence."""
+    """The condition that stops a run early. `at` is an instant, or a time of day (UTC): its next occurrence."""
 
     is_budget: bool = False
     at: datetime | time | None = None
@@ -108,7 +108,7 @@ def left_of(view: JobView) -> int:
 
 
 def bad_of(view: JobView) -> int:
-    """Return how many of a job's items are held or ended without being done; canceled items do not count."""
+    """Return how many of a job's items are held or ended without success; canceled items do not count."""
     return sum(view.summary.items[state] for state in PROBLEM_STATES)
 
 
@@ -143,7 +143,7 @@ class Run:
     async def run(self) -> RunResult:
         """Run until the jobs have ended or the run must stop, and return the result.
 
-        Raises the error that prevents the run; everything is on disk then, and the next run continues.
+        Raise the error that prevents the run; everything is on disk then, and the next run continues.
         """
         before = await self._overview(self._jobs)
         async with self._observed():  # also without work: notifications of an earlier run may be pending
@@ -175,7 +175,7 @@ class Run:
 
     @asynccontextmanager
     async def _observed(self) -> AsyncIterator[None]:
-        """Trace the run, and send its notifications, as far as these are configured."""
+        """Trace the run and send its notifications, if configured."""
         config, surroundings = self.engine.setting.config, self.engine.setting.surroundings
         async with AsyncExitStack() as stack:
             if config.traces is not None and (tracing := _tracing_extra(config.traces)) is not None:
@@ -220,7 +220,7 @@ class Run:
 
 
 def _has_work(overview: Overview) -> bool:
-    """Return whether driving can change anything: a held item may have got its API key back."""
+    """Return whether a run can change anything; a held item can change if its API key is configured again."""
     return any(
         not view.summary.is_finished or any(trouble.code == "key_missing" for trouble in view.summary.troubles)
         for view in overview.jobs
@@ -228,7 +228,7 @@ def _has_work(overview: Overview) -> bool:
 
 
 def _touched(before: Overview, after: Overview) -> tuple[JobView, ...]:
-    """Return the jobs that a run of the whole queue concerned: not those that had ended before and are unchanged."""
+    """Return the jobs that a run of the whole queue changed, or that had not ended before."""
     old: dict[str, JobSummary] = {view.summary.name: view.summary for view in before.jobs}
 
     def is_news(summary: JobSummary) -> bool:

@@ -108,7 +108,7 @@ async def _prices(
 
 
 def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
-    """Return the requested entries of the catalogue. Raises `InputError` for a model that is not listed."""
+    """Return the requested entries of the catalogue. Raise `InputError` for a model that is not listed."""
     listed = {} if catalogue is None else catalogue.models
     if model is None or not listed:
         return list(listed.values())

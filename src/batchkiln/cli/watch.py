@@ -42,7 +42,7 @@ class QueueSink:
         self.known_jobs = queue.known_jobs
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
-        """Enqueue a manifest and return its job and result document. Raises `InputError` with its errors.
+        """Enqueue a manifest and return its job and result document. Raise `InputError` with its errors.
 
         The output folder is checked first: an unwritable one would end the whole run after a charge.
         """

@@ -1,8 +1,8 @@
-"""When jobs end under all limits: days are filled one after the other, as the planner would (contract, section 7).
+"""Forecasts when jobs end under all limits, by filling the service's days in the planner's order (contract, section 7).
 
-It is an estimate. Durations are means; a place in a minute's window is taken to cost its share of the minute;
-items without a price are left out, and their job, and those behind it, have no end: no other model, mode or size says
-what they cost. Failures and refusals are not foreseen, nor are uploads: what they take of the day is left out.
+The forecast is an estimate. It uses mean durations, and counts a place in the minute's window as an equal share of the
+minute. Items without a price are left out; their job and the jobs behind it have no estimated end, because the price of
+another recipe says nothing about theirs. Failures, refusals and uploads are not included.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +16,15 @@ from batchkiln.core.budget import BudgetLimit, exceeded_limit
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 MOST_DAYS: Final = 20_000
-"""Days looked ahead; what takes longer than fifty years has no forecast."""
+"""The number of days in a forecast. Work that takes longer than fifty years has no estimated end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemClass:
-    """Items alike: `cost` in credits, None until quoted; `seconds` of service time each holds the account's slot.
+    """Items with equal cost and duration. `cost` is in credits, None until quoted.
 
-    What `is_under_way` is paid and counted already: it takes time, and nothing else of a day.
+    `seconds` is how long an item occupies the account's slot, in service time. Items with `is_under_way` are already
+    paid and counted: they need time only.
     """
 
     count: int
@@ -35,9 +36,10 @@ class ItemClass:
 
 @dataclass(frozen=True, slots=True)
 class JobLoad:
-    """What is left of a job. `credits_taken` is what it took of the present day's own budget.
+    """The remaining work of a job.
 
-    `credits_left` is what its whole budget still allows; None without a budget.
+    `credits_taken` is the part of `credits_per_day` that is used today. `credits_left` is the rest of the job's budget;
+    None without a budget.
     """
 
     name: str
@@ -49,7 +51,7 @@ class JobLoad:
 
 @dataclass(frozen=True, slots=True)
 class CalendarDay:
-    """What is begun on one of the service's days: items, their credits; `busy` is how long slots are taken."""
+    """The items that start on one service day, and their credits. `busy` is how long the slots are occupied."""
 
     starts_at: datetime
     items: int
@@ -59,7 +61,7 @@ class CalendarDay:
 
 @dataclass(frozen=True, slots=True)
 class Unpayable:
-    """Items of a job that are rejected instead of sent: `cost` is what one costs, `limit` what it exceeds."""
+    """Items of a job that will be rejected instead of sent: `cost` is that of one item, `limit` the exceeded limit."""
 
     job: str
     obstacle: BudgetLimit
@@ -70,10 +72,10 @@ class Unpayable:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When each job is done, in service time, and how the days fill.
+    """The estimated end of each job, in service time, and the work of each day.
 
-    A job that cannot be foretold has no end, nor has one behind an item without a price. The days hold what has one;
-    while no price at all is known there are none.
+    `ends` lacks jobs whose end cannot be estimated, such as those behind an item without a price. `days` includes only
+    items with a price, and is empty if no price is known.
     """
 
     ends: Mapping[str, datetime]
@@ -83,9 +85,9 @@ class Forecast:
 
 @dataclass(slots=True)
 class _Room:
-    """What is left of a day, for all accounts together, and the moment up to which it is filled.
+    """The remaining capacity of a day, for all accounts together, and the moment up to which it is filled.
 
-    What went on from the day before takes the time from `begins_at` to the first `at`.
+    Work that continues from the previous day occupies the time from `begins_at` to the first `at`.
     """
 
     begins_at: datetime
@@ -98,14 +100,14 @@ class _Room:
     spent: int = 0
 
     def day(self, day: ServiceDay, accounts: int) -> CalendarDay:
-        """Give what was placed; what goes on after the reset takes time of the next day."""
+        """Return the filled day. The time after the reset belongs to the next day."""
         busy = (min(self.at, self.ends_at) - self.begins_at) * accounts
         return CalendarDay(day.start_of(self.begins_at), self.items, self.spent, busy)
 
 
 @dataclass(slots=True)
 class _Pile:
-    """A class being worked off: `cost` in credits, `seconds` with the wait for a place in the minute."""
+    """The unplaced items of a class. `seconds` includes the wait for a place in the minute's window."""
 
     job: str
     left: int
@@ -117,7 +119,7 @@ class _Pile:
 
 @dataclass(slots=True)
 class _Purse:
-    """What a job may still spend: in all, and on this day."""
+    """The credits that a job may still spend: in total, per day, and today."""
 
     left: float
     per_day: float
@@ -137,9 +139,9 @@ def forecast(
     usage: DayUsage,
     accounts: int = 1,
 ) -> Forecast:
-    """Fill the days with `loads`, in the order in which they are worked off.
+    """Fill the days with `loads`, in their order.
 
-    `usage` is what the accounts used today, in sum.
+    `usage` is today's usage, summed over the accounts.
     """
     piles, unpayable = _piles(loads, limits)
     purses = {load.name: _purse(load) for load in loads}
@@ -167,17 +169,17 @@ def forecast(
 
 
 def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:
-    """Drop a first day in which nothing can begin any more, unless it is all there is."""
+    """Drop the first day if nothing can start on it, unless it is the only one."""
     return days[1:] if len(days) > 1 and not days[0].items and not days[0].busy else days
 
 
 def _behind_unpriced(loads: Sequence[JobLoad]) -> Iterable[str]:
-    """Give the first job that has items without a price, and all behind it."""
+    """Return the first job that has items without a price, and all jobs behind it."""
     return (load.name for load in dropwhile(lambda load: not any(map(_needs_price, load.classes)), loads))
 
 
 def _has_days(loads: Sequence[JobLoad]) -> bool:
-    """Tell whether there is anything to place: some price is known, or none is needed."""
+    """Return whether there are items to place: a price is known, or no item needs one."""
     entries = [entry for load in loads for entry in load.classes]
     return any(entry.cost is not None for entry in entries) or not any(map(_needs_price, entries))
 
@@ -193,7 +195,7 @@ def _purse(load: JobLoad) -> _Purse:
 
 
 def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage: DayUsage) -> _Room:
-    """Return what a day still allows after `usage`."""
+    """Return the remaining capacity of a day after `usage`."""
     return _Room(
         begins_at=at,
         at=at,
@@ -205,7 +207,7 @@ def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage:
 
 
 def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[Unpayable]]:
-    """Merge what is alike, set apart what is rejected at once as it can never be paid, leave out what has no price."""
+    """Merge equal classes. Return them, and the items that can never be paid; items without a price are left out."""
     shortest = limits.minute_seconds / limits.creates_per_minute
     merged: dict[tuple[str, int, float, bool], _Pile] = {}
     unpayable: list[Unpayable] = []
@@ -213,7 +215,7 @@ def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[
         for entry in load.classes:
             if not entry.count or _needs_price(entry):
                 continue
-            cost = entry.cost or 0  # what is under way is paid already
+            cost = entry.cost or 0  # items under way are already paid
             if never := never_payable(load, entry, cost, limits):
                 unpayable.append(never)
                 continue
@@ -226,7 +228,10 @@ def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[
 
 
 def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
-    """Return what a class exceeds even where nothing of it is used yet; the job's whole budget is `_give_up`'s."""
+    """Return the items of a class whose cost exceeds a limit even if nothing of it is used.
+
+    `_give_up` checks the job's whole budget.
+    """
     if entry.is_under_way:
         return None
     found = exceeded_limit(
@@ -236,14 +241,14 @@ def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) ->
 
 
 def _give_up(pile: _Pile, purse: _Purse) -> Iterable[Unpayable]:
-    """Reject what the job's budget no longer covers; refunds of failures, which may come, are not foreseen."""
+    """Reject the items that the job's budget no longer covers. Possible refunds of failures are not included."""
     if pile.left and not pile.is_under_way and pile.cost > purse.left:
         yield Unpayable(pile.job, BudgetLimit.OVER_JOB_BUDGET, pile.left, pile.cost, int(purse.left))
         pile.left = 0
 
 
 def _fill(room: _Room, pile: _Pile, purse: _Purse, accounts: int) -> None:
-    """Place as many items of a pile as the day takes. The last may end after it."""
+    """Place as many items of a pile as fit in the day. The last one may end after the day."""
     seconds = pile.seconds / accounts
     fitting = ceil(max(0.0, (room.ends_at - room.at).total_seconds()) / seconds) if seconds else pile.left
     if pile.is_under_way:
@@ -263,5 +268,5 @@ def _fill(room: _Room, pile: _Pile, purse: _Purse, accounts: int) -> None:
 
 
 def with_poll_delay(seconds: float, limits: Limits) -> float:
-    """Return how long an item holds the slot: half a poll interval passes on average before its end is seen."""
+    """Return how long an item occupies the slot: on average, its end is noticed half a poll interval late."""
     return seconds + limits.poll_interval_seconds / 2

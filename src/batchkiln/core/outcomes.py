@@ -295,7 +295,7 @@ class Known:
 def settle(outcome: Outcome, known: Known) -> Outcome:
     """Return an outcome as the queue's own knowledge settles it.
 
-    Raises `InvariantBroken` where credits would be freed although a send may have created something (Law 2).
+    Raise `InvariantBroken` where credits would be freed although a send may have created something (Law 2).
     """
     match outcome.event:
         case Event.ACCEPTED if known.is_id_taken:  # no answer to this attempt: a person has to look (Law 3)

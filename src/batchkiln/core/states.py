@@ -155,7 +155,7 @@ RETRYABLE: Final = frozenset(state for state, event in TRANSITIONS if event is E
 
 
 def apply(state: ItemState, event: Event) -> ItemState:
-    """Return the state after `event`. Raises `InvariantBroken` outside the table."""
+    """Return the state after `event`. Raise `InvariantBroken` outside the table."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

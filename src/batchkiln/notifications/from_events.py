@@ -26,7 +26,7 @@ class EventNotifications:
 
 @dataclass(slots=True)
 class _OfJob:
-    """A job's events: the last one that ended an item, and those that held one."""
+    """A job's relevant events: the last one that ended an item, and those that held an item."""
 
     last_id: int = 0
     at: datetime | None = None

@@ -1,4 +1,4 @@
-"""One item explained in sentences: its state and why, what it has cost, and what to do next."""
+"""Explains one item in sentences: its state and the reason, its cost, and the next step."""
 
 import re
 import shlex
@@ -36,7 +36,7 @@ _ASK_AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """Why an item is held, and what a person can do about it."""
+    """The reason why an item is held, and the remedy."""
 
     why: str
     remedy: str
@@ -169,7 +169,7 @@ def _story(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
             return _queued(story, summary, context, error_text)
         case ItemState.HELD:
             details = error_text if error is not None and error.code in _SHOWN_IN_FULL else ""
-            return f"it needs you, since {_held_since(story)}: {hold_of(story).why}{details}"
+            return f"it needs your decision, since {_held_since(story)}: {hold_of(story).why}{details}"
         case ItemState.REJECTED:
             return f"it was rejected, and nothing was created{error_text}"
         case ItemState.CANCELED:
@@ -202,7 +202,7 @@ def _queued(story: ItemDetail, summary: JobSummary, context: ItemContext, error_
 
 
 def _not_supplied(story: ItemDetail) -> str:
-    """Describe what the service failed to supply at every try, such as a price; "" if it has supplied it since."""
+    """Describe a quote or upload that has failed at every try; "" if none has."""
     kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
     last = next((event for event in reversed(story.events) if event.kind in {*kinds, "quoted"}), None)
     if last is None or last.kind not in kinds or (last.kind == "price_not_had" and story.quote_credits is not None):
@@ -211,7 +211,7 @@ def _not_supplied(story: ItemDetail) -> str:
 
 
 def _sent(story: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
-    """Describe an item whose last attempt reached the service or may have."""
+    """Describe an item whose last attempt reached the service, or may have."""
     waiting = f"; {_waiting(context)}" if _waiting(context) else ""
     here = plural(len(story.item.outputs), "file")
     match story.item.state:
@@ -236,7 +236,7 @@ def _sent(story: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
 
 
 def _waiting(context: ItemContext) -> str:
-    """Describe what the item waits for; "" if it is simply its turn."""
+    """Describe what the item waits for; "" if it waits for nothing."""
     wait = context.wait
     if not context.is_configured or wait is None:
         return ""
@@ -254,7 +254,7 @@ def _holder(wait: Wait) -> str:
 
 
 def hold_of(story: ItemDetail) -> HoldReason:
-    """Return why an item is held, by its error's code if that is more specific than the event."""
+    """Return the reason for a hold, by the error's code if that is more specific than the event."""
     if story.item.error is not None and story.item.error.code in {DAMAGED, GONE}:
         return HOLDS[story.item.error.code]
     return HOLDS[next(event.kind for event in reversed(story.events) if event.state is ItemState.HELD)]
@@ -268,7 +268,7 @@ def _held_since(story: ItemDetail) -> str:
 
 
 def charged(story: ItemDetail) -> str:
-    """Describe what an item has cost, attempt by attempt, and what is unknown."""
+    """Describe the cost of an item, attempt by attempt, including unknown charges."""
     told = Counter(text for attempt in story.attempts if (text := _cost(attempt)))
     if told:
         return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in told.items())
@@ -276,7 +276,7 @@ def charged(story: ItemDetail) -> str:
 
 
 def _cost(attempt: AttemptDetail) -> str:
-    """Describe what one attempt has cost; "" if the service said that it created nothing."""
+    """Describe the cost of one attempt; "" if the service replied that nothing was created."""
     quote = plural(attempt.quote_credits, "credit")
     cost = quote if attempt.cost_credits is None else plural(attempt.cost_credits, "credit")
     match attempt.state:
@@ -354,7 +354,7 @@ _STUCK: Final[Mapping[ItemState, str]] = {
 
 
 def is_stuck(story: ItemDetail, context: ItemContext) -> bool:
-    """Return whether an unfinished item was sent so long ago that the service's support should be asked."""
+    """Return whether an unfinished item was sent so long ago that the service's support should be asked about it."""
     return story.item.state in WITH_SERVICE and is_long_pending(story.attempts[-1].made_at, context.now)
 
 

@@ -75,7 +75,7 @@ def _possible_names(manifest: str) -> tuple[str, ...]:
 
 
 def write_result(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a result file atomically and durably. Raises `OSError`.
+    """Write a result file atomically and durably. Raise `OSError`.
 
     A symbolic link of that name is replaced, never followed.
     """

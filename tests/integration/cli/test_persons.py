@@ -145,7 +145,7 @@ def test_resolve_ends_only_the_hold_that_was_asked_about(queued: Workspace) -> N
     ended = on_a_terminal(queued, *arguments, question=question, answer="fox-1")
 
     assert (refused[0], still) == (2, "held")
-    assert "has gone on since you were asked" in refused[1]
+    assert "has changed since you were asked" in refused[1]
     assert (ended[0], states(queued)["fox-1"]) == (0, "queued")
 
 
