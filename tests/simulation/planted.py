@@ -435,8 +435,8 @@ BUGS: Final = (
     Bug(
         "a refused account fetches nothing more",
         "worker/account_worker.py",
-        "self.control.block(self.account_id, trouble, is_cut_off=about_paid)",
-        "self.control.block(self.account_id, trouble, is_cut_off=True)",
+        "self.control.block(self.account_id, failure, is_cut_off=about_paid)",
+        "self.control.block(self.account_id, failure, is_cut_off=True)",
         caught_by="tests/unit/worker/test_creates.py",
     ),
     Bug(

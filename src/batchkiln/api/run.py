@@ -91,7 +91,7 @@ class RunResult:
         if self.signal_status is not None:
             return ExitStatus(self.signal_status)
         has_paused_items = any(waiting_in_pause(view) for view in self.views)
-        if has_paused_items and any(trouble.problem is AccountProblem.OVERCHARGED for _, _, trouble in self.blocked):
+        if has_paused_items and any(error.problem is AccountProblem.OVERCHARGED for _, _, error in self.blocked):
             return ExitStatus.ACCOUNT_CANNOT_WORK  # a charge exceeded the maximum that was sent, which pauses its job
         if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.rests)):
             return ExitStatus.ACCOUNT_CANNOT_WORK
@@ -222,7 +222,7 @@ class Run:
 def _has_work(overview: Overview) -> bool:
     """Return whether a run can change anything; a held item can change if its API key is configured again."""
     return any(
-        not view.summary.is_finished or any(trouble.code == "key_missing" for trouble in view.summary.troubles)
+        not view.summary.is_finished or any(problem.code == "key_missing" for problem in view.summary.problems)
         for view in overview.jobs
     )
 

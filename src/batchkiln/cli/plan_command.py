@@ -71,7 +71,7 @@ async def _plan(
 
 def _exit_status(made: Plan, *, is_detailed: bool) -> ExitStatus:
     """Return the error status that would end `run`; without one, 0, or the status of `--detailed-exitcode`."""
-    hindered = max((hindrance.exit_status for hindrance in made.book.hindrances), default=ExitStatus.OK)
-    if hindered is not ExitStatus.OK:
-        return hindered
+    status = max((failure.exit_status for failure in made.book.failures), default=ExitStatus.OK)
+    if status is not ExitStatus.OK:
+        return status
     return ExitStatus.USAGE if is_detailed and made.would_do_anything else ExitStatus.OK

@@ -162,7 +162,7 @@ async def _applied(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
     )
     print_applied(common, applied)
-    print_warnings(common, [] if mode.is_asking else applied, catalogues.complaints())
+    print_warnings(common, [] if mode.is_asking else applied, catalogues.catalogue_errors())
     return applied
 
 

@@ -135,7 +135,7 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
         reads=worker.rates.reads.window.used(now.monotonic),
         reads_limit=worker.rates.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
-        last_error=worker.backoffs.trouble,
+        last_error=worker.backoffs.last_failure,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
     )
 
@@ -184,10 +184,10 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
             yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
-    for profile, account, trouble in result.blocked:
-        said = sanitize(f"{trouble.error.code}: {trouble.error.message}")
+    for profile, account, error in result.blocked:
+        said = sanitize(f"{error.error.code}: {error.error.message}")
         yield (
-            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. "
+            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[error.problem]}. "
             f"The service said: {said}. All data is safe; queued items stay queued."
         )
     for profile, account, entry in result.misunderstood:

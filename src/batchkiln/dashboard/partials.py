@@ -19,8 +19,8 @@ NEWEST_SHOWN: Final = 14
 EVENTS_SHOWN: Final = 300
 """The newest events on an item's page. An item that is resent for days has thousands."""
 
-_OVERVIEW: Final = ("headline", "slots", "jobs", "troubles", "newest", "hours")
-_JOB: Final = ("headline", "job", "troubles", "newest")
+_OVERVIEW: Final = ("headline", "slots", "jobs", "problems", "newest", "hours")
+_JOB: Final = ("headline", "job", "problems", "newest")
 
 
 async def sections(context: Context, job: str | None) -> tuple[dict[str, str], PageSnapshot]:

@@ -137,5 +137,5 @@ def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) ->
                     ("generations created with it can no longer be downloaded; remove it when all of them have ended"),
                 )
             return fail(check, message, remedy, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
-        case trouble:
-            return warn(check, f"not checked: {describe_error(trouble)}")
+        case error:
+            return warn(check, f"not checked: {describe_error(error)}")

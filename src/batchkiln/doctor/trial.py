@@ -66,11 +66,11 @@ class Trial:
             yield warn(CHECK, "not made: not confirmed; nothing was sent or spent")
             return
         job = await self._make(recipe, price)
-        story = await self.queue.show(job, ITEM)
-        for finding in _of_story(story, price):
+        detail = await self.queue.show(job, ITEM)
+        for finding in _of_detail(detail, price):
             yield finding
-        if story.item.state is ItemState.DONE:
-            async for finding in self._again(story, price):
+        if detail.item.state is ItemState.DONE:
+            async for finding in self._again(detail, price):
                 yield finding
 
     async def _cheapest(self) -> tuple[Recipe, int] | None:
@@ -117,19 +117,19 @@ class Trial:
         self.run.engine.control.stop()
         self.run.engine.announce()
 
-    async def _again(self, story: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
+    async def _again(self, detail: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
         """Poll the generation once more, and send its create once more."""
         counted = await Counted.of(self.run.engine, self.probe.profile, self.account)
         try:
             await counted.begin()
-            yield await _of_record(counted, story)
-            yield await self._replayed(counted, story, price)
+            yield await _of_record(counted, detail)
+            yield await self._replayed(counted, detail, price)
         except NoPlace as reason:
             yield warn(f"{CHECK}, replay", f"not sent: {reason}")
 
-    async def _replayed(self, counted: Counted, story: ItemDetail, price: int) -> CheckResult:
-        attempt = story.attempts[-1]
-        (request,) = await self.queue.reader.read(lambda reader: reader.items.requests(story.item.id))
+    async def _replayed(self, counted: Counted, detail: ItemDetail, price: int) -> CheckResult:
+        attempt = detail.attempts[-1]
+        (request,) = await self.queue.reader.read(lambda reader: reader.items.requests(detail.item.id))
 
         async def send() -> CreateReply:
             return await counted.client.create(
@@ -177,27 +177,29 @@ def _question(recipe: Recipe, price: int) -> str:
     )
 
 
-def _of_story(story: ItemDetail, price: int) -> list[CheckResult]:
+def _of_detail(detail: ItemDetail, price: int) -> list[CheckResult]:
     """Report the item's state, times, cost and files."""
-    name, state = f"{story.job}/{story.item.name}", story.item.state
-    first = story.events[0].at if story.events else None
+    name, state = f"{detail.job}/{detail.item.name}", detail.item.state
+    first = detail.events[0].at if detail.events else None
     history = "; ".join(
         f"{_event(event.kind, event.detail.get('status'))} after {format_duration((event.at - first).total_seconds())}"
-        for event in story.events
+        for event in detail.events
         if first is not None
     )
     if state is not ItemState.DONE:
-        said = "" if story.item.error is None else f": {story.item.error.code}: {story.item.error.message}"
+        said = "" if detail.item.error is None else f": {detail.item.error.code}: {detail.item.error.message}"
         return [
             fail(
                 CHECK,
                 f"{name} is {state}{said}\n{history}",
-                f"`batchkiln show {story.job} {story.item.name}` shows what was charged and what to do",
+                f"`batchkiln show {detail.job} {detail.item.name}` shows what was charged and what to do",
                 exit_status=ExitStatus.UNEXPECTED,
             )
         ]
-    found = [ok(CHECK, f"{name} is done\n{history}"), _of_cost(story, price)]
-    files = [f"{file.type} of {file.media_type}, {file.size_bytes:,} bytes: {file.path}" for file in story.item.outputs]
+    found = [ok(CHECK, f"{name} is done\n{history}"), _of_cost(detail, price)]
+    files = [
+        f"{file.type} of {file.media_type}, {file.size_bytes:,} bytes: {file.path}" for file in detail.item.outputs
+    ]
     fetched = "downloaded through the link alone, without the API key"
     return [*found, ok(f"{CHECK}, outputs", "\n".join([f"{plural(len(files), 'output')}, {fetched}", *files]))]
 
@@ -206,8 +208,8 @@ def _event(kind: str, status: object) -> str:
     return kind.replace("_", " ") + (f" ({status})" if isinstance(status, str) else "")
 
 
-def _of_cost(story: ItemDetail, price: int) -> CheckResult:
-    check, cost = f"{CHECK}, cost", story.attempts[-1].cost_credits
+def _of_cost(detail: ItemDetail, price: int) -> CheckResult:
+    check, cost = f"{CHECK}, cost", detail.attempts[-1].cost_credits
     if cost is None:
         return warn(check, f"the record names no credits.cost; the quote, {plural(price, 'credit')}, is booked")
     if cost > price:
@@ -221,9 +223,9 @@ def _of_cost(story: ItemDetail, price: int) -> CheckResult:
     return ok(check, f"credits.cost is {cost:,}, {word}")
 
 
-async def _of_record(counted: Counted, story: ItemDetail) -> CheckResult:
+async def _of_record(counted: Counted, detail: ItemDetail) -> CheckResult:
     """Read the ended generation's record: its names and types, and which of them say how long it is kept."""
-    attempt, clock, client = story.attempts[-1], counted.worker.ports.clock, counted.client
+    attempt, clock, client = detail.attempts[-1], counted.worker.ports.clock, counted.client
     await clock.sleep_until(clock.now().monotonic + counted.worker.rates.limits.poll_interval_seconds, asyncio.Event())
 
     async def send() -> ReadReply:

@@ -57,5 +57,5 @@ async def _asked(profile: Profile, place: Balance, known: AccountState, access: 
         case AccountBlocked():
             blocked = ExitStatus.ACCOUNT_CANNOT_WORK
             return replace(place, reason=describe_error(reply), exit_status=blocked)
-        case trouble:
-            return replace(place, reason=describe_error(trouble), exit_status=ExitStatus.UNEXPECTED)
+        case failure:
+            return replace(place, reason=describe_error(failure), exit_status=ExitStatus.UNEXPECTED)

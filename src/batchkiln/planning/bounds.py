@@ -98,5 +98,5 @@ def _bound(manifest: ManifestPlan, cap: int | None, limits: Limits) -> tuple[int
 def _reason(profile: str, price_key: str, book: Quotes, accounts: tuple[str, ...]) -> str:
     if (profile, price_key) in book.lacking_uploads:
         return "its quote needs images, which are uploaded only during a run"
-    reasons = [each.reason for each in book.hindrances if each.profile == profile and each.account in accounts]
+    reasons = [each.reason for each in book.failures if each.profile == profile and each.account in accounts]
     return reasons[0] if reasons else "no quote was requested"

@@ -93,7 +93,7 @@ class Catalogues:
         """Return why catalogues are missing, one text for each profile."""
         return list(self._lacking.values())
 
-    def complaints(self) -> list[str]:
+    def catalogue_errors(self) -> list[str]:
         """Return one warning for each profile whose catalogue is missing; each warning is returned once."""
         found = [
             (

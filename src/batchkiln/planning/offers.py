@@ -64,11 +64,11 @@ class QueuedJob:
 
     def prices(self, book: Quotes) -> Iterator[Price]:
         """Yield the prices of all recipes, including those in `book`."""
-        hindered = next((each.reason for each in book.hindrances), "no quote was requested")
+        unavailable = next((each.reason for each in book.failures), "no quote was requested")
         for each in self.recipes:
             place = (self.profile, each.price_key)
             cost = book.prices.get(place) if each.cost_credits is None else each.cost_credits
-            reason = None if cost is not None else hindered
+            reason = None if cost is not None else unavailable
             if cost is None and place in book.lacking_uploads:
                 reason = "its quote needs images, which are uploaded only during a run"
             if cost is None and place in book.refused:

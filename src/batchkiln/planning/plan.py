@@ -103,7 +103,7 @@ class Plan:
     """The plan of a run.
 
     `others` are other jobs with queued items, which `run` does not touch. `digests` maps paths to digests of what was
-    read; `complaints` explain missing catalogues.
+    read; `catalogue_errors` explain missing catalogues.
     """
 
     jobs: tuple[JobPlan, ...]
@@ -113,7 +113,7 @@ class Plan:
     others: tuple[str, ...]
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
-    complaints: tuple[str, ...]
+    catalogue_errors: tuple[str, ...]
 
     @property
     def credits(self) -> int:
@@ -187,7 +187,7 @@ async def make_plan(
         wants_balance=_payers(survey.manifests, profiles),
         access=access,
     )
-    return _compose(survey, book, setting.config, tuple(catalogues.complaints()))
+    return _compose(survey, book, setting.config, tuple(catalogues.catalogue_errors()))
 
 
 def _survey(reader: Reader, setting: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
@@ -245,7 +245,7 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
     )
 
 
-def _compose(survey: _Survey, book: Quotes, config: Config, complaints: tuple[str, ...]) -> Plan:
+def _compose(survey: _Survey, book: Quotes, config: Config, catalogue_errors: tuple[str, ...]) -> Plan:
     """Build the plan without side effects. The service's own time replaces the estimate."""
     times = {**survey.times, **book.times}
     usages = {
@@ -285,7 +285,7 @@ def _compose(survey: _Survey, book: Quotes, config: Config, complaints: tuple[st
         others=tuple(queued.load.name for queued in survey.other_loads if _has_queued(queued.load)),
         profiles=config.profiles,
         digests=survey.digests,
-        complaints=complaints,
+        catalogue_errors=catalogue_errors,
     )
 
 

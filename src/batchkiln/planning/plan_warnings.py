@@ -33,12 +33,12 @@ class PlanWarning:
     message: str
 
 
-def cautions(plan: Plan) -> tuple[PlanWarning, ...]:
+def warnings_of(plan: Plan) -> tuple[PlanWarning, ...]:
     """Return all warnings of a plan; those about losing money or results come first."""
-    found = [caution for job in plan.jobs for caution in _of_job(job, plan)]
+    found = [warning for job in plan.jobs for warning in _of_job(job, plan)]
     found += _of_balances(plan)
     found += _of_accounts(plan)
-    found += [PlanWarning("catalogue_unknown", None, complaint) for complaint in plan.complaints]
+    found += [PlanWarning("catalogue_unknown", None, error) for error in plan.catalogue_errors]
     if plan.others:
         names = ", ".join(plan.others[:_NAMES]) + (
             f" and {len(plan.others) - _NAMES} more" * (len(plan.others) > _NAMES)
@@ -151,8 +151,8 @@ def _of_balances(plan: Plan) -> Iterator[PlanWarning]:
 
 
 def _of_accounts(plan: Plan) -> Iterator[PlanWarning]:
-    for hindrance in plan.book.hindrances:
-        message = f"{hindrance.profile}/{hindrance.account} could not be asked for prices: {hindrance.reason}"
+    for failure in plan.book.failures:
+        message = f"{failure.profile}/{failure.account} could not be asked for prices: {failure.reason}"
         yield PlanWarning("account_not_asked", None, message)
 
 

@@ -15,7 +15,7 @@ from batchkiln.store import ChangeNotifier, Store, Writer
 if TYPE_CHECKING:
     from batchkiln.planning.quotes import Quotes
 
-Note = Callable[[str, str, ClockReading], Awaitable[None]]
+LogRequest = Callable[[str, str, ClockReading], Awaitable[None]]
 """Records a request (profile, account, now) before it is sent."""
 
 
@@ -23,19 +23,19 @@ Note = Callable[[str, str, ClockReading], Awaitable[None]]
 class QueueAccess:
     """A command's access to the queue, which may be missing.
 
-    `note` records requests, if there is a queue that can be written. `is_alone`: the caller holds the queue's lock, so
-    that no other process uses the same minute's limits.
+    `log_request` records requests; None if the queue cannot be written. `is_alone`: the caller holds the queue's lock,
+    so that no other process uses the same minute's limits.
     """
 
     setting: AppContext
     store: Store
-    note: Note | None = None
+    log_request: LogRequest | None = None
     is_alone: bool = False
 
     @classmethod
     def of_driver(cls, queue: Queue) -> "QueueAccess":
         """Return the access of a process that holds the queue's lock."""
-        return cls(queue.setting, queue.writer, _RequestLog(queue.writer, queue.setting).note, is_alone=True)
+        return cls(queue.setting, queue.writer, _RequestLog(queue.writer, queue.setting).record, is_alone=True)
 
     async def keep_prices(self, quotes: "Quotes") -> None:
         """Store the quoted prices in the queue, so that the run does not ask for them again."""
@@ -57,14 +57,14 @@ async def open_access(setting: AppContext) -> AsyncIterator[QueueAccess]:
         stack.push_async_callback(store.close)
         opened: list[_RequestLog | None] = []
 
-        async def note(profile: str, account: str, now: ClockReading) -> None:
+        async def log_request(profile: str, account: str, now: ClockReading) -> None:
             if not opened:
                 opened.append(await _opened(setting, stack))
             (requests,) = opened
             if requests is not None:
-                await requests.note(profile, account, now)
+                await requests.record(profile, account, now)
 
-        yield QueueAccess(setting, store, note if store.is_there else None)
+        yield QueueAccess(setting, store, log_request if store.is_there else None)
 
 
 async def _opened(setting: AppContext, stack: AsyncExitStack) -> "_RequestLog | None":
@@ -84,7 +84,7 @@ class _RequestLog:
         self._setting = setting
         self._ids: dict[tuple[str, str], int] = {}
 
-    async def note(self, profile: str, account: str, now: ClockReading) -> None:
+    async def record(self, profile: str, account: str, now: ClockReading) -> None:
         """Record a request that is about to be sent. Raises `QueueBusy`."""
         used = self._setting.config.profiles[profile]
         kept = kept_seconds(used.limits)

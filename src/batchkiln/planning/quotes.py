@@ -94,7 +94,7 @@ class Quotes:
     refused: dict[tuple[str, str], ErrorInfo] = field(default_factory=dict)
     lacking_uploads: set[tuple[str, str]] = field(default_factory=set)
     balances: dict[tuple[str, str], int] = field(default_factory=dict)
-    hindrances: list[QuoteFailure] = field(default_factory=list)
+    failures: list[QuoteFailure] = field(default_factory=list)
     times: dict[str, datetime] = field(default_factory=dict)
 
     def of(self, profile: str) -> dict[str, int]:
@@ -127,7 +127,7 @@ async def ask_quotes(
             async with open_quote_session(profiles[name], account, known[name, account], access) as session:
                 await _ask_account(session, name, account, asked, book)
         except (InputError, NoRoom) as error:
-            book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
+            book.failures.append(QuoteFailure(name, account, str(error), error.exit_status))
     return book
 
 
@@ -166,15 +166,15 @@ class QuoteSession:
     rates: RateLimits
     released: tuple[int, int]
     is_shared: bool
-    note: Callable[[ClockReading], Awaitable[None]] | None
+    log_request: Callable[[ClockReading], Awaitable[None]] | None
 
     async def send(self, request: Callable[[], Awaitable[T]], *, patience_seconds: float = inf) -> T:
         """Wait for a place in the window, note the read, and send it. Raises `NoRoom`."""
         await self._wait_for_place(patience_seconds)
         self.rates.acquire(RequestKind.QUOTE)
         try:
-            if self.note is not None:
-                await self.note(self.clock.now())
+            if self.log_request is not None:
+                await self.log_request(self.clock.now())
             return await request()
         except QueueBusy as error:
             raise NoRoom(f"it could not be noted in the queue that it is asked: {error}") from error
@@ -213,7 +213,7 @@ async def open_quote_session(
         client = new_service_client(
             ServiceClient, profile, session, base_url=str(profile.base_url), keys=keys, clock=clock
         )
-        note = access.note
+        log_request = access.log_request
         rates = RateLimits.of_log(
             profile.limits,
             profile.day,
@@ -229,7 +229,7 @@ async def open_quote_session(
             rates=rates,
             released=rates.released(),
             is_shared=not access.is_alone,
-            note=None if note is None else (lambda now: note(profile.name, account, now)),
+            log_request=None if log_request is None else (lambda now: log_request(profile.name, account, now)),
         )
 
 
@@ -281,9 +281,9 @@ async def _ask_price(session: QuoteSession, question: PriceQuestion, book: Quote
                 assert_never(reply)
 
 
-def _given_up(trouble: TransientError) -> NoRoom:
-    is_blocked = isinstance(trouble, AccountBlocked)
-    return NoRoom(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
+def _given_up(error: TransientError) -> NoRoom:
+    is_blocked = isinstance(error, AccountBlocked)
+    return NoRoom(describe_error(error), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
 
 
 async def read_account_states(access: QueueAccess) -> dict[tuple[str, str], AccountState]:

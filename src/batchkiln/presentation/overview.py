@@ -68,7 +68,7 @@ def read_overview(
             summary=summary,
             now=times[summary.profile],
             estimated_end_at=ends.get(summary.name),
-            examples=reader.jobs.trouble_items(summary.name) if summary.troubles else {},
+            examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
         )
         for summary in summaries
     )

@@ -94,7 +94,7 @@ class IncidentLog:
         for (kind, endpoint), times in self.stored.items():
             self.endings[kind, endpoint, ending if endpoint == "download" else "sent again"] += times
 
-    def troubles(self) -> list[Incident]:
+    def incidents(self) -> list[Incident]:
         """Return each kind of incident once, the most frequent first."""
         found: dict[tuple[str, str], Counter[str]] = {}
         for (kind, endpoint, ending), times in self.endings.items():
@@ -103,7 +103,7 @@ class IncidentLog:
             Incident(kind, endpoint, ended.total(), dict(ended.most_common()))
             for (kind, endpoint), ended in found.items()
         ]
-        return sorted(every, key=lambda trouble: (-trouble.times, trouble.kind, trouble.endpoint))
+        return sorted(every, key=lambda incident: (-incident.times, incident.kind, incident.endpoint))
 
 
 def endpoint_of(path: str) -> str:
@@ -127,15 +127,15 @@ def read_incidents(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) ->
         for fault in seen.faults:
             if fault in OF_GENERATIONS and seen.generation_id is not None:
                 incident_log.generations.append((fault, seen.generation_id))
-        trouble = _failure_of(seen)
-        if trouble is not None:
-            waiting.setdefault(endpoint, deque()).append((trouble, seen.key_sha256))
+        incident = _failure_of(seen)
+        if incident is not None:
+            waiting.setdefault(endpoint, deque()).append((incident, seen.key_sha256))
         elif endpoint in waiting:
             _end(incident_log, waiting, endpoint, seen)
     for left in cut:
         _lose(incident_log, waiting, left)
-    for endpoint, troubles in waiting.items():
-        incident_log.endings.update((kind, endpoint, NEVER) for kind, _ in troubles)
+    for endpoint, incidents in waiting.items():
+        incident_log.endings.update((kind, endpoint, NEVER) for kind, _ in incidents)
     return incident_log
 
 

@@ -59,7 +59,7 @@ class RehearsalOptions:
 
 @dataclass(frozen=True, slots=True)
 class RehearsalResult:
-    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `troubles` from the service."""
+    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `incidents` from the service."""
 
     profile: Profile
     starts_at: datetime
@@ -67,7 +67,7 @@ class RehearsalResult:
     jobs: tuple[JobSummary, ...]
     paid: Paid
     report: Report
-    troubles: tuple[Incident, ...]
+    incidents: tuple[Incident, ...]
 
     @property
     def charged_twice(self) -> int:
@@ -258,7 +258,7 @@ class _Stage:
             jobs=jobs,
             paid=reader.generations.paid(),
             report=report,
-            troubles=tuple(incident_log.troubles()),
+            incidents=tuple(incident_log.incidents()),
         )
 
     def _profile_of(self, applied: Sequence[Applied]) -> Profile:

@@ -112,7 +112,7 @@ async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: Que
             second = await _parts(response)
 
     assert response.headers["Content-Type"] == "text/event-stream"
-    assert set(first) == {"headline", "slots", "jobs", "troubles", "newest", "hours"}
+    assert set(first) == {"headline", "slots", "jobs", "problems", "newest", "hours"}
     assert "newest" not in second
     assert "2 rejected" in second["jobs"]
 

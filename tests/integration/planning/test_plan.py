@@ -19,8 +19,8 @@ from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
 from batchkiln.core.rate_limits import Limits, RequestKind
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
-from batchkiln.planning.plan_warnings import cautions
-from batchkiln.planning.queue_access import Note, QueueAccess, open_access
+from batchkiln.planning.plan_warnings import warnings_of
+from batchkiln.planning.queue_access import LogRequest, QueueAccess, open_access
 from batchkiln.planning.quotes import QuoteSession
 from batchkiln.presentation.overview import read_overview
 from batchkiln.store import Store
@@ -46,13 +46,13 @@ SQUARE = 'parameters: {resolution: 512x512, aspect_ratio: "16:9"}'
 
 
 async def planned(
-    setting: AppContext, *paths: str, options: ApplyOptions | None = None, note: Note | None = None
+    setting: AppContext, *paths: str, options: ApplyOptions | None = None, log_request: LogRequest | None = None
 ) -> Plan:
     """Plan as the command does: the queue may be there or not."""
     store = await Store.open_if_there(setting.queue)
     try:
         return await make_plan(
-            QueueAccess(setting, store, note), paths, options=options or ApplyOptions(), stdin=io.BytesIO()
+            QueueAccess(setting, store, log_request), paths, options=options or ApplyOptions(), stdin=io.BytesIO()
         )
     finally:
         await store.close()
@@ -67,7 +67,7 @@ async def enqueue(ground: Ground, *paths: str) -> None:
 
 
 def codes(plan: Plan) -> list[str]:
-    return [caution.code for caution in cautions(plan)]
+    return [warning.code for warning in warnings_of(plan)]
 
 
 async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: GroundMaker) -> None:
@@ -167,7 +167,7 @@ async def test_a_day_without_reads_left_is_told_and_not_overstepped(make_ground:
     plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
 
     assert await ground.sent() == ["/models", "/quotes"]
-    assert "reads and quotes of the account are used up" in plan.book.hindrances[0].reason
+    assert "reads and quotes of the account are used up" in plan.book.failures[0].reason
     assert 0 < plan.unpriced < 4
 
 
@@ -206,7 +206,7 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     items = await driver.read(_all_of, "item")
 
     async with open_access(ground.setting) as access:
-        plan = await planned(ground.setting, manifest, note=access.note)
+        plan = await planned(ground.setting, manifest, log_request=access.log_request)
 
     noted = await driver.read(logged_requests, "studio", 60)
     reads = await driver.read(lambda connection: connection.execute("SELECT sum(reads) FROM account_day").fetchone()[0])
@@ -231,10 +231,10 @@ async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
 
     monkeypatch.setattr(Database, "open_for_writing", refuse)
     async with open_access(ground.setting) as access:
-        plan = await planned(ground.setting, manifest, note=access.note)
+        plan = await planned(ground.setting, manifest, log_request=access.log_request)
 
     assert plan.unpriced == 0
-    assert plan.book.hindrances == []
+    assert plan.book.failures == []
 
 
 async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> None:
@@ -244,10 +244,10 @@ async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> Non
     async def full(_: str, __: str, ___: ClockReading) -> None:
         raise QueueBusy("the disk is full")
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), note=full)
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), log_request=full)
 
     assert await ground.sent() == []
-    assert "the disk is full" in plan.book.hindrances[0].reason
+    assert "the disk is full" in plan.book.failures[0].reason
 
 
 def _all_of(connection: Connection, table: str) -> list[tuple[object, ...]]:
@@ -268,7 +268,7 @@ async def test_an_old_key_is_told_with_the_exit_status_of_a_run(make_ground: Gro
 
     plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
 
-    assert [hindrance.exit_status for hindrance in plan.book.hindrances] == [ExitStatus.ACCOUNT_CANNOT_WORK]
+    assert [failure.exit_status for failure in plan.book.failures] == [ExitStatus.ACCOUNT_CANNOT_WORK]
     assert plan.unpriced == 4
     assert plan.outlooks[0].forecast.days == ()
     assert "account_not_asked" in codes(plan)
@@ -283,8 +283,8 @@ async def test_a_service_that_is_not_there_leaves_the_differences(make_ground: G
 
     assert plan.jobs[0].to_send == 4
     assert plan.jobs[0].end_at is None
-    assert "does not answer" in plan.book.hindrances[0].reason
-    assert plan.book.hindrances[0].exit_status is ExitStatus.OK
+    assert "does not answer" in plan.book.failures[0].reason
+    assert plan.book.failures[0].exit_status is ExitStatus.OK
 
 
 async def test_a_missing_key_is_told(make_ground: GroundMaker) -> None:
@@ -294,7 +294,7 @@ async def test_a_missing_key_is_told(make_ground: GroundMaker) -> None:
 
     plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
 
-    assert plan.book.hindrances[0].exit_status is ExitStatus.USAGE
+    assert plan.book.failures[0].exit_status is ExitStatus.USAGE
     assert await ground.sent() == []
 
 

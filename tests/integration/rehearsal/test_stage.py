@@ -57,8 +57,8 @@ def played(
     """Rehearse a manifest whose outputs would go to an absolute folder."""
     manifest = folder / "animals.yaml"
     manifest.write_text(MANIFEST.format(job="animals", out=folder / "out", repeat=repeat))
-    wish = RehearsalOptions([str(manifest)], level, seed, START, io.BytesIO())
-    return rehearse(setting(folder, limits), wish)
+    options = RehearsalOptions([str(manifest)], level, seed, START, io.BytesIO())
+    return rehearse(setting(folder, limits), options)
 
 
 def test_calm_rehearsal_has_the_bill(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_calm_rehearsal_has_the_bill(tmp_path: Path) -> None:
     assert outcome.is_all_done
     assert outcome.is_sound
     assert outcome.charged_credits == outcome.jobs[0].credits.charged == 20
-    assert outcome.troubles == ()
+    assert outcome.incidents == ()
 
 
 def test_nothing_of_the_users_is_touched(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_rough_rehearsal_charges_nothing_twice(tmp_path: Path) -> None:
 
     assert outcome.charged_twice == 0
     assert outcome.is_sound
-    assert sum(trouble.times for trouble in outcome.troubles) > 20
-    assert [trouble for trouble in outcome.troubles if NEVER in trouble.endings] == []
-    assert any("replayed" in trouble.endings for trouble in outcome.troubles)
+    assert sum(incident.times for incident in outcome.incidents) > 20
+    assert [incident for incident in outcome.incidents if NEVER in incident.endings] == []
+    assert any("replayed" in incident.endings for incident in outcome.incidents)
 
 
 def test_limits_are_those_of_the_profile(tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_same_seed_gives_the_same_rehearsal(tmp_path: Path) -> None:
     """What was seen can be looked at again; another seed gives other troubles."""
     first, again, other = (played(tmp_path, level="rough", seed=seed, repeat=20) for seed in (5, 5, 6))
 
-    assert first.troubles == again.troubles
+    assert first.incidents == again.incidents
     assert first.ends_at == again.ends_at
-    assert first.troubles != other.troubles
+    assert first.incidents != other.incidents
 
 
 def test_item_over_its_cap_is_told(tmp_path: Path) -> None:

@@ -235,13 +235,13 @@ TABLE: Final[list[Row]] = [
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row[0].__name__)
 def test_each_way_to_stand_has_its_sentences(queue: QueueFile, row: Row) -> None:
     """Where it stands, what it has cost, what to do, and the commands to type."""
-    way, story, charge, remedy, commands = row
+    way, situation, charge, remedy, commands = row
     queue.apply([spec("fox")])
     way(queue)
 
     telling = told(queue).explanation
 
-    assert story in telling.story
+    assert situation in telling.situation
     assert charge in telling.charged
     assert charge != "5 credits" or telling.charged == charge
     assert remedy in telling.next
@@ -290,9 +290,9 @@ def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: WaitRea
 
     assert set(WAITS) == set(REASONS) == set(WaitReason)
     if reason is not WaitReason.NOW:
-        assert "(until 2027-01-15 08:05 UTC)" in driven.story
+        assert "(until 2027-01-15 08:05 UTC)" in driven.situation
         is_of_the_run = reason in {WaitReason.ENOUGH, WaitReason.NOTHING}
-        assert ("starts nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.story
+        assert ("starts nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.situation
     assert driven.commands
     assert alone.commands[0] == "batchkiln work"
     if reason is WaitReason.HELD:
@@ -351,9 +351,9 @@ def test_retention_is_told_from_when_the_generation_was_made(queue: QueueFile) -
     made_at = to_milliseconds(AT + timedelta(days=15))
     queue.connection.execute("UPDATE attempt SET generation_created_at = ?", (made_at,))
 
-    story = told(queue, now=AT + timedelta(days=15)).explanation.story
+    situation = told(queue, now=AT + timedelta(days=15)).explanation.situation
 
-    assert f"keeps it until {format_minute(AT + timedelta(days=29))}" in story
+    assert f"keeps it until {format_minute(AT + timedelta(days=29))}" in situation
 
 
 def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
@@ -363,7 +363,7 @@ def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
 
     telling = told(queue).explanation
 
-    assert "its job is paused" in telling.story
+    assert "its job is paused" in telling.situation
     assert telling.commands == ("batchkiln unpause birds",)
 
 
@@ -449,7 +449,7 @@ def test_who_has_the_one_place_is_named(queue: QueueFile) -> None:
     queue.move("owl", Event.KEY_MISSING, code="key_missing")
     stuck = told(queue)
 
-    assert "birds/owl occupies the only slot of account main" in busy.explanation.story
+    assert "birds/owl occupies the only slot of account main" in busy.explanation.situation
     assert busy.context.wait is not None
     assert busy.context.wait.reason is WaitReason.NOW
     assert stuck.context.wait is not None
