@@ -52,5 +52,5 @@ class AppContext:
     config: Config
     profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)
-    surroundings: Environment = field(default_factory=Environment)
+    environment: Environment = field(default_factory=Environment)
     output_root: Path | None = None

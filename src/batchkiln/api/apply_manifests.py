@@ -53,7 +53,7 @@ class Applied:
 
 async def apply_manifests(
     store: Store,
-    setting: AppContext,
+    app: AppContext,
     paths: Sequence[str],
     *,
     options: ApplyOptions,
@@ -77,13 +77,13 @@ async def apply_manifests(
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
     for path in paths:
         # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
-        found = await store.run_in_thread(read_manifest, setting, path, stdin, stdin_name=stdin_name)
+        found = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
         if len(paths) > 1 and not options.dry_run:
-            await store.run(_apply, setting, manifest, replace(wanted, dry_run=True))
+            await store.run(_apply, app, manifest, replace(wanted, dry_run=True))
         ready.append((manifest, wanted))
-    applied = [await store.run(_apply, setting, manifest, wanted) for manifest, wanted in ready]
+    applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()
     for entry in applied:
         if entry.taken:
@@ -116,48 +116,48 @@ def scope_of(applied: Sequence[Applied]) -> Scope:
     return Scope(frozenset(entry.report.job_id for entry in applied if entry.report.job_id is not None))
 
 
-async def check_output_folder(setting: AppContext, path: str) -> None:
+async def check_output_folder(app: AppContext, path: str) -> None:
     """Check that a manifest's output folder is writable, before any item is enqueued.
 
     Raise `InputError` if it is not, or if the manifest's header has mistakes.
     """
-    manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
+    manifest = await asyncio.to_thread(open_manifest, path, working_dir=app.working_dir)
     try:
-        await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
+        await OutputFiles(app.environment.files()).check_writable(Path(manifest.job.output_dir))
     except OutputDirNotWritable as error:
         raise InputError([Diagnostic(f"the output folder is not writable: {error}", path)]) from error
 
 
 def read_manifest(
-    setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
+    app: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
     """Open a manifest, and return it with its profile.
 
     Raise `InputError` if its profile, an account or a notifier is not configured.
     """
-    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
-    profile = setting.config.profile(setting.profile or manifest.job.profile)
+    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=app.working_dir)
+    profile = app.config.profile(app.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
     if unknown:
         known = ", ".join(profile.account_names)
         raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
     try:
-        setting.config.check_notifiers(manifest.job.notify or ())
+        app.config.check_notifiers(manifest.job.notify or ())
     except InputError as error:
         raise InputError(f"{path}: `notify`: {error}") from None
     return manifest, profile
 
 
-def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
+def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
     manifest, profile = read.manifest, read.profile
     job = manifest.job
-    if setting.output_root is not None:
-        job = replace(job, output_dir=str(setting.output_root / job.name))
+    if app.output_root is not None:
+        job = replace(job, output_dir=str(app.output_root / job.name))
     report = writer.apply_manifest(
         job,
         manifest.items(read.catalogue),
         profile=profile.name,
-        machine_now=setting.surroundings.wall(),
+        machine_now=app.environment.wall(),
         options=options,
         mistake_at=manifest.mistake_at,
     )

@@ -59,10 +59,10 @@ class ServiceRuntime:
 class Engine:
     """Runs one queue: holds its lock, its workers, and their services."""
 
-    def __init__(self, store: Store, setting: AppContext, control: RunState) -> None:
+    def __init__(self, store: Store, app: AppContext, control: RunState) -> None:
         """Use `open_engine` instead."""
         self.store = store
-        self.setting = setting
+        self.app = app
         self.control = control
         self.news = ChangeNotifier()
         self.workers: list[AccountWorker] = []
@@ -148,7 +148,7 @@ class Engine:
 
     async def _check_outputs(self, work: Work) -> None:
         """Check that all output folders are writable before anything is spent."""
-        outputs = OutputFiles(self.setting.surroundings.files())
+        outputs = OutputFiles(self.app.environment.files())
         for folder in {job.output_dir for job in work.jobs}:
             try:
                 await outputs.check_writable(Path(folder))
@@ -168,8 +168,8 @@ class Engine:
                     wanted[profile.name, account] = True
         have = {(worker.viewpoint.profile, worker.viewpoint.account): worker for worker in self.workers}
         for (profile_name, account), is_beginning in wanted.items():
-            is_wanted = self.setting.profile in {None, profile_name}  # --profile restricts the run to one profile
-            if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
+            is_wanted = self.app.profile in {None, profile_name}  # --profile restricts the run to one profile
+            if is_wanted and (profile_name, account) not in have and profile_name in self.app.config.profiles:
                 try:
                     self.workers.append(await self._worker(profile_name, account, needs_key=is_beginning))
                 except InputError as error:
@@ -181,10 +181,10 @@ class Engine:
                 log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
-        if name not in self.setting.config.profiles:
+        if name not in self.app.config.profiles:
             log.warning("profile_missing", job=job, profile=name, remedy="add it to the configuration")
             return None
-        return self.setting.config.profiles[name]
+        return self.app.config.profiles[name]
 
     async def worker_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> AccountWorker:
         """Create a worker that is not started, for single requests within the account's limits."""
@@ -206,7 +206,7 @@ class Engine:
             meter=self.meter,
             mapping=service.mapping,
         )
-        outputs = OutputFiles(self.setting.surroundings.files())
+        outputs = OutputFiles(self.app.environment.files())
         viewpoint = Viewpoint(
             account_id=await service.store.account(account),
             profile=profile.name,
@@ -243,18 +243,18 @@ class Engine:
     async def _http(self) -> ClientSession:
         if self._session is None:
             traced = [self.tracing.statuses()] if self.tracing else []
-            made = new_session(self.setting.surroundings.connector(), trace_configs=traced)
+            made = new_session(self.app.environment.connector(), trace_configs=traced)
             self._session = await self._stack.enter_async_context(made)
         return self._session
 
     async def _service(self, name: str) -> ServiceRuntime:
         if name in self.services:
             return self.services[name]
-        profile = self.setting.config.profiles[name]
-        refuse_shared_keys(self.setting.config.profiles, name)
+        profile = self.app.config.profiles[name]
+        refuse_shared_keys(self.app.config.profiles, name)
         embedded = None
         if profile.is_embedded:
-            folder = embedded_folder(self.setting.queue, profile)
+            folder = embedded_folder(self.app.queue, profile)
             embedded = await self._stack.enter_async_context(local_service(embedded_config(profile, folder)))
         store = self.store.for_workers(
             self.news,
@@ -262,14 +262,14 @@ class Engine:
             day=profile.day,
             keep_requests_seconds=kept_seconds(profile.limits),
         )
-        surroundings, durations = self.setting.surroundings, DurationModels(profile.limits.poll_interval_seconds)
+        environment, durations = self.app.environment, DurationModels(profile.limits.poll_interval_seconds)
         durations.remember(await store.durations())
         clock = ServiceClock(
             time_scale=profile.time_scale,
             floor=await store.remembered_time(),
-            wall=surroundings.wall,
-            suspended=None if profile.is_embedded else surroundings.suspended,
-            seed=surroundings.seed,
+            wall=environment.wall,
+            suspended=None if profile.is_embedded else environment.suspended,
+            seed=environment.seed,
         )
         self.services[name] = ServiceRuntime(
             profile=profile,
@@ -291,14 +291,14 @@ def _digest(profile: Profile) -> str:
 
 @asynccontextmanager
 async def open_engine(
-    store: Store, setting: AppContext, control: RunState | None = None, *, command: str
+    store: Store, app: AppContext, control: RunState | None = None, *, command: str
 ) -> AsyncIterator[Engine]:
     """Take the queue's lock, and open everything that a run needs.
 
     Raise `QueueInUse` if another process holds the lock.
     """
-    async with store.locked(command=command, now=setting.surroundings.wall()):
-        engine = Engine(store, setting, control or RunState())
+    async with store.locked(command=command, now=app.environment.wall()):
+        engine = Engine(store, app, control or RunState())
         try:
             yield engine
         finally:

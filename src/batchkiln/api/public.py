@@ -42,15 +42,15 @@ async def open_queue(
     Raise `InputError` for an invalid configuration, and `QueueUnusable` or `QueueBusy` if the queue cannot be opened.
     """
     use_standard_logging()
-    setting = AppContext(
+    app = AppContext(
         queue=queue_path(Path(path)),
         config=_config(config),
         profile=profile,
         working_dir=Path(working_dir or ".").absolute(),
     )
     if profile is not None:
-        setting.config.profile(profile)
-    async with opened(setting) as queue:
+        app.config.profile(profile)
+    async with opened(app) as queue:
         yield queue
 
 

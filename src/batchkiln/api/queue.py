@@ -46,10 +46,10 @@ T = TypeVar("T")
 class Queue(Changes):
     """An open queue. Jobs and items are identified by name. Times are service time."""
 
-    def __init__(self, store: Store, reader: Store, setting: AppContext) -> None:
+    def __init__(self, store: Store, reader: Store, app: AppContext) -> None:
         """Use `open_queue` instead."""
         super().__init__(store, reader)
-        self.setting = setting
+        self.app = app
         self._beside: Store | None = None  # for changes while the first connection serves a run
         self._changing = asyncio.Lock()
         self._engine: Engine | None = None
@@ -121,7 +121,7 @@ class Queue(Changes):
         async with self._to_change() as store:
             return await apply_manifests(
                 store,
-                self.setting,
+                self.app,
                 paths,
                 options=options,
                 stdin=stdin,
@@ -144,7 +144,7 @@ class Queue(Changes):
         from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
         from batchkiln.api.run import Run  # noqa: PLC0415  as above
 
-        async with open_engine(self.writer, self.setting, command=command) as engine:
+        async with open_engine(self.writer, self.app, command=command) as engine:
             self._engine, self._is_forever = engine, options.is_forever
             try:
                 newest = await self.reader.read(lambda reader: reader.events.last_id())
@@ -176,7 +176,7 @@ class Queue(Changes):
             raise InputError("max_credits must be a number of credits, 0 or more")
         options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
         if self._task is not None and not self._task.done():
-            raise QueueInUse(f"{self.setting.queue}: this program already runs this queue; call `stop` first")
+            raise QueueInUse(f"{self.app.queue}: this program already runs this queue; call `stop` first")
         begun, self._is_failure_told = asyncio.Event(), False
         task = self._task = asyncio.create_task(self._drive(options, jobs, begun), name="batchkiln-drive")
         task.add_done_callback(lambda _: begun.set())
@@ -200,10 +200,10 @@ class Queue(Changes):
         """Wait for the run to finish and return its result; re-raise the error that stopped it."""
         task = self._task
         if task is None:
-            raise NoDriver(f"{self.setting.queue}: this program does not run this queue; call `start` first")
+            raise NoDriver(f"{self.app.queue}: this program does not run this queue; call `start` first")
         await asyncio.wait({task})
         if task.cancelled():
-            raise NoDriver(f"{self.setting.queue}: the run was stopped; call `start` to continue")
+            raise NoDriver(f"{self.app.queue}: the run was stopped; call `start` to continue")
         self._is_failure_told = True
         return task.result()
 
@@ -274,7 +274,7 @@ class Queue(Changes):
                 view = await self.status(job)
                 if view.summary.is_finished:
                     return view
-        raise NoDriver(f"{job} has not ended, and no process runs {self.setting.queue}; call `start` to continue")
+        raise NoDriver(f"{job} has not ended, and no process runs {self.app.queue}; call `start` to continue")
 
     async def wait_item(self, job: str, item: str) -> ItemSummary:
         """Wait until an item has ended or is held; see `wait_job`."""
@@ -284,7 +284,7 @@ class Queue(Changes):
                 if summary.state in AT_REST:
                     return summary
         raise NoDriver(
-            f"{job}/{item} is {summary.state}, and no process runs {self.setting.queue}; call `start` to continue"
+            f"{job}/{item} is {summary.state}, and no process runs {self.app.queue}; call `start` to continue"
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
@@ -355,7 +355,7 @@ class Queue(Changes):
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
         observed = self._engine.observed_times() if self._engine is not None else {}
-        return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
+        return await self.reader.read(read_overview, self.app.config, names, machine_now(), observed)
 
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
         """Yield a job's items in order. They are read page by page."""
@@ -379,7 +379,7 @@ class Queue(Changes):
         async with self._changing:
             is_apart = self._engine is not None and (self._is_forever or self._engine.has_started)
             if is_apart and self._beside is None:
-                self._beside = await Store.open_for_writing(self.setting.queue)
+                self._beside = await Store.open_for_writing(self.app.queue)
             yield self._beside or self.writer
         self.writer.notify()
 
@@ -399,13 +399,13 @@ def _is_driven(reader: Reader) -> bool:
 
 
 @asynccontextmanager
-async def opened(setting: AppContext) -> AsyncIterator[Queue]:
+async def opened(app: AppContext) -> AsyncIterator[Queue]:
     """Open the queue of a context; see `open_queue`."""
-    store = await Store.open_for_writing(setting.queue)
+    store = await Store.open_for_writing(app.queue)
     try:
-        reader = await Store.open_for_reading(setting.queue)
+        reader = await Store.open_for_reading(app.queue)
         try:
-            queue = Queue(store, reader, setting)
+            queue = Queue(store, reader, app)
             try:
                 yield queue
             except asyncio.CancelledError:

@@ -156,7 +156,7 @@ class Run:
     async def _overview(self, jobs: Sequence[str] | None) -> Overview:
         """Read the jobs' progress, with the service times that this run has observed."""
         observed = self.engine.observed_times()
-        return await self._reader.read(read_overview, self.engine.setting.config, jobs, machine_now(), observed)
+        return await self._reader.read(read_overview, self.engine.app.config, jobs, machine_now(), observed)
 
     async def progress(self) -> Overview:
         """Read the progress of the run's jobs; of the whole queue, that of the first `JOBS_SHOWN` jobs with work."""
@@ -176,10 +176,10 @@ class Run:
     @asynccontextmanager
     async def _observed(self) -> AsyncIterator[None]:
         """Trace the run and send its notifications, if configured."""
-        config, surroundings = self.engine.setting.config, self.engine.setting.surroundings
+        config, environment = self.engine.app.config, self.engine.app.environment
         async with AsyncExitStack() as stack:
             if config.traces is not None and (tracing := _tracing_extra(config.traces)) is not None:
-                traced = tracing(self._reader, config.traces, wall=surroundings.wall, jobs=self._jobs)
+                traced = tracing(self._reader, config.traces, wall=environment.wall, jobs=self._jobs)
                 self.engine.tracing = await stack.enter_async_context(traced)
             if config.notifiers:
                 from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  slow to import
@@ -189,8 +189,8 @@ class Run:
                         self.engine,
                         self._reader,
                         config.notifiers,
-                        connector=surroundings.connector,
-                        wall=surroundings.wall,
+                        connector=environment.connector,
+                        wall=environment.wall,
                     )
                 )
             yield

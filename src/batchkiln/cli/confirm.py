@@ -68,7 +68,7 @@ async def ask_before_spending(
         return plan.digests  # applying the manifests raises the error
     most = _credits_at_most(plan, run_options)
     is_open = bool(plan.unpriced) and not plan.is_bounded and run_options.max_credits is None
-    if is_open or most > access.setting.config.confirm_above_credits:
+    if is_open or most > access.app.config.confirm_above_credits:
         await _confirm(_amount_text(plan, most))
     return plan.digests
 

@@ -71,8 +71,8 @@ async def _enqueue(
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
     from batchkiln.planning.queue_access import open_access  # noqa: PLC0415  as above
 
-    setting = AppContext(common.queue, common.load_config(), common.profile)
-    async with opened(setting) as queue, open_access(setting) as access:
+    app = AppContext(common.queue, common.load_config(), common.profile)
+    async with opened(app) as queue, open_access(app) as access:
         catalogues = Catalogues(access, is_off=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
     print_warnings(common, applied, catalogues.catalogue_errors())

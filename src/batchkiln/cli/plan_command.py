@@ -53,8 +53,8 @@ async def _plan(
 ) -> ExitStatus:
     from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich is slow to import
 
-    setting = AppContext(common.queue, common.load_config(), common.profile)
-    async with open_access(setting) as access:
+    app = AppContext(common.queue, common.load_config(), common.profile)
+    async with open_access(app) as access:
         made = await make_plan(
             access,
             manifests,

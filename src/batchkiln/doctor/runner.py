@@ -54,7 +54,7 @@ class CheckContext:
     config_path: Path | None
     profile: str | None
     environ: Mapping[str, str]
-    surroundings: Environment = field(default_factory=Environment)
+    environment: Environment = field(default_factory=Environment)
 
 
 async def run_checks(patient: CheckContext) -> AsyncIterator[CheckResult]:
@@ -97,8 +97,8 @@ async def _examine_service(patient: CheckContext, profile: Profile) -> AsyncIter
             base_url = str(profile.base_url)
             if profile.is_embedded:
                 base_url = (await stack.enter_async_context(temporary_service(profile))).base_url
-            session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
-            clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
+            session = await stack.enter_async_context(new_session(patient.environment.connector()))
+            clock = ServiceClock(time_scale=profile.time_scale, wall=patient.environment.wall)
             new_client = partial(new_service_client, ObservingClient, profile, session, base_url=base_url, clock=clock)
             async for finding in _check_service(patient, profile, new_client, clock):
                 yield finding
@@ -118,7 +118,7 @@ async def _check_service(
         return
     for finding in check_description(reply):
         yield finding
-    yield check_clock(clock, patient.surroundings.wall(), is_scaled=profile.is_embedded or profile.time_scale != 1)
+    yield check_clock(clock, patient.environment.wall(), is_scaled=profile.is_embedded or profile.time_scale != 1)
     made: list[ObservingClient] = []
 
     def client_of(keys: Mapping[str, str]) -> ObservingClient:
@@ -147,32 +147,30 @@ def _unchanged(
             yield finding
 
 
-async def probe(setting: AppContext, *, person: Person | None = None) -> AsyncIterator[CheckResult]:
+async def probe(app: AppContext, *, person: Person | None = None) -> AsyncIterator[CheckResult]:
     """Yield the results of probing the first account of the configured profile.
 
     `person` confirms one paid picture; without it nothing is spent. Nothing is sent while another process holds the
     queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
     """
-    profile = setting.config.profile(setting.profile)
+    profile = app.config.profile(app.profile)
     account = profile.account_names[0]
     yield announce(f"{profile.name}/{account}")
     try:
-        async for finding in _probe(setting, profile, account, person):
+        async for finding in _probe(app, profile, account, person):
             yield finding
     except BatchkilnError as error:
         yield fail(CHECK, str(error), exit_status=error.exit_status)
 
 
-async def _probe(
-    setting: AppContext, profile: Profile, account: str, person: Person | None
-) -> AsyncIterator[CheckResult]:
+async def _probe(app: AppContext, profile: Profile, account: str, person: Person | None) -> AsyncIterator[CheckResult]:
     address = profile.base_url or "embedded"
-    async with opened(setting) as queue, queue.driving(command="doctor --probe") as run:
-        learned = load_learned(setting.queue, profile.name, address)
+    async with opened(app) as queue, queue.driving(command="doctor --probe") as run:
+        learned = load_learned(app.queue, profile.name, address)
         one = Probe(await Counted.of(run.engine, profile.name, account), profile.name, learned)
         async for finding in one.findings():
             yield finding
-        save_learned(setting.queue, profile.name, one.learned)
+        save_learned(app.queue, profile.name, one.learned)
         if person is not None and not one.is_over:
             async for finding in Trial(queue, run, one, account, person).findings():
                 yield finding

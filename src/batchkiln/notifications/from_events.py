@@ -87,7 +87,7 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
         id=notice_id(uid, NotificationKind.ITEM_HELD, job, found.first_held_id, found.last_held_id),
         kind=NotificationKind.ITEM_HELD,
         at=found.at,
-        title=f"{job}: {plural(found.held, 'item needs', 'items need')} you",
+        title=f"{job}: {plural(found.held, 'item needs', 'items need')} your decision",
         text=(
             f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; `batchkiln show "
             f"{command_arguments(job, found.items[0])}` explains why, and what to do."

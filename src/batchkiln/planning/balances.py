@@ -36,7 +36,7 @@ async def read_balances(profile: Profile, access: QueueAccess) -> list[Balance]:
         for name in profile.account_names
     }
     if profile.is_embedded:
-        left = embedded_balances(profile, embedded_folder(access.setting.queue, profile))
+        left = embedded_balances(profile, embedded_folder(access.app.queue, profile))
         return [replace(place, credits=left[name]) for name, place in places.items()]
     return [await _asked(profile, place, known[profile.name, name], access) for name, place in places.items()]
 

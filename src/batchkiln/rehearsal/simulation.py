@@ -130,7 +130,7 @@ class UnsyncedFileSystem(FileSystem):
         """Do nothing."""
 
 
-def rehearse(setting: AppContext, options: RehearsalOptions) -> RehearsalResult:
+def rehearse(app: AppContext, options: RehearsalOptions) -> RehearsalResult:
     """Run manifests to their end, in virtual time and in a temporary folder.
 
     Raises `InputError` for errors in them. A first SIGINT stops the rehearsal between two steps, where no transaction
@@ -140,13 +140,13 @@ def rehearse(setting: AppContext, options: RehearsalOptions) -> RehearsalResult:
     network = MemoryNetwork(cuts)
     network.on_bytes.append(cuts.see)
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(network)) as runner:
-        return runner.run(_played(setting, options, cuts))
+        return runner.run(_played(app, options, cuts))
 
 
-async def _played(setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
+async def _played(app: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
     """Run the rehearsal in a temporary folder that a signal cannot leave behind."""
     with tempfile.TemporaryDirectory(prefix="batchkiln-rehearsal-") as folder:
-        return await _Stage(Path(folder), setting, options, cuts).play()
+        return await _Stage(Path(folder), app, options, cuts).play()
 
 
 @contextmanager
@@ -164,17 +164,17 @@ def _raising_signals() -> Iterator[None]:
 class _Stage:
     """One rehearsal in its folder, which contains `queue.db`, `out/` and `service/`."""
 
-    def __init__(self, folder: Path, setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> None:
+    def __init__(self, folder: Path, app: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> None:
         self._folder = folder
         self._options = options
         self._cuts = cuts
         self._books = folder / "service"
-        self._setting = replace(
-            setting,
+        self._app = replace(
+            app,
             queue=folder / "queue.db",
-            config=_staged(setting.config, self._books),
+            config=_staged(app.config, self._books),
             output_root=folder / "out",
-            surroundings=Environment(
+            environment=Environment(
                 wall=self._wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=UnsyncedFileSystem,
@@ -186,13 +186,13 @@ class _Stage:
     async def play(self) -> RehearsalResult:
         """Apply the manifests, run them, and return the result."""
         with as_node(PROGRAM):
-            store = await Store.open_inline(self._setting.queue)
+            store = await Store.open_inline(self._app.queue)
             try:
                 uid = Random(f"queue {self._options.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
                 await store.write(lambda writer: writer.name_queue(uid))
                 with _raising_signals():
                     applied = await apply_manifests(
-                        store, self._setting, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
+                        store, self._app, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
                     )
                 profile = self._profile_of(applied)
                 async with self._serving(profile) as service:
@@ -208,8 +208,8 @@ class _Stage:
         alone = Config(
             {profile.name: profile}, profile.name
         )  # in a rehearsal all profiles use the same service and its API keys
-        setting = replace(self._setting, config=alone)
-        async with open_engine(store, setting, control, command="rehearse") as driver:
+        app = replace(self._app, config=alone)
+        async with open_engine(store, app, control, command="rehearse") as driver:
             progress = asyncio.create_task(self._tell_progress(driver, control), name="progress")
             try:
                 await driver.run()
@@ -268,7 +268,7 @@ class _Stage:
                 f"these manifests use several services ({', '.join(names)}): rehearse one at a time, or choose one "
                 "with --profile"
             )
-        return self._setting.config.profiles[names[0]]
+        return self._app.config.profiles[names[0]]
 
     def _wall(self) -> datetime:
         return self._options.starts_at + timedelta(seconds=asyncio.get_running_loop().time())

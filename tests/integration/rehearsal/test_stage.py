@@ -45,7 +45,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def setting(folder: Path, limits: Limits | None = None) -> AppContext:
+def app(folder: Path, limits: Limits | None = None) -> AppContext:
     config = load_config(None, {})
     local = replace(config.profiles["local"], limits=limits or Limits())
     return AppContext(folder / "queue.db", Config({"local": local}, "local"), working_dir=folder)
@@ -58,7 +58,7 @@ def played(
     manifest = folder / "animals.yaml"
     manifest.write_text(MANIFEST.format(job="animals", out=folder / "out", repeat=repeat))
     options = RehearsalOptions([str(manifest)], level, seed, START, io.BytesIO())
-    return rehearse(setting(folder, limits), options)
+    return rehearse(app(folder, limits), options)
 
 
 def test_calm_rehearsal_has_the_bill(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_item_over_its_cap_is_told(tmp_path: Path) -> None:
     text = MANIFEST.format(job="dear", out="out", repeat=1).replace("defaults: {", "defaults: {max_cost_credits: 1, ")
     manifest.write_text(text)
 
-    outcome = rehearse(setting(tmp_path), RehearsalOptions([str(manifest)], "none", 1, START, io.BytesIO()))
+    outcome = rehearse(app(tmp_path), RehearsalOptions([str(manifest)], "none", 1, START, io.BytesIO()))
 
     assert outcome.jobs[0].items[ItemState.REJECTED] == 2
     assert not outcome.is_all_done
@@ -157,7 +157,7 @@ def test_item_over_its_cap_is_told(tmp_path: Path) -> None:
 
 def test_manifests_for_two_services_are_refused(tmp_path: Path) -> None:
     """One service stands on the stage: which one is to be said."""
-    given = setting(tmp_path)
+    given = app(tmp_path)
     given.config.profiles["studio"] = replace(given.config.profiles["local"], name="studio")
     for name in ("local", "studio"):
         text = MANIFEST.format(job=name, out="out", repeat=1)

@@ -81,7 +81,7 @@ async def test_held_items_are_one_notice(world: World) -> None:
 
     held = [notice for notice in happened(world) if notice.kind is NotificationKind.ITEM_HELD]
     (notice,) = held
-    assert notice.title == "job: 7 items need you"
+    assert notice.title == "job: 7 items need your decision"
     assert notice.data["held"] == 7
     assert notice.data["items"] == [f"item-{number}" for number in range(5)]
     assert "and 2 more" in notice.text
