@@ -76,7 +76,7 @@ class Engine:
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
-        with self.store.listen(self.hear):
+        with self.store.listen(self.on_wakeup):
             if not self.control.waits_for_more:
                 return await drive(self, self.control)
             looking = asyncio.create_task(self._look_now_and_then(), name="look")
@@ -117,7 +117,7 @@ class Engine:
             log.warning("job_postponed", reason=str(error))
         return self.workers[before:]
 
-    def hear(self) -> None:
+    def on_wakeup(self) -> None:
         """Handle a wakeup from another process that changed the queue."""
         self._has_been_rung = True
         self.news.announce()
@@ -130,7 +130,7 @@ class Engine:
             with suppress(QueueBusy):
                 version = await self.store.data_version()
                 if seen not in {None, version}:
-                    self.hear()
+                    self.on_wakeup()
                 seen = version
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 

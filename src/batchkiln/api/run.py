@@ -67,9 +67,9 @@ _NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReas
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run. `rests` contains each worker's next wait.
+    """The result of a run. `rests` holds the reason of each worker's last wait.
 
-    `blocked` and `misunderstood` name profile and account.
+    `blocked` and `misunderstood` hold the profile, the account and the cause.
     """
 
     views: tuple[JobView, ...]

@@ -48,7 +48,7 @@ class QueueSink:
         """
         await check_output_folder(self._queue.app, str(path))
         applied = await self._queue.apply([str(path)], options=ApplyOptions(), stdin=io.BytesIO())
-        self._engine.hear()
+        self._engine.on_wakeup()
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
     async def ended(self, job: str) -> Mapping[str, Any]:

@@ -14,8 +14,7 @@ from batchkiln.core.queue_types import Candidate
 def best_next_candidate(first: Candidate, ordered: Sequence[Candidate], room: int) -> Candidate:
     """Return the candidate to start instead of `first`, the most expensive one of its job that fits.
 
-    `ordered` holds all candidates in the planner's order. `room` is the number of credits that the job may still use
-    today.
+    `ordered` holds all candidates in the planner's order. `room` is the number of credits that the job may use today.
     """
     alike = [each for each in ordered if (each.job_id, each.priority) == (first.job_id, first.priority)]
     counts = Counter[int]()

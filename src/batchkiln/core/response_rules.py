@@ -70,6 +70,9 @@ class ReplyRules:
 
 
 def remedy_line(name: ReplyField, path: str | None) -> str:
-    """Return the configuration line for a field, to be added below the profile's name; `<path>` without a guess."""
+    """Return the configuration line for a field, to add below the profile's name.
+
+    Without a guess, the line contains `<path>`.
+    """
     quoted = "<path>" if path is None else "'" + path.replace("'", "''") + "'"
     return f"replies: {{fields: {{{name}: {quoted}}}}}"

@@ -1,6 +1,6 @@
-"""Reads and writes result files: the file beside a manifest that records what became of it.
+"""Reads and writes result files: the file beside a manifest with the result of its enqueueing and its job.
 
-A result file is complete at any moment, and it is what a restarted watcher relies on.
+A result file is complete at any moment. A restarted watcher continues from the result files.
 """
 
 import os

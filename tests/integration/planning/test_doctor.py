@@ -83,7 +83,7 @@ async def test_a_refused_key_behind_a_good_one_is_a_warning(make_ground: GroundM
     assert exit_status_of(findings) is ExitStatus.OK
 
 
-async def test_a_wrong_clock_of_this_machine_is_told(make_ground: GroundMaker) -> None:
+async def test_a_wrong_clock_of_this_machine_is_reported(make_ground: GroundMaker) -> None:
     """By the `Date` of a reply that costs nothing."""
     ground = await make_ground()
     environment = Environment(wall=lambda: machine_now() + timedelta(hours=2))

@@ -57,7 +57,7 @@ async def test_a_dialect_costs_nothing_and_is_understood_or_told(make_ground: Gr
     assert findings[4].level is Level.OK
 
 
-async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+async def test_what_it_takes_is_reported_before_anything_is_sent(tmp_path: Path) -> None:
     """The first finding names requests, files and credits; nothing has left by then."""
     async with stranger(tmp_path) as service:
         findings = probe(service.app())
@@ -79,7 +79,7 @@ async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
     assert exit_status_of(list(found.values())) is ExitStatus.QUEUE_HELD
 
 
-async def test_each_open_field_is_told_with_its_place(tmp_path: Path) -> None:
+async def test_each_open_field_is_reported_with_its_place(tmp_path: Path) -> None:
     """What is documented, what came by names and types, and where each field was read."""
     async with stranger(tmp_path) as service:
         found = await service.probed()
@@ -211,7 +211,7 @@ async def test_used_up_reads_end_it_with_the_reason(tmp_path: Path) -> None:
     assert "ended early" in found["probe"].message
 
 
-async def test_a_changed_reply_is_told_by_probe_and_by_doctor(tmp_path: Path) -> None:
+async def test_a_changed_reply_is_reported_by_probe_and_by_doctor(tmp_path: Path) -> None:
     """What the service changed since is named; the next probe has learned it."""
     async with stranger(tmp_path) as service:
         await service.probed()

@@ -35,7 +35,7 @@ def test_a_foreign_word_in_a_label_is_read_back_as_it_was() -> None:
     assert samples(exposition([metric])) == {("batchkiln_problems", (("code", strange),)): 3}
 
 
-def test_jobs_are_told_by_state_cause_and_money() -> None:
+def test_jobs_are_reported_by_state_cause_and_money() -> None:
     """Every state is there, also those of no item, so that a rule finds a zero."""
     problem = ProblemGroup(ItemState.HELD, "key_missing", 1, None)
     view = job_view({ItemState.DONE: 7, ItemState.HELD: 1}, problems=[problem], money=Credits(1, 20, 5))

@@ -96,7 +96,7 @@ def test_no_key_of_the_users_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert outcome.is_all_done
 
 
-def test_no_secret_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys and signed links that went over the network in memory are in no report (Law 8)."""
     canaries = Canaries()
 
@@ -142,7 +142,7 @@ def test_same_seed_gives_the_same_rehearsal(tmp_path: Path) -> None:
     assert first.incidents != other.incidents
 
 
-def test_item_over_its_cap_is_told(tmp_path: Path) -> None:
+def test_item_over_its_cap_is_reported(tmp_path: Path) -> None:
     """What would be rejected later is seen now, and costs nothing."""
     manifest = tmp_path / "dear.yaml"
     text = MANIFEST.format(job="dear", out="out", repeat=1).replace("defaults: {", "defaults: {max_cost_credits: 1, ")
