@@ -442,7 +442,7 @@ BUGS: Final = (
     Bug(
         "what is not understood is asked for ever",
         "core/account_view.py",
-        "        if self.rests(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
+        "        if self.is_suspended(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
         "",
         caught_by="tests/unit/worker/test_endpoints.py",  # the local service is understood
     ),

@@ -73,7 +73,7 @@ async def apply_manifests(
     if len(paths) != len(set(paths)):
         raise InputError("a manifest is named twice; nothing was enqueued")
     if len(paths) > 1 and "-" in paths:
-        raise InputError("standard input cannot be combined with other manifests")
+        raise InputError("standard input cannot be combined with other manifests; nothing was enqueued")
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
     for path in paths:
         # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.

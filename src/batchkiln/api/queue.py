@@ -50,12 +50,12 @@ class Queue(Changes):
         """Use `open_queue` instead."""
         super().__init__(store, reader)
         self.app = app
-        self._beside: Store | None = None  # for changes while the first connection serves a run
+        self._second_store: Store | None = None  # for changes while the first connection serves a run
         self._changing = asyncio.Lock()
         self._engine: Engine | None = None
         self._is_forever = False  # whether the run of `_engine` waits for more work
         self._task: asyncio.Task[RunResult] | None = None
-        self._is_failure_told = False
+        self._is_failure_raised = False
 
     # --- enqueueing ---
 
@@ -168,16 +168,16 @@ class Queue(Changes):
         Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
-            raise InputError(f"until must be done, budget or Until(at=…), not {until!r}")
+            raise InputError(f"until must be done, budget or Until(at=…), not {until!r}; nothing was started")
         wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
         if isinstance(wanted.at, datetime) and wanted.at.tzinfo is None:
-            raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC)")
+            raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC); nothing was started")
         if max_credits is not None and max_credits < 0:
-            raise InputError("max_credits must be a number of credits, 0 or more")
+            raise InputError("max_credits must be a number of credits, 0 or more; nothing was started")
         options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
         if self._task is not None and not self._task.done():
             raise QueueInUse(f"{self.app.queue}: this program already runs this queue; call `stop` first")
-        begun, self._is_failure_told = asyncio.Event(), False
+        begun, self._is_failure_raised = asyncio.Event(), False
         task = self._task = asyncio.create_task(self._drive(options, jobs, begun), name="batchkiln-drive")
         task.add_done_callback(lambda _: begun.set())
         try:
@@ -204,7 +204,7 @@ class Queue(Changes):
         await asyncio.wait({task})
         if task.cancelled():
             raise NoDriver(f"{self.app.queue}: the run was stopped; call `start` to continue")
-        self._is_failure_told = True
+        self._is_failure_raised = True
         return task.result()
 
     async def stop(self) -> RunResult | None:
@@ -241,7 +241,7 @@ class Queue(Changes):
             await asyncio.wait({task})
             if not task.cancelled():
                 task.exception()  # retrieved so that the loop does not report it
-        await self._close_beside()
+        await self._close_second_store()
 
     async def close(self) -> None:
         """Stop the run once work in progress is recorded; raise the error that stopped it, unless it was raised before.
@@ -249,18 +249,18 @@ class Queue(Changes):
         Leaving `open_queue` calls this.
         """
         try:
-            if not self._is_failure_told:
+            if not self._is_failure_raised:
                 await self.stop()
         except asyncio.CancelledError:
             await self.abandon()
             raise
         finally:
-            await self._close_beside()
+            await self._close_second_store()
 
-    async def _close_beside(self) -> None:
-        if self._beside is not None:
-            await self._beside.close()
-            self._beside = None
+    async def _close_second_store(self) -> None:
+        if self._second_store is not None:
+            await self._second_store.close()
+            self._second_store = None
 
     # --- waiting and following ---
 
@@ -378,9 +378,9 @@ class Queue(Changes):
         """
         async with self._changing:
             is_apart = self._engine is not None and (self._is_forever or self._engine.has_started)
-            if is_apart and self._beside is None:
-                self._beside = await Store.open_for_writing(self.app.queue)
-            yield self._beside or self.writer
+            if is_apart and self._second_store is None:
+                self._second_store = await Store.open_for_writing(self.app.queue)
+            yield self._second_store or self.writer
         self.writer.notify()
 
 

@@ -143,11 +143,11 @@ class Results:
 
     def _ended_items(self, reader: Reader, after: int) -> tuple[list[ItemSummary], int]:
         ended, last = reader.events.ended_after(after, _EVENTS_AT_ONCE)
-        states = {one.item_id: one.state for one in ended if one.job_id == self._job_id and not self._was_given(one)}
+        states = {one.item_id: one.state for one in ended if one.job_id == self._job_id and not self._was_yielded(one)}
         items = reader.items.of_ids(list(states))
         return [item for item in items if item.state is states[item.id]], last
 
-    def _was_given(self, ended: ItemEnded) -> bool:
+    def _was_yielded(self, ended: ItemEnded) -> bool:
         """Return whether a page that was read after the event contained the item."""
         last_ids, newest = self._pages[ended.state]
         page = bisect_left(last_ids, ended.item_id)

@@ -67,7 +67,7 @@ _NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReas
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run. `rests` holds the reason of each worker's last wait.
+    """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
     `blocked` and `misunderstood` hold the profile, the account and the cause.
     """
@@ -76,7 +76,7 @@ class RunResult:
     signal_status: int | None = None
     may_end_early: bool = False
     blocked: tuple[tuple[str, str, AccountBlocked], ...] = ()
-    rests: tuple[WaitReason, ...] = ()
+    last_waits: tuple[WaitReason, ...] = ()
     did_anything: bool = True
     misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
 
@@ -93,11 +93,11 @@ class RunResult:
         has_paused_items = any(waiting_in_pause(view) for view in self.views)
         if has_paused_items and any(error.problem is AccountProblem.OVERCHARGED for _, _, error in self.blocked):
             return ExitStatus.ACCOUNT_CANNOT_WORK  # a charge exceeded the maximum that was sent, which pauses its job
-        if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.rests)):
+        if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.last_waits)):
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT
-        is_short = self.left or has_paused_items or any(bad_of(view) for view in self.views)
+        is_short = self.left or has_paused_items or any(problem_count_of(view) for view in self.views)
         return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
 
 
@@ -107,7 +107,7 @@ def left_of(view: JobView) -> int:
     return sum(items[state] for state in UNDER_WAY) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
 
 
-def bad_of(view: JobView) -> int:
+def problem_count_of(view: JobView) -> int:
     """Return how many of a job's items are held or ended without success; canceled items do not count."""
     return sum(view.summary.items[state] for state in PROBLEM_STATES)
 
@@ -201,14 +201,14 @@ class Run:
         after = await self._overview(self._jobs)
         blocked = self.engine.control.blocked
         return RunResult(
-            views=after.jobs if self._jobs is not None else _touched(before, after),
+            views=after.jobs if self._jobs is not None else _changed_jobs(before, after),
             may_end_early=self.options.may_end_early,
             blocked=tuple(
                 (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
                 for worker in self.engine.workers
                 if worker.account_id in blocked
             ),
-            rests=tuple([(await next_due(worker)).reason for worker in self.engine.workers]),
+            last_waits=tuple([(await next_due(worker)).reason for worker in self.engine.workers]),
             did_anything=bool(self.engine.workers),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
@@ -227,7 +227,7 @@ def _has_work(overview: Overview) -> bool:
     )
 
 
-def _touched(before: Overview, after: Overview) -> tuple[JobView, ...]:
+def _changed_jobs(before: Overview, after: Overview) -> tuple[JobView, ...]:
     """Return the jobs that a run of the whole queue changed, or that had not ended before."""
     old: dict[str, JobSummary] = {view.summary.name: view.summary for view in before.jobs}
 

@@ -192,19 +192,21 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         )
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."
-    if result.left and WaitReason.HELD in result.rests:
+    if result.left and WaitReason.HELD in result.last_waits:
         yield (
             "A held item occupies an account's only slot, and its API key is not configured: configure that API key "
             "beside the new one, or end the item with `batchkiln resolve`."
         )
-    if result.left and WaitReason.NO_KEY in result.rests:
+    if result.left and WaitReason.NO_KEY in result.last_waits:
         yield (
             "An account has no API key, so only its active items were continued: put its API key where the "
             "configuration expects it."
         )
     status = result.exit_status
     if status is ExitStatus.ITEMS_NOT_DONE and result.left:
-        reasons = {REASONS[reason] for reason in result.rests if reason not in {WaitReason.NOTHING, WaitReason.NOW}}
+        reasons = {
+            REASONS[reason] for reason in result.last_waits if reason not in {WaitReason.NOTHING, WaitReason.NOW}
+        }
         waits = " and ".join(sorted(reasons)) or "a person"
         yield f"{plural(result.left, 'item')} cannot continue; waiting for {waits}."
     if result.left or result.signal_status is not None:

@@ -57,7 +57,7 @@ class AccountView:
     read_worth_at: float = -inf
 
     @property
-    def starts_nothing(self) -> WaitReason | None:
+    def start_obstacle(self) -> WaitReason | None:
         """The reason why this account may not start new work; None if it may."""
         if self.permission.is_blocked:
             return WaitReason.ACCOUNT_BLOCKED
@@ -65,15 +65,15 @@ class AccountView:
             return WaitReason.NO_KEY
         return None if self.permission.may_start else WaitReason.ENOUGH
 
-    def rests(self, *calls: Call) -> bool:
+    def is_suspended(self, *calls: Call) -> bool:
         """Return whether one of these calls is suspended because its replies are not understood (Law 10)."""
-        return any(entry.call in calls and entry.call.may_rest for entry in self.misunderstood)
+        return any(entry.call in calls and entry.call.may_be_suspended for entry in self.misunderstood)
 
     # --- the earliest moment of a request ---
 
     def call_due(self, call: Call, now: ClockReading, *, places: int = 1) -> NotBefore:
         """Return when a call may be sent, with `places` of its minute free; never while the call is suspended."""
-        if self.rests(call):
+        if self.is_suspended(call):
             return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)
         due = self.rates.due(now, is_create=call.is_create, places=places)
         return due.after(self.waits.calls.get(call, due))

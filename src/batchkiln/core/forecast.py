@@ -106,8 +106,8 @@ class _Room:
 
 
 @dataclass(slots=True)
-class _Pile:
-    """The unplaced items of a class. `seconds` includes the wait for a place in the minute's window."""
+class _Batch:
+    """The unplaced items of equal classes. `seconds` includes the wait for a place in the minute's window."""
 
     job: str
     left: int
@@ -118,7 +118,7 @@ class _Pile:
 
 
 @dataclass(slots=True)
-class _Purse:
+class _JobBudget:
     """The credits that a job may still spend: in total, per day, and today."""
 
     left: float
@@ -143,27 +143,27 @@ def forecast(
 
     `usage` is today's usage, summed over the accounts.
     """
-    piles, unpayable = _piles(loads, limits)
-    purses = {load.name: _purse(load) for load in loads}
+    batches, unpayable = _batches(loads, limits)
+    budgets = {load.name: _job_budget(load) for load in loads}
     room = _room(now, day.reset_after(now), limits, accounts, usage)
     ended: dict[str, datetime] = {load.name: now for load in loads}
     days: list[CalendarDay] = []
     for _ in range(MOST_DAYS):
-        for pile in piles:
-            _fill(room, pile, purses[pile.job], accounts)
-            unpayable += _give_up(pile, purses[pile.job])
-            if not pile.left:
-                ended[pile.job] = max(ended[pile.job], room.at)
+        for batch in batches:
+            _fill(room, batch, budgets[batch.job], accounts)
+            unpayable += _reject_unpayable(batch, budgets[batch.job])
+            if not batch.left:
+                ended[batch.job] = max(ended[batch.job], room.at)
         days.append(room.day(day, accounts))
-        piles = [pile for pile in piles if pile.left]
-        if not piles:
+        batches = [batch for batch in batches if batch.left]
+        if not batches:
             break
         at = max(room.at, room.ends_at)
         room = _room(at, day.reset_after(at), limits, accounts, DayUsage())
         room.begins_at = day.start_of(at)
-        for purse in purses.values():
-            purse.today = purse.per_day
-    unknown = {pile.job for pile in piles} | set(_behind_unpriced(loads))
+        for budget in budgets.values():
+            budget.today = budget.per_day
+    unknown = {batch.job for batch in batches} | set(_behind_unpriced(loads))
     ends = {name: at for name, at in ended.items() if name not in unknown}
     return Forecast(ends, tuple(_without_idle_ends(days)) if _has_days(loads) else (), tuple(unpayable))
 
@@ -188,10 +188,10 @@ def _needs_price(entry: ItemClass) -> bool:
     return bool(entry.count) and entry.cost is None and not entry.is_under_way
 
 
-def _purse(load: JobLoad) -> _Purse:
+def _job_budget(load: JobLoad) -> _JobBudget:
     per_day = inf if load.credits_per_day is None else load.credits_per_day
     left = inf if load.credits_left is None else max(0, load.credits_left)
-    return _Purse(left, per_day, today=max(0, per_day - load.credits_taken))
+    return _JobBudget(left, per_day, today=max(0, per_day - load.credits_taken))
 
 
 def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage: DayUsage) -> _Room:
@@ -206,10 +206,10 @@ def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage:
     )
 
 
-def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[Unpayable]]:
+def _batches(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Batch], list[Unpayable]]:
     """Merge equal classes. Return them, and the items that can never be paid; items without a price are left out."""
     shortest = limits.minute_seconds / limits.creates_per_minute
-    merged: dict[tuple[str, int, float, bool], _Pile] = {}
+    merged: dict[tuple[str, int, float, bool], _Batch] = {}
     unpayable: list[Unpayable] = []
     for load in loads:
         for entry in load.classes:
@@ -222,15 +222,15 @@ def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[
             seconds = entry.seconds if entry.is_under_way else max(entry.seconds, shortest)
             polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
             alike = (load.name, cost, seconds, entry.is_under_way)
-            pile = merged.setdefault(alike, _Pile(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way))
-            pile.left += entry.count
+            batch = merged.setdefault(alike, _Batch(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way))
+            batch.left += entry.count
     return list(merged.values()), unpayable
 
 
 def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
     """Return the items of a class whose cost exceeds a limit even if nothing of it is used.
 
-    `_give_up` checks the job's whole budget.
+    `_reject_unpayable` checks the job's whole budget.
     """
     if entry.is_under_way:
         return None
@@ -240,31 +240,31 @@ def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) ->
     return None if found is None else Unpayable(load.name, found[0], entry.count, cost, found[1])
 
 
-def _give_up(pile: _Pile, purse: _Purse) -> Iterable[Unpayable]:
+def _reject_unpayable(batch: _Batch, budget: _JobBudget) -> Iterable[Unpayable]:
     """Reject the items that the job's budget no longer covers. Possible refunds of failures are not included."""
-    if pile.left and not pile.is_under_way and pile.cost > purse.left:
-        yield Unpayable(pile.job, BudgetLimit.OVER_JOB_BUDGET, pile.left, pile.cost, int(purse.left))
-        pile.left = 0
+    if batch.left and not batch.is_under_way and batch.cost > budget.left:
+        yield Unpayable(batch.job, BudgetLimit.OVER_JOB_BUDGET, batch.left, batch.cost, int(budget.left))
+        batch.left = 0
 
 
-def _fill(room: _Room, pile: _Pile, purse: _Purse, accounts: int) -> None:
-    """Place as many items of a pile as fit in the day. The last one may end after the day."""
-    seconds = pile.seconds / accounts
-    fitting = ceil(max(0.0, (room.ends_at - room.at).total_seconds()) / seconds) if seconds else pile.left
-    if pile.is_under_way:
-        placed = min(pile.left, fitting)
+def _fill(room: _Room, batch: _Batch, budget: _JobBudget, accounts: int) -> None:
+    """Place as many items of a batch as fit in the day. The last one may end after the day."""
+    seconds = batch.seconds / accounts
+    fitting = ceil(max(0.0, (room.ends_at - room.at).total_seconds()) / seconds) if seconds else batch.left
+    if batch.is_under_way:
+        placed = min(batch.left, fitting)
     else:
-        purse_room = int(min(room.credits, purse.left, purse.today))
-        affordable = purse_room // pile.cost if pile.cost else pile.left
-        placed = max(0, min(pile.left, fitting, affordable, room.creates, room.reads // pile.reads))
+        budget_room = int(min(room.credits, budget.left, budget.today))
+        affordable = budget_room // batch.cost if batch.cost else batch.left
+        placed = max(0, min(batch.left, fitting, affordable, room.creates, room.reads // batch.reads))
         room.items += placed
-        room.spent += placed * pile.cost
-        room.credits -= placed * pile.cost
+        room.spent += placed * batch.cost
+        room.credits -= placed * batch.cost
         room.creates -= placed
-        purse.pay(placed * pile.cost)
-    pile.left -= placed
+        budget.pay(placed * batch.cost)
+    batch.left -= placed
     room.at += timedelta(seconds=placed * seconds)
-    room.reads = max(0, room.reads - placed * pile.reads)
+    room.reads = max(0, room.reads - placed * batch.reads)
 
 
 def with_poll_delay(seconds: float, limits: Limits) -> float:

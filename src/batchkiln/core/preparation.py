@@ -45,8 +45,8 @@ def choose_preparation(queue: QueueView, account: AccountView, now: ClockReading
 
     A request that may be sent now goes before one that has to wait, such as an upload after the day's last.
     """
-    if account.starts_nothing:
-        return WaitUntil(NotBefore(inf, account.starts_nothing))
+    if account.start_obstacle:
+        return WaitUntil(NotBefore(inf, account.start_obstacle))
     ordered = in_order(queue.candidates)
     for candidate in ordered:
         if candidate.cost is not None:

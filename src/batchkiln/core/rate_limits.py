@@ -234,22 +234,22 @@ class HostRateLimit:
 class RequestQuota:
     """The limits of creates with uploads, or of reads with quotes: a minute, a day, and an imposed wait.
 
-    `told` is the wait imposed in this process, and exact once `is_told`; `stored` is the wait imposed in an earlier
+    `imposed` is the wait imposed in this process, and final once `is_exact`; `stored` is the wait imposed in an earlier
     one. `used` is the day's count when the queue was read, and `released_before` the number of requests over by then.
     """
 
     window: SlidingWindow
     per_day: int
-    told: NotBefore = NO_WAIT
+    imposed: NotBefore = NO_WAIT
     stored: NotBefore = NO_WAIT
-    is_told: bool = False
+    is_exact: bool = False
     used: int = 0
     released_before: int = 0
 
     @property
     def held(self) -> NotBefore:
         """The wait that the service imposed."""
-        return self.told if self.is_told else self.told.after(self.stored)
+        return self.imposed if self.is_exact else self.imposed.after(self.stored)
 
     @property
     def used_today(self) -> int:
@@ -365,15 +365,15 @@ class RateLimits:
         """The next daily reset."""
         return NotBefore(self.resets_at, WaitReason.DAY_REQUESTS)
 
-    def hold(self, due: NotBefore, *, is_create: bool, is_told: bool) -> bool:
+    def hold(self, due: NotBefore, *, is_create: bool, is_exact: bool) -> bool:
         """Impose a wait on creates or reads, and return whether it is now the longest.
 
-        `is_told` is true if the service sent the length of the wait.
+        `is_exact` is true if the service sent the length of the wait.
         """
         quota = self.creates if is_create else self.reads
-        quota.told = quota.told.after(due)  # the reply to another request may have imposed a longer wait
-        quota.is_told |= is_told
-        return quota.told == due
+        quota.imposed = quota.imposed.after(due)  # the reply to another request may have imposed a longer wait
+        quota.is_exact |= is_exact
+        return quota.imposed == due
 
     # --- what is stored ---
 

@@ -31,10 +31,10 @@ from batchkiln.core.waits import NotBefore, WaitReason
 class Change(Enum):
     """A change of the planner's input, by this process or another."""
 
-    BEGUN = auto()  # an attempt is recorded; its own worker is sending it
+    STARTED = auto()  # an attempt is recorded; its own worker is sending it
     HEADS_MOVED = auto()  # a class has new next items, for uploads, or none left
-    OVERTAKEN = auto()  # a plan was out of date; its reservations are released
-    WENT_ON = auto()  # an attempt was answered, polled or resent, or one of its files was saved
+    PLAN_OUTDATED = auto()  # a plan was out of date; its reservations are released
+    PROGRESSED = auto()  # an attempt was answered, polled or resent, or one of its files was saved
     ENDED = auto()  # an item ended or is held
     REQUEUED = auto()  # an item is queued again
     PREPARED = auto()  # an upload was completed or is gone, or a preparation failed
@@ -53,7 +53,7 @@ class Awaited(Enum):
     PLACE = auto()
 
 
-NOBODY: Final[frozenset[Awaited]] = frozenset()
+NO_RESOURCE: Final[frozenset[Awaited]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Wakes:
     """
 
     own: bool = True
-    others: AbstractSet[Awaited] = NOBODY
+    others: AbstractSet[Awaited] = NO_RESOURCE
     all: bool = False
     may_end_run: bool = False
     is_of_queue: bool = True
@@ -74,13 +74,13 @@ _CREDITS: Final = frozenset({Awaited.CREDITS})
 
 WAKES: Final[Mapping[Change, Wakes]] = {
     # Only its own slot is busy. Others see the change when they next plan; nothing becomes due earlier for them.
-    Change.BEGUN: Wakes(own=False),
+    Change.STARTED: Wakes(own=False),
     # All accounts upload images ahead; after the last item of a class, other accounts may have nothing left.
     Change.HEADS_MOVED: Wakes(all=True),
     # The run's credits that the plan had reserved are free again.
-    Change.OVERTAKEN: Wakes(others=_CREDITS),
+    Change.PLAN_OUTDATED: Wakes(others=_CREDITS),
     # Reserved credits become a charge, which may be smaller; slot, polls and downloads belong to one account.
-    Change.WENT_ON: Wakes(others=_CREDITS),
+    Change.PROGRESSED: Wakes(others=_CREDITS),
     # As above; the attempt's credits are released, or finally spent, and then items may be rejected.
     Change.ENDED: Wakes(others=_CREDITS, may_end_run=True),
     # Any idle account may start it, and needs its price and its images.
@@ -110,13 +110,13 @@ def awaited_by_slot(queue: QueueView, due: NotBefore, *, has_run_budget: bool) -
     """
     budgets = (has_run_budget, *(candidate.money.is_limited for candidate in queue.candidates))
     credits_count = queue.unresolved is None and bool(queue.candidates) and any(budgets)
-    return awaited_place(due) | (_CREDITS if credits_count else NOBODY)
+    return awaited_place(due) | (_CREDITS if credits_count else NO_RESOURCE)
 
 
 def awaited_place(due: NotBefore) -> frozenset[Awaited]:
     """Return the place that a request waits for if its time is unknown, or nothing."""
     is_endless = due.at == inf and due.reason is WaitReason.MINUTE_WINDOW
-    return frozenset({Awaited.PLACE}) if is_endless else NOBODY
+    return frozenset({Awaited.PLACE}) if is_endless else NO_RESOURCE
 
 
 def change_by_outcome(committed: Committed) -> Change:
@@ -127,7 +127,7 @@ def change_by_outcome(committed: Committed) -> Change:
         return Change.REQUEUED
     is_under_way = committed.state in {ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING}
     if is_under_way:
-        return Change.WENT_ON
+        return Change.PROGRESSED
     return Change.REJECTED if committed.outcome.stale is Stale.QUOTE else Change.ENDED
 
 

@@ -269,9 +269,9 @@ def _held_since(detail: ItemDetail) -> str:
 
 def charged(detail: ItemDetail) -> str:
     """Describe the cost of an item, attempt by attempt, including unknown charges."""
-    told = Counter(text for attempt in detail.attempts if (text := _cost(attempt)))
-    if told:
-        return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in told.items())
+    costs = Counter(text for attempt in detail.attempts if (text := _cost(attempt)))
+    if costs:
+        return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in costs.items())
     return "nothing: it was refused, and nothing was created" if detail.attempts else "nothing: it was never sent"
 
 
@@ -281,20 +281,20 @@ def _cost(attempt: AttemptDetail) -> str:
     cost = quote if attempt.cost_credits is None else plural(attempt.cost_credits, "credit")
     match attempt.state:
         case AttemptState.REFUSED:
-            told = ""
+            text = ""
         case AttemptState.SENT:
-            told = f"{quote} are reserved; they are charged at most once, and only if it was created"
+            text = f"{quote} are reserved; they are charged at most once, and only if it was created"
         case AttemptState.FAILED:
-            told = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
+            text = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
         case AttemptState.CANCELED:
-            told = f"{cost}; a refund was not confirmed"
+            text = f"{cost}; a refund was not confirmed"
         case AttemptState.DISPUTED if attempt.generation_id is None:
-            told = f"{quote} stay reserved, because it is unknown whether they were charged"
+            text = f"{quote} stay reserved, because it is unknown whether they were charged"
         case AttemptState.ABANDONED if attempt.generation_id is None:
-            told = f"{quote} may have been charged for an attempt that a person gave up; they are not counted"
+            text = f"{quote} may have been charged for an attempt that a person gave up; they are not counted"
         case _:
-            told = cost
-    return told
+            text = cost
+    return text
 
 
 # --- what to do ------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> st
     if state is ItemState.QUEUED and summary.is_paused:
         return "`batchkiln unpause {job}` resumes it, and first shows what that may cost"
     if state in WORKING_STATES:
-        return _moving(detail, summary, context)
+        return _unfinished(detail, summary, context)
     if state is ItemState.HELD:
         return hold_of(detail).remedy
     if state is ItemState.FAILED and detail.attempts and detail.attempts[-1].state is AttemptState.CANCELED:
@@ -327,7 +327,7 @@ def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> st
     return _ENDED[state]
 
 
-def _moving(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     if not context.is_configured:
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
         return _escaped(place) + ": pass the right configuration with --config, then `batchkiln work`"

@@ -364,7 +364,7 @@ class AccountWorker:
         log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_error(failure))
         self._understood.discard(call)
         await self.ports.queue.update_account(self.account_id, CallMisunderstood(entry, self.circumstances), now)
-        if call.may_rest:
+        if call.may_be_suspended:
             self.backoffs.rest(call)
 
     async def _hold_window(self, call: Call, failure: TransientError, now: ClockReading) -> None:
@@ -374,7 +374,7 @@ class AccountWorker:
             return
         at = min(own.at, now.monotonic + self.rates.limits.minute_seconds) if told is None else now.monotonic + told
         # Known to all tracks before anything is awaited.
-        is_latest = self.rates.hold(NotBefore(at, own.reason), is_create=call.is_create, is_told=told is not None)
+        is_latest = self.rates.hold(NotBefore(at, own.reason), is_create=call.is_create, is_exact=told is not None)
         if told is not None and is_latest:
             until = now.latest + timedelta(seconds=told)
             hold = HoldImposed(is_of_creates=call.is_create, until=until, reason=own.reason)

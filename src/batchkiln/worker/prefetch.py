@@ -98,7 +98,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
         worker.plan_overtaken()
-        worker.announce(Change.OVERTAKEN)
+        worker.announce(Change.PLAN_OUTDATED)
         return
     if not await worker.wait_for_capacity(Call.QUOTE):
         return
@@ -191,7 +191,7 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
         worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.rates.resets_at - now.monotonic)
     if not found:
         worker.plan_overtaken()
-        worker.announce(Change.OVERTAKEN)
+        worker.announce(Change.PLAN_OUTDATED)
     return tuple(fitting)
 
 

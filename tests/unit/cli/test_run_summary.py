@@ -79,7 +79,7 @@ def test_a_charge_above_the_maximum_is_four_and_says_how_to_go_on(capsys: pytest
 @pytest.mark.parametrize("reason", [WaitReason.HELD, WaitReason.NO_KEY])
 def test_a_slot_held_for_a_key_is_four(reason: WaitReason) -> None:
     """The account's one place belongs to an item whose key is missing, and others wait: 4."""
-    assert RunResult((LEFT,), rests=(reason,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+    assert RunResult((LEFT,), last_waits=(reason,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
 
 
 def test_stopped_by_an_option_with_work_left_is_five() -> None:
@@ -137,7 +137,7 @@ def test_work_continues_a_manifest_from_standard_input() -> None:
 def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     """Law 10: told as what it is, with what was charged, the lines to paste and the command that goes on."""
     entry = Misunderstood(Call.QUOTE, EPOCH, "names no price", '{"amount": string}', 200, "replies: {quote: /amount}")
-    ending = RunResult((LEFT,), rests=(WaitReason.NOT_UNDERSTOOD,), misunderstood=(("studio", "main", entry),))
+    ending = RunResult((LEFT,), last_waits=(WaitReason.NOT_UNDERSTOOD,), misunderstood=(("studio", "main", entry),))
 
     print_run_summary(ending, common("work"))
 

@@ -169,9 +169,9 @@ def test_wait_from_a_reply_is_exact_and_a_stored_one_a_minimum() -> None:
 
     assert rates.due(NOW, is_create=True).at == NOW.monotonic + 50
 
-    rates.hold(NotBefore(NOW.monotonic + 20, WaitReason.THROTTLED), is_create=True, is_told=False)
+    rates.hold(NotBefore(NOW.monotonic + 20, WaitReason.THROTTLED), is_create=True, is_exact=False)
     assert rates.due(NOW, is_create=True).at == NOW.monotonic + 50
 
-    rates.hold(NotBefore(NOW.monotonic + 30, WaitReason.THROTTLED), is_create=True, is_told=True)
+    rates.hold(NotBefore(NOW.monotonic + 30, WaitReason.THROTTLED), is_create=True, is_exact=True)
     assert rates.due(NOW, is_create=True).at == NOW.monotonic + 30
     assert rates.due(NOW, is_create=False).at == NOW.monotonic
