@@ -106,7 +106,7 @@ class RefreshBackoff:
         seconds, self._seconds = self._seconds, self._seconds * 2
         return seconds if seconds <= LONGEST_PAUSE_SECONDS else inf
 
-    def heard(self, *, is_news: bool) -> None:
+    def on_change(self, *, is_news: bool) -> None:
         """Reset the pause after a change in the queue."""
         if is_news:
             self._seconds = self._first_seconds

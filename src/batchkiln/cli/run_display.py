@@ -89,7 +89,7 @@ class RunDisplay:
                 has_active_items = bool(state.under_way)
             if not ended.is_set():
                 await ticker.sleep_until(ticker.monotonic() + backoff.next(has_active_items=has_active_items), news)
-                backoff.heard(is_news=news.is_set())
+                backoff.on_change(is_news=news.is_set())
 
     async def _print_events(self) -> None:
         while self._common.is_json and (events := await self._run.new_events()):

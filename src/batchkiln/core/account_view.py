@@ -33,7 +33,7 @@ class CallWaits:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What the run permits an account to do. `credits_left` is the rest of --max-credits; None without that option."""
+    """The permissions of an account in this run. `credits_left` is the rest of --max-credits; None without it."""
 
     may_start: bool = True
     is_blocked: bool = False  # the service refuses new requests; paid results are still downloaded

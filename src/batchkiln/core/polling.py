@@ -28,10 +28,10 @@ LOST_AFTER: Final = timedelta(hours=1)
 """The item of a generation whose id the service denies for this long is held for a person."""
 
 RETENTION: Final = timedelta(days=14)
-"""How long the service keeps outputs (Service section 8), counted from creation, the earliest possible start."""
+"""The time that the service keeps outputs (Service section 8), counted from creation, the earliest possible start."""
 
 RETENTION_WARNING: Final = timedelta(days=3)
-"""How long before the end of retention a warning about an output that is not downloaded begins."""
+"""The time before the end of retention in which an output that is not downloaded causes a warning."""
 
 
 def next_poll_at(*, last_settled_at: float | None, interval_seconds: float, now: float) -> float:

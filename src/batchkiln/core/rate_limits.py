@@ -346,7 +346,8 @@ class RateLimits:
 
     @property
     def upload_day_due(self) -> NotBefore:
-        """When the day permits another upload, which takes one file and two requests that count as creates."""
+        """The earliest moment at which the day permits another upload: one file, and two requests counted as creates.
+        """
         limits, usage = self.limits, self.usage
         is_spent = (
             usage.upload_files >= limits.upload_files_per_day

@@ -233,7 +233,7 @@ QuoteReply = Quoted | Refused | TransientError
 
 @dataclass(frozen=True, slots=True)
 class UploadTicket:
-    """Where to upload one file. `url` and `headers` are secrets (Law 8)."""
+    """The upload link of one file. `url` and `headers` are secrets (Law 8)."""
 
     asset_id: str
     url: str = field(repr=False)

@@ -12,7 +12,7 @@ from batchkiln.core.errors import InvariantBroken
 
 
 class ItemState(StrEnum):
-    """How far an item has come (contract, section 5). Each member says what moves it on, and what a crash means."""
+    """The state of an item (contract, section 5). Each member's docstring says what ends it, and what a crash means."""
 
     QUEUED = "queued"
     """Nothing is sent. The planner moves it on, within limits and credits. A crash changes nothing."""

@@ -98,7 +98,7 @@ _PERSON_WAITS: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
 
 
 class Level(StrEnum):
-    """How urgently a person is needed."""
+    """The urgency of a problem for a person."""
 
     FINE = "fine"
     LOOK = "look"

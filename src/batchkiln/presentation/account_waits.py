@@ -1,4 +1,4 @@
-"""What an account waits for, and how full its windows are, computed by the planner from the queue alone.
+"""The wait of an account and the usage of its windows, computed by the planner from the queue alone.
 
 This works whether or not a process runs the queue. Facts that only the running process knows, such as the latest error,
 are in `dashboard/live_state.py`.

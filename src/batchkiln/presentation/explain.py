@@ -132,7 +132,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.ENOUGH: "run `batchkiln work` without --until and --max-credits to continue",
     WaitReason.NOTHING: _BY_ITSELF,
 }
-"""What a person can do about each reason to wait."""
+"""The next step of a person for each wait reason."""
 
 
 _RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})

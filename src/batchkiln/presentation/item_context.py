@@ -1,4 +1,4 @@
-"""What an item waits for, computed by the planner from the queue alone.
+"""The wait of an item, computed by the planner from the queue alone.
 
 Only the process that runs the queue knows its minute windows and its next poll. Those waits last seconds, so they are
 ignored here.

@@ -179,6 +179,6 @@ def test_a_picture_with_something_to_see_is_drawn_often_again(*, has_active_item
     if has_active_items:
         assert backoff.next(has_active_items=True) == 0.0
     else:
-        backoff.heard(is_news=True)
+        backoff.on_change(is_news=True)
 
     assert backoff.next(has_active_items=False) == 0.25
