@@ -346,8 +346,7 @@ class RateLimits:
 
     @property
     def upload_day_due(self) -> NotBefore:
-        """The earliest moment at which the day permits another upload: one file, and two requests counted as creates.
-        """
+        """The earliest moment at which the day permits an upload: one file, and two requests counted as creates."""
         limits, usage = self.limits, self.usage
         is_spent = (
             usage.upload_files >= limits.upload_files_per_day
