@@ -15,9 +15,9 @@ from typing import Final
 from batchkiln.api.engine import Engine
 from batchkiln.core.account_view import AccountView, Permission, account_view
 from batchkiln.core.planner import (
+    HandOver,
     Poll,
     Replay,
-    SetAside,
     Submit,
     WaitUntil,
     Withdraw,
@@ -71,7 +71,7 @@ class Oversleeping:
         account = _view(worker, found, now)
         action = choose_action(found.queue, account, now)
         choices: dict[str, Replay | Withdraw | Poll | Submit | AskQuote | Upload | WaitUntil] = {}
-        if not isinstance(action, SetAside):  # by the time alone: it is found at the moment of the next send
+        if not isinstance(action, HandOver):  # by the time alone: it is found at the moment of the next send
             choices["slot"] = action
         preparation = choose_preparation(found.queue, account, now)
         is_busy = found.queue.unresolved is not None

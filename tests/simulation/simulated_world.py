@@ -292,7 +292,7 @@ class World:
                 names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
                 applied = await apply_manifests(store, app, names, options=ApplyOptions(), stdin=BytesIO())
                 control.scope = scope_of(applied)
-                sleepers = Oversleeping(driver, app.queue, self.violations)
+                sleepers = Oversleeping(driver, Path(str(app.queue)), self.violations)
                 self.loop.on_move = sleepers.look
                 outstanding = await driver.run()
         finally:

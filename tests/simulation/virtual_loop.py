@@ -31,6 +31,7 @@ class VirtualLoop(virtual_loop.VirtualLoop):
     def __init__(self, network: MemoryNetwork, *, now: float = 0.0) -> None:
         super().__init__(network, now=now)
         self._dead: set[str] = set()
+        self._frozen: dict[str, list[Handle]] = {}
         self.on_step: Callable[[str], None] | None = None
         self.on_move: Callable[[], None] = lambda: None
         self.steps: Counter[str] = Counter()
@@ -49,6 +50,18 @@ class VirtualLoop(virtual_loop.VirtualLoop):
         """Let a node die: none of its steps ever runs again, and its peers see their connections reset."""
         self._dead.add(node)
         self.network.cut_off(node)
+
+    def freeze(self, node: str) -> None:
+        """Let a node stand still: time goes on, its connections stay open, and none of its steps runs."""
+        self._frozen.setdefault(node, [])
+
+    def thaw(self, node: str) -> None:
+        """Let a node go on with everything that it has missed, in order."""
+        self._ready.extend(self._frozen.pop(node, ()))
+
+    def is_frozen(self, node: str) -> bool:
+        """Say whether a node stands still."""
+        return node in self._frozen
 
     def forget_the_unfinished(self) -> None:
         """Let garbage collection have what never ends; nothing may run on this loop any more.
@@ -75,9 +88,15 @@ class VirtualLoop(virtual_loop.VirtualLoop):
         node = node_of(cast("Any", handle)._context)
         if handle.cancelled() or node in self._dead:
             return
+        if node in self._frozen:
+            self._frozen[node].append(handle)
+            return
         self.steps[node] += 1
         if self.on_step is not None:
             self.on_step(node)
             if node in self._dead:
+                return
+            if node in self._frozen:
+                self._frozen[node].append(handle)
                 return
         super()._step(handle)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         AttemptDetail,
         Change,
         ChangeKind,
+        DatabaseUrl,
         Decision,
         EventRecord,
         Filter,
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
         ItemSummary,
         JobSummary,
         LoggedEvent,
+        Migration,
         OutputFile,
         OutputSummary,
         ProblemGroup,
+        QueueLocation,
         Reader,
         ReportRow,
         RequestRecord,
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
         Skipped,
         UnderWay,
         check_resolvable,
+        hide_passwords,
+        local_path,
+        migrate,
+        parse_location,
     )
 
 __all__ = [
@@ -42,6 +49,7 @@ __all__ = [
     "AttemptDetail",
     "Change",
     "ChangeKind",
+    "DatabaseUrl",
     "Decision",
     "EventRecord",
     "Filter",
@@ -50,9 +58,11 @@ __all__ = [
     "ItemSummary",
     "JobSummary",
     "LoggedEvent",
+    "Migration",
     "OutputFile",
     "OutputSummary",
     "ProblemGroup",
+    "QueueLocation",
     "Reader",
     "ReportRow",
     "RequestRecord",
@@ -60,6 +70,10 @@ __all__ = [
     "Skipped",
     "UnderWay",
     "check_resolvable",
+    "hide_passwords",
+    "local_path",
+    "migrate",
+    "parse_location",
 ]
 
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from batchkiln.clock import machine_now
@@ -20,13 +19,13 @@ from batchkiln.store import (
     CancelReport,
     Decision,
     ItemDetail,
+    QueueLocation,
     Reader,
     Resolved,
     RetryReport,
     Skipped,
     Store,
     Writer,
-    undriven,
 )
 
 _DIGITS_MAX: Final = 18
@@ -142,11 +141,8 @@ class Changes:
         decides, the item may be sent and held again, and may then be paid already (Law 2).
         """
         is_in_hand = asked.item.state in WITH_SERVICE
-        with undriven(self.writer.path) if is_in_hand else nullcontext():
-            async with self._to_change() as store:
-                return await store.write(
-                    _resolve, asked, decision, generation_id=generation_id, machine_now=self._clock()
-                )
+        async with self.writer.undriven() if is_in_hand else nullcontext(), self._to_change() as store:
+            return await store.write(_resolve, asked, decision, generation_id=generation_id, machine_now=self._clock())
 
     async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
         """Permit the misunderstood calls of one account (PROFILE/NAME) or of all again, and return them.
@@ -169,12 +165,12 @@ class Changes:
 
 
 @asynccontextmanager
-async def open_changes(path: Path, clock: Callable[[], datetime] = machine_now) -> AsyncIterator[Changes]:
+async def open_changes(location: QueueLocation, clock: Callable[[], datetime] = machine_now) -> AsyncIterator[Changes]:
     """Open an existing queue for changes; on exit, wake the process that runs it.
 
     Raise `QueueUnusable` if there is no queue.
     """
-    async with Store.open_for_update(path) as store:
+    async with Store.open_for_update(location) as store:
         yield Changes(store, store, clock)
 
 

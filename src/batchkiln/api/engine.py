@@ -26,6 +26,7 @@ from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
 from batchkiln.store import ChangeNotifier, Store, Work
 from batchkiln.worker.account_worker import AccountWorker, Ports
+from batchkiln.worker.lease_keeper import ALWAYS_HELD, HeldLease
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels, PollTiming
 from batchkiln.worker.run_state import HostState, RunState
@@ -69,6 +70,7 @@ class Engine:
         self.services: dict[str, ServiceRuntime] = {}
         self.meter = RequestMeter()
         self.tracing: Tracing | None = None
+        self.owner = ""  # of temporary files, where several workers share a folder
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
@@ -134,6 +136,11 @@ class Engine:
                 seen = version
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 
+    async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
+        """Return whether the others go on after a worker's error: none does, where one process has the queue."""
+        del worker
+        return error is None
+
     async def close(self) -> None:
         """Close everything that was opened, services last, even if the disk is full."""
         try:
@@ -148,7 +155,7 @@ class Engine:
 
     async def _check_outputs(self, work: Work) -> None:
         """Check that all output folders are writable before anything is spent."""
-        outputs = OutputFiles(self.app.environment.files())
+        outputs = OutputFiles(self.app.environment.files(), owner=self.owner)
         for folder in {job.output_dir for job in work.jobs}:
             try:
                 await outputs.check_writable(Path(folder))
@@ -160,25 +167,33 @@ class Engine:
 
         After the start, an account whose worker cannot be created does not stop the others.
         """
-        wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
-        for job in work.jobs:
-            profile = self._profile_of(job.name, job.profile)
-            if profile is not None:
-                for account in job.accounts or profile.account_names[:1]:
-                    wanted[profile.name, account] = True
         have = {(worker.viewpoint.profile, worker.viewpoint.account): worker for worker in self.workers}
-        for (profile_name, account), is_beginning in wanted.items():
-            is_wanted = self.app.profile in {None, profile_name}  # --profile restricts the run to one profile
-            if is_wanted and (profile_name, account) not in have and profile_name in self.app.config.profiles:
+        for (profile_name, account), is_beginning in self._wanted(work).items():
+            if (profile_name, account) not in have:
                 try:
                     self.workers.append(await self._worker(profile_name, account, needs_key=is_beginning))
                 except InputError as error:
                     if is_start:
                         raise
                     log.warning("account_postponed", profile=profile_name, account=account, reason=str(error))
-            elif is_wanted and is_beginning and not have[profile_name, account].has_key:
+            elif is_beginning and not have[profile_name, account].has_key:
                 reason = "it has no API key, so only its work under way continues; set an API key and start again"
                 log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
+
+    def _wanted(self, work: Work) -> dict[tuple[str, str], bool]:
+        """Return the configured (profile, account) pairs with work, and whether each may begin new attempts."""
+        wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
+        for job in work.jobs:
+            profile = self._profile_of(job.name, job.profile)
+            if profile is not None:
+                for account in job.accounts or profile.account_names[:1]:
+                    wanted[profile.name, account] = True
+        return {
+            (profile, account): is_beginning
+            for (profile, account), is_beginning in wanted.items()
+            # --profile restricts the run to one profile
+            if self.app.profile in {None, profile} and profile in self.app.config.profiles
+        }
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
         if name not in self.app.config.profiles:
@@ -191,8 +206,15 @@ class Engine:
         return await self._worker(profile_name, account, needs_key=True, client_type=client_type)
 
     async def _worker(
-        self, profile_name: str, account: str, *, needs_key: bool, client_type: type[ServiceClient] = ServiceClient
+        self,
+        profile_name: str,
+        account: str,
+        *,
+        needs_key: bool,
+        client_type: type[ServiceClient] = ServiceClient,
+        lease: HeldLease | None = None,
     ) -> AccountWorker:
+        """Create a worker; with a lease, its requests, writes and temporary files are of that lease alone."""
         service = await self._service(profile_name)
         profile = service.profile
         keys = self._keys(service, account, needs_key=needs_key)
@@ -205,8 +227,10 @@ class Engine:
             clock=service.clock,
             meter=self.meter,
             mapping=service.mapping,
+            guard=lease.check if lease else None,
         )
-        outputs = OutputFiles(self.app.environment.files())
+        outputs = OutputFiles(self.app.environment.files(), owner=lease.owner if lease else "")
+        store = service.store.under(lease.fence) if lease else service.store
         viewpoint = Viewpoint(
             account_id=await service.store.account(account),
             profile=profile.name,
@@ -216,12 +240,13 @@ class Engine:
         )
         return AccountWorker(
             viewpoint=viewpoint,
-            ports=Ports(service.clock, service.store, client, outputs, LocalInputs()),
+            ports=Ports(service.clock, store, client, outputs, LocalInputs()),
             control=self.control,
             host=service.host,
             rates=RateLimits(profile.limits, profile.day, service.host.rates),
             polls=PollTiming(service.durations),
             digest=_digest(profile),
+            lease=lease or ALWAYS_HELD,
             spans=self.tracing.spans(viewpoint, service.clock) if self.tracing else Spans(),
         )
 
@@ -276,12 +301,15 @@ class Engine:
             base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
-            host=HostState(HostRateLimit.of(profile.limits)),
+            host=HostState(self._host_limit(profile)),
             durations=durations,
             mapping=ReplyMapping(profile.replies),
             embedded=embedded,
         )
         return self.services[name]
+
+    def _host_limit(self, profile: Profile) -> HostRateLimit:
+        return HostRateLimit.of(profile.limits)
 
 
 def _digest(profile: Profile) -> str:

@@ -12,6 +12,7 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits as ClientLimits
 from batchkiln.core.responses import ErrorInfo, ModelEntry
+from batchkiln.store import QueueLocation, local_path
 
 if TYPE_CHECKING:
     from batchkiln_service import Limits, LocalService, ServiceConfig
@@ -113,9 +114,9 @@ def embedded_price(body: bytes) -> int | ErrorInfo:
         return ErrorInfo(error.code, error.message)
 
 
-def embedded_folder(queue: Path, profile: Profile) -> Path:
+def embedded_folder(queue: QueueLocation, profile: Profile) -> Path:
     """Return the folder of a profile's embedded service, beside the queue."""
-    return queue.absolute().parent / "embedded" / profile.name
+    return local_path(queue).absolute().parent / "embedded" / profile.name
 
 
 def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:

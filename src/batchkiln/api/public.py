@@ -22,7 +22,13 @@ from batchkiln.core.errors import (
 from batchkiln.core.states import ItemState as ItemState
 from batchkiln.logs import use_standard_logging
 from batchkiln.presentation.overview import JobView as JobView, Overview as Overview
-from batchkiln.store import ItemDetail as ItemDetail, ItemSummary as ItemSummary, LoggedEvent as LoggedEvent
+from batchkiln.store import (
+    ItemDetail as ItemDetail,
+    ItemSummary as ItemSummary,
+    LoggedEvent as LoggedEvent,
+    QueueLocation,
+    parse_location,
+)
 
 
 @asynccontextmanager
@@ -43,7 +49,7 @@ async def open_queue(
     """
     use_standard_logging()
     app = AppContext(
-        queue=queue_path(Path(path)),
+        queue=_location(path),
         config=_config(config),
         profile=profile,
         working_dir=Path(working_dir or ".").absolute(),
@@ -52,6 +58,11 @@ async def open_queue(
         app.config.profile(profile)
     async with opened(app) as queue:
         yield queue
+
+
+def _location(path: str | os.PathLike[str]) -> QueueLocation:
+    location = parse_location(path) if isinstance(path, str) else Path(path)
+    return queue_path(location) if isinstance(location, Path) else location
 
 
 def _config(given: Config | Mapping[str, object] | str | os.PathLike[str] | None) -> Config:

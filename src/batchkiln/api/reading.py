@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from batchkiln.clock import machine_now
 from batchkiln.core.states import AT_REST, ItemState
-from batchkiln.store import ItemEnded, ItemSummary, Reader, Store, open_reader as open_sync_reader
+from batchkiln.store import ItemEnded, ItemSummary, QueueLocation, Reader, Store, open_reader as open_sync_reader
 
 if TYPE_CHECKING:
     from batchkiln.config import Config
@@ -89,9 +88,9 @@ class QueueReader:
 
 
 @asynccontextmanager
-async def open_reader(path: Path) -> AsyncIterator[QueueReader]:
+async def open_reader(location: QueueLocation) -> AsyncIterator[QueueReader]:
     """Open an existing queue for reading. Raise `QueueUnusable` if it is missing, damaged or from a newer version."""
-    store = await Store.open_for_reading(path)
+    store = await Store.open_for_reading(location)
     try:
         yield QueueReader(store)
     finally:
@@ -148,7 +147,7 @@ class Results:
         return [item for item in items if item.state is states[item.id]], last
 
     def _was_yielded(self, ended: ItemEnded) -> bool:
-        """Return whether a page that was read after the event contained the item."""
+        """Return whether a page that was read after the event held the item."""
         last_ids, newest = self._pages[ended.state]
         page = bisect_left(last_ids, ended.item_id)
         return page < len(newest) and ended.event_id <= newest[page]
@@ -158,7 +157,7 @@ def _page(reader: Reader, job: str, state: ItemState, after: int) -> tuple[list[
     return reader.items.page(job, state=state, after_id=after), reader.events.last_id()
 
 
-def job_names(path: Path) -> Sequence[str]:
+def job_names(location: QueueLocation) -> Sequence[str]:
     """Return the names of a queue's jobs, without an event loop. Raise `BatchkilnError` if the queue cannot be read."""
-    with open_sync_reader(path) as reader:
+    with open_sync_reader(location) as reader:
         return reader.jobs.names()

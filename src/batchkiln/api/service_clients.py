@@ -3,7 +3,7 @@
 With one API key under two names, two generations would be active at once, and each limit would be used twice.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -27,6 +27,7 @@ def new_service_client(
     clock: ReplyClock,
     mapping: ReplyMapping | None = None,
     meter: RequestMeter | None = None,
+    guard: Callable[[], None] | None = None,
 ) -> Client:
     """Return a client for one account of a profile's service; `keys` maps fingerprints to API keys, newest first.
 
@@ -42,6 +43,7 @@ def new_service_client(
         meter=meter,
         allows_http_links=profile.allow_http_links,
         mapping=mapping or ReplyMapping(profile.replies),
+        guard=guard,
     )
 
 

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, Final, Literal, ParamSpec
@@ -14,14 +14,15 @@ from typing import Any, ClassVar, Concatenate, Final, Literal, ParamSpec
 import click
 from click.shell_completion import CompletionItem
 
+from batchkiln.api import QueueLocation, parse_location
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ignore_closed_output
-from batchkiln.config import Config, load_config, queue_path
+from batchkiln.config import Config, load_config, queue_path, queue_setting
 from batchkiln.core.errors import ExitStatus
 
 DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
 _KEY: Final = "batchkiln.common"
-_QUEUE_HELP: Final = f"The queue file; default {DEFAULT_QUEUE}, or $BATCHKILN_QUEUE."
+_QUEUE_HELP: Final = f"The queue: a file, or postgresql://…; default {DEFAULT_QUEUE}, or $BATCHKILN_QUEUE."
 _CONFIG_HELP: Final = "The configuration file; default batchkiln.yaml, or $BATCHKILN_CONFIG."
 _PROFILE_HELP: Final = "The service to use; takes precedence over the manifest."
 _QUIET_HELP: Final = "No progress, and only errors in the log."
@@ -32,7 +33,7 @@ _SERVER_QUIET_HELP: Final = "No log line per request, only warnings and errors."
 class Common:
     """The values of the common options. `verbosity` is the number of -v minus the number of -q."""
 
-    queue: Path
+    queue: QueueLocation
     config_path: Path | None
     profile: str | None
     is_json: bool
@@ -57,10 +58,10 @@ class Common:
 def common_of(context: click.Context) -> Common:
     """Return the common options of the group and the command; those of the command take precedence."""
     given: dict[str, Any] = context.meta.get(_KEY, {})
-    queue = given.get("queue") or os.environ.get("BATCHKILN_QUEUE") or DEFAULT_QUEUE
     config = given.get("config") or os.environ.get("BATCHKILN_CONFIG")
+    queue = given.get("queue") or os.environ.get("BATCHKILN_QUEUE")
     return Common(
-        queue=queue_path(Path(queue)),
+        queue=_queue(queue, Path(config) if config else None),
         config_path=Path(config) if config else None,
         profile=given.get("profile"),
         is_json=bool(given.get("is_json")),
@@ -69,6 +70,19 @@ def common_of(context: click.Context) -> Common:
         named_config=Path(given["config"]) if "config" in given else None,
         arguments=context.find_root().obj or (),
     )
+
+
+def _queue(named: str | None, config: Path | None) -> QueueLocation:
+    """Return the queue: as it is named, or as the configuration names it; a database as the configuration allows."""
+    location = None if named is None else parse_location(named)
+    if isinstance(location, Path):
+        return queue_path(location)
+    configured, may_lose_commits = queue_setting(config, os.environ)
+    if location is None:
+        location = parse_location(configured or DEFAULT_QUEUE)
+    if isinstance(location, Path):
+        return queue_path(location)
+    return replace(location, may_lose_commits=may_lose_commits)
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
@@ -85,7 +99,7 @@ def common_options(*, is_server: bool = False) -> list[click.Parameter]:
     """
     config = "The configuration of the local service." if is_server else _CONFIG_HELP
     return [
-        _option("--queue", metavar="FILE", help=_QUEUE_HELP, hidden=is_server),
+        _option("--queue", metavar="QUEUE", help=_QUEUE_HELP, hidden=is_server),
         _option("--config", metavar="FILE", help=config),
         _option("--profile", metavar="NAME", help=_PROFILE_HELP, hidden=is_server),
         _option("--json", "is_json", is_flag=True, help="Machine-readable results on standard output."),

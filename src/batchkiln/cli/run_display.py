@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
-from batchkiln.api import LoggedEvent
+from batchkiln.api import LoggedEvent, hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
 from batchkiln.cli.output import is_terminal, iso, print_json_lines, print_status
@@ -217,4 +217,4 @@ def resume_command(common: Common) -> str:
     """Return the command line that resumes. A manifest from standard input is in the queue, so `work` resumes it."""
     if "-" in common.arguments:
         return shlex.join(["batchkiln", "work", "--queue", str(common.queue)])
-    return shlex.join(["batchkiln", *common.arguments])
+    return shlex.join(["batchkiln", *map(hide_passwords, common.arguments)])

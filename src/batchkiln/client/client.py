@@ -18,7 +18,14 @@ from yarl import URL
 
 from batchkiln.client import parse, transfers
 from batchkiln.client.http_response import RawReply, read_date
-from batchkiln.client.http_session import NETWORK_ERRORS, NO_REPLY, RequestMeter, Timeouts, describe_network_error
+from batchkiln.client.http_session import (
+    NETWORK_ERRORS,
+    NO_REPLY,
+    RequestMeter,
+    Sending,
+    Timeouts,
+    describe_network_error,
+)
 from batchkiln.client.model_catalog import parse_catalog
 from batchkiln.client.openapi import hints_from_openapi
 from batchkiln.client.reply_mapping import ReplyMapping
@@ -128,11 +135,13 @@ class ServiceClient:
         meter: RequestMeter | None = None,
         allows_http_links: bool = False,
         mapping: ReplyMapping | None = None,
+        guard: Callable[[], None] | None = None,
     ) -> None:
         """Take an open session, and API keys by fingerprint, newest first. Raises `InputError`.
 
         A service with https may give links with plain http only if `allows_http_links`. `mapping` holds the user's
-        rules for reading replies; clients of one service share it, because `describe` adds hints to it.
+        rules for reading replies; clients of one service share it, because `describe` adds hints to it. `guard` is
+        called right before the bytes of each API request leave: what it raises keeps them back.
         """
         self._mapping = mapping or ReplyMapping()
         self._numbers: frozenset[str] = frozenset()  # ids of recent upload tickets that were numbers
@@ -143,6 +152,7 @@ class ServiceClient:
         self._keys = ApiKeys(keys)
         self._clock = clock
         self._timeouts = timeouts
+        self._sending = Sending(guard)
 
     def __repr__(self) -> str:
         return f"ServiceClient({self._keys!r})"
@@ -295,6 +305,7 @@ class ServiceClient:
                 headers=sent,
                 allow_redirects=False,
                 timeout=self._timeouts.for_calls(),
+                trace_request_ctx=self._sending,
             ) as response:
                 came_at = self._clock.monotonic()
                 content = await _read_bounded(response, max_bytes)

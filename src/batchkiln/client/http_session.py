@@ -3,7 +3,7 @@
 import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Final
@@ -64,7 +64,7 @@ def new_session(
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"batchkiln/{batchkiln.__version__}"},
         trust_env=False,
-        trace_configs=[_send_once(), *trace_configs],
+        trace_configs=[_send_once(), _keep_back(), *trace_configs],
     )
 
 
@@ -88,6 +88,31 @@ def _send_once() -> aiohttp.TraceConfig:
     trace.on_connection_create_start.append(refuse_second)
     trace.on_connection_reuseconn.append(refuse_second)
     trace.on_request_redirect.append(start_over)
+    return trace
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What a request carries to the moment at which it leaves: `guard` may raise, and so keep it back."""
+
+    guard: Callable[[], None] | None = None
+
+
+def _keep_back() -> aiohttp.TraceConfig:
+    """Return a trace config that asks a request's guard right before its bytes leave.
+
+    Between the call and the first byte a connection may have to be made, which takes seconds. aiohttp calls these
+    hooks before it writes the head, and before it writes a piece of the body.
+    """
+
+    async def ask(_: aiohttp.ClientSession, request: SimpleNamespace, __: object) -> None:
+        sending = getattr(request, "trace_request_ctx", None)
+        if isinstance(sending, Sending) and sending.guard is not None:
+            sending.guard()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(ask)
+    trace.on_request_chunk_sent.append(ask)
     return trace
 
 

@@ -78,15 +78,17 @@ class RequestNote:
     days: tuple[datetime, ...]
     upload_files: int = 0
     upload_bytes: int = 0
+    egress: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """A request of an earlier run."""
+    """A request of an earlier run. `egress` is the address that it left from; None for this machine's."""
 
     account_id: int
     kind: RequestKind
     sent_at: datetime
+    egress: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +202,21 @@ class StoredAccount(Protocol):
 
 @dataclass(slots=True)
 class HostRateLimit:
-    """The limit that all accounts on this machine share, and the wait that the edge firewall imposed."""
+    """The limit that all accounts on this machine share, and the wait that the edge firewall imposed.
+
+    `egress` names the address, where several machines with addresses of their own share a queue.
+    """
 
     window: SlidingWindow
     held: NotBefore = NO_WAIT
     is_restored: bool = False
+    egress: str | None = None
 
     @classmethod
-    def of(cls, limits: Limits) -> "HostRateLimit":
+    def of(cls, limits: Limits, egress: str | None = None) -> "HostRateLimit":
         """Return the limit with nothing used."""
-        return cls(SlidingWindow(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds))
+        window = SlidingWindow(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds)
+        return cls(window, egress=egress)
 
     def due(self, now: ClockReading, *, places: int = 1) -> NotBefore:
         """Return when this machine may send a request of any kind, with `places` of the minute free."""
@@ -221,12 +228,13 @@ class HostRateLimit:
         Their age is unknown until the service has sent its time. Counting too many costs at most one minute; counting
         too few might exceed the limit (Law 5). `requests` are sorted, oldest first.
         """
+        requests = [request for request in requests if request.egress == self.egress]
         if self.is_restored or not requests:
             return
         self.is_restored = True
         last_minute = requests[-1].sent_at - timedelta(seconds=self.window.span_seconds)
         for request in requests:
-            if request.sent_at > last_minute:
+            if request.sent_at > last_minute or request.kind is RequestKind.OTHER:
                 self.window.restore(now.monotonic)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 from jinja2 import Environment
 
+from batchkiln.api import QueueLocation
 from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access
@@ -64,7 +65,7 @@ class Thumbnails:
 class Context:
     """The queue, opened for reading; the templates; the access token; and the engine, if it is in this process."""
 
-    queue: Path
+    queue: QueueLocation
     config: Config
     reader: QueueReader
     access: Access

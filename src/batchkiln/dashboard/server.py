@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
+from batchkiln.api import QueueLocation
 from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
@@ -54,7 +54,7 @@ class ServedDashboard:
 
 @asynccontextmanager
 async def serving_dashboard(
-    queue: Path,
+    queue: QueueLocation,
     config: Config,
     *,
     port: int | None = None,

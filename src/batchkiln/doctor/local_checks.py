@@ -19,7 +19,16 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueU
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.rate_limits import Limits
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
-from batchkiln.store import OLDEST_SQLITE, SCHEMA_VERSION, SQLITE_VERSION, QueueHealth, is_open_to_others, queue_health
+from batchkiln.store import (
+    OLDEST_SQLITE,
+    SCHEMA_VERSION,
+    SQLITE_VERSION,
+    QueueHealth,
+    QueueLocation,
+    is_open_to_others,
+    queue_health,
+    server_checks,
+)
 
 _COUNTS: Final = tuple(name for name in Limits().of_the_service if not name.endswith("_seconds"))
 _SHORTEST_POLL: Final = Limits().poll_interval_seconds
@@ -216,14 +225,14 @@ def check_folder(check: str, folder: Path) -> CheckResult:
     return ok(check, f"{where} is writable; {free / 1024**3:,.1f} GiB are free")
 
 
-def check_folders(queue: Path, outputs: Iterable[Path]) -> list[CheckResult]:
+def check_folders(queue: QueueLocation, outputs: Iterable[Path]) -> list[CheckResult]:
     """Check the queue's folder and the output folder of each unfinished job."""
-    found = [check_folder("queue's folder", queue.absolute().parent)]
+    found = [check_folder("queue's folder", queue.absolute().parent)] if isinstance(queue, Path) else []
     found += [check_folder("outputs", folder) for folder in dict.fromkeys(outputs)]
     return found
 
 
-def check_queue(path: Path) -> tuple[CheckResult, QueueHealth | None]:
+def check_queue(path: QueueLocation) -> tuple[CheckResult, QueueHealth | None]:
     """Check the queue as a run does before it starts; the health is None if the queue is missing or unusable."""
     try:
         health = queue_health(path)
@@ -232,10 +241,13 @@ def check_queue(path: Path) -> tuple[CheckResult, QueueHealth | None]:
     except BatchkilnError as error:
         return fail("queue", str(error), exit_status=ExitStatus.UNEXPECTED), None
     if health is None:
-        return ok("queue", f"{path}: does not exist yet; `batchkiln run` creates it"), None
+        maker = "`batchkiln run` creates it" if isinstance(path, Path) else "`batchkiln migrate` makes it"
+        return ok("queue", f"{path}: does not exist yet; {maker}"), None
     if not health.is_current:
         message = f"{path}: intact, with the older schema {health.version} (current: {SCHEMA_VERSION})"
-        return warn("queue", message, "the next `run`, `work` or `enqueue` updates it"), health
+        is_file = isinstance(path, Path)
+        remedy = "the next `run`, `work` or `enqueue` updates it" if is_file else "batchkiln migrate"
+        return warn("queue", message, remedy), health
     driver = "no process is running it"
     if health.driver is not None:
         driver = f"run by process {health.driver.pid} on {health.driver.host}"
@@ -243,8 +255,29 @@ def check_queue(path: Path) -> tuple[CheckResult, QueueHealth | None]:
     return ok("queue", f"{path}: intact, schema {health.version}, {jobs}, {driver}"), health
 
 
-def check_private(path: Path) -> Iterator[CheckResult]:
-    """Warn if other users can read the queue, as after an older version or a copy by hand."""
+def check_server(location: QueueLocation) -> Iterator[CheckResult]:
+    """Check a PostgreSQL server as each connection to it does; a queue file has none."""
+    if isinstance(location, Path):
+        return
+    try:
+        checks = server_checks(location)
+    except BatchkilnError as error:
+        yield fail("database", str(error), exit_status=error.exit_status)
+        return
+    for check in checks:
+        if check.refusal is not None:
+            yield fail(f"database {check.name}", check.finding, check.refusal)
+        elif check.is_allowed:
+            remedy = "a commit may be lost, as allow_lost_commits accepts: prompts may then be paid again"
+            yield warn(f"database {check.name}", check.finding, remedy)
+        else:
+            yield ok(f"database {check.name}", check.finding)
+
+
+def check_private(path: QueueLocation) -> Iterator[CheckResult]:
+    """Warn if other users can read the queue's file, as after an older version or a copy by hand."""
+    if not isinstance(path, Path):
+        return
     beside = [Path(f"{path}{ending}") for ending in ("", "-wal", "-shm")]
     if found := [str(file) for file in beside if is_open_to_others(file)]:
         message = f"{path}: other users of this machine can read it, including its prompts"

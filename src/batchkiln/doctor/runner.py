@@ -38,19 +38,21 @@ from batchkiln.doctor.local_checks import (
     check_program,
     check_proxies,
     check_queue,
+    check_server,
     check_shared_keys,
     check_work,
 )
 from batchkiln.doctor.probe import CHECK, Probe, announce
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
 from batchkiln.doctor.trial import Person, Trial
+from batchkiln.store import QueueLocation
 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
     """What to check: the queue, the named configuration file (None: the default search) and the named profile."""
 
-    queue: Path
+    queue: QueueLocation
     config_path: Path | None
     profile: str | None
     environ: Mapping[str, str]
@@ -67,7 +69,12 @@ async def run_checks(patient: CheckContext) -> AsyncIterator[CheckResult]:
         yield finding
     queue, health = check_queue(patient.queue)
     outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
-    for finding in (queue, *check_private(patient.queue), *check_folders(patient.queue, outputs)):
+    for finding in (
+        *check_server(patient.queue),
+        queue,
+        *check_private(patient.queue),
+        *check_folders(patient.queue, outputs),
+    ):
         yield finding
     if health is not None and config is not None:
         for finding in check_work(health, config):

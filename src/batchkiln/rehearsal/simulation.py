@@ -59,7 +59,7 @@ class RehearsalOptions:
 
 @dataclass(frozen=True, slots=True)
 class RehearsalResult:
-    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `incidents` from the service."""
+    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `troubles` from the service."""
 
     profile: Profile
     starts_at: datetime
@@ -169,9 +169,10 @@ class _Stage:
         self._options = options
         self._cuts = cuts
         self._books = folder / "service"
+        self._queue = folder / "queue.db"
         self._app = replace(
             app,
-            queue=folder / "queue.db",
+            queue=self._queue,
             config=_staged(app.config, self._books),
             output_root=folder / "out",
             environment=Environment(
@@ -186,7 +187,7 @@ class _Stage:
     async def play(self) -> RehearsalResult:
         """Apply the manifests, run them, and return the result."""
         with as_node(PROGRAM):
-            store = await Store.open_inline(self._app.queue)
+            store = await Store.open_inline(self._queue)
             try:
                 uid = Random(f"queue {self._options.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
                 await store.write(lambda writer: writer.name_queue(uid))

@@ -26,7 +26,7 @@ JOIN job ON job.id = tally.job_id
 JOIN recipe ON recipe.id = tally.recipe_id
 LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
 WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')  -- the partial index's own words
-  AND tally.state = 'queued' AND job.profile = :profile AND NOT job.is_paused
+  AND tally.state = 'queued' AND job.profile = :profile AND job.is_paused = 0
 ORDER BY job.id, recipe.id;
 
 -- name: downloads -- all of them: those that cannot be fetched must not hide the others
@@ -40,7 +40,7 @@ ORDER BY item.id;
 SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
 FROM tally JOIN job ON job.id = tally.job_id
 WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
-GROUP BY tally.job_id, tally.state;
+GROUP BY tally.job_id, tally.state, job.is_paused;
 
 -- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted
 SELECT recipe.price_key, attempt.is_video, attempt.seen_going_ms, attempt.seen_ended_ms

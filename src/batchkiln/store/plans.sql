@@ -29,14 +29,14 @@ SELECT name, prompt FROM item WHERE id = :item_id;
 SELECT count(*) AS files, coalesce(sum(size_bytes), 0) AS bytes, coalesce(max(size_bytes), 0) AS largest
 FROM (
     SELECT DISTINCT f.sha256, f.size_bytes
-    FROM staging.placed AS p, json_each(p.inputs) AS e
+    FROM staging.placed AS p CROSS JOIN json_each(p.inputs) AS e
     JOIN staging.input_seen AS f ON f.id = e.value
     LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
     WHERE p.inputs IS NOT NULL AND coalesce(i.state, 'queued') = 'queued'
         AND NOT EXISTS (
             SELECT 1 FROM asset AS a JOIN account AS c ON c.id = a.account_id
             WHERE c.profile = :profile AND c.name = :account AND a.sha256 = f.sha256)
-);
+) AS lacking;
 
 -- name: asset_urls  (any images of the account: a price depends only on their number)
 SELECT a.url FROM asset AS a JOIN account AS c ON c.id = a.account_id
@@ -79,7 +79,7 @@ SELECT r.id, r.model, r.mode, r.parameters, r.price_key, r.inputs_count, r.max_c
 FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
 WHERE t.job_id = :job_id AND t.n > 0
-GROUP BY r.id ORDER BY r.id;
+GROUP BY r.id, q.cost_credits ORDER BY r.id;
 
 -- name: job_home
 SELECT profile, accounts FROM job WHERE id = :job_id;

@@ -18,7 +18,7 @@ DayOf = Callable[[datetime | None], datetime]
 def write_request(connection: Session, request: RequestNote, *, keep_seconds: float) -> None:
     """Log a request and count it in its days. Sometimes delete entries older than `keep_seconds`."""
     at = to_milliseconds(request.at)
-    row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at}
+    row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at, "egress": request.egress}
     row_id: int = connection.execute(query("insert_request"), row).fetchone()[0]
     count_in_days(connection, request)
     if row_id % _PRUNE_EVERY == 0:
@@ -48,7 +48,9 @@ def logged_requests(connection: Session, profile: str, last_seconds: float) -> l
     """
     params = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
     rows = connection.execute(query("logged_requests"), params)
-    return [LoggedRequest(account, RequestKind(kind), from_milliseconds(at)) for account, kind, at in rows]
+    return [
+        LoggedRequest(account, RequestKind(kind), from_milliseconds(at), egress) for account, kind, at, egress in rows
+    ]
 
 
 def usages(connection: Session, account_id: int, days: Sequence[datetime]) -> tuple[DayUsage, ...]:

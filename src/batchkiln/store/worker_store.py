@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence, Set as AbstractSet
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ParamSpec, TypeVar
 
 from batchkiln.core.job import Attempt
+from batchkiln.core.lease_types import Fence
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import Observation
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation, TimeKnown, Uploaded, UploadsGone
@@ -25,7 +27,7 @@ from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, t
 from batchkiln.core.wakes import WAKES, Awaited, Change, change_by_outcome, change_by_preparation
 from batchkiln.store import attempts, commit, downloads, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import account_id, remember_time, service_time, update_account
-from batchkiln.store.database import Database
+from batchkiln.store.leases import FencedDatabase, Transactions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,7 +106,7 @@ class WorkerStore:
 
     def __init__(
         self,
-        database: Database,
+        database: Transactions,
         changes: ChangeNotifier,
         *,
         profile: str,
@@ -117,6 +119,12 @@ class WorkerStore:
         self._profile = profile
         self._day = day
         self._keep = keep_requests_seconds
+
+    def under(self, fence: Fence) -> "WorkerStore":
+        """Return this port for the worker of one account, whose writes need its lease."""
+        fenced = copy(self)
+        fenced._database = FencedDatabase(self._database, fence)  # noqa: SLF001  its own
+        return fenced
 
     # --- for the engine, at the start and the end of a run ---
 

@@ -36,6 +36,7 @@ from batchkiln.core.wakes import Awaited, Change
 from batchkiln.worker.backoffs import REASONS, Backoff, Backoffs, describe_failure, is_content, told_seconds
 from batchkiln.worker.brakes import Brakes
 from batchkiln.worker.download_state import DownloadState
+from batchkiln.worker.lease_keeper import ALWAYS_HELD, Lease
 from batchkiln.worker.poll_timing import PollTiming
 from batchkiln.worker.ports import Clock, Inputs, Outputs, Queue, Service
 from batchkiln.worker.run_state import HostState, RunCredits, RunState
@@ -83,6 +84,7 @@ class AccountWorker:
     rates: RateLimits
     polls: PollTiming
     digest: str = ""
+    lease: Lease = ALWAYS_HELD
     spans: Spans = field(default_factory=Spans)
     credits: RunCredits = field(init=False)
     backoffs: Backoffs = field(default_factory=Backoffs)
@@ -246,6 +248,7 @@ class AccountWorker:
             days=self.rates.days(now),
             upload_files=files,
             upload_bytes=size_bytes,
+            egress=self.host.rates.egress,
         )
 
     @asynccontextmanager

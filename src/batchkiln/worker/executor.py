@@ -20,7 +20,7 @@ from batchkiln.core.outcomes import (
     outcome_of_create,
     outcome_of_read,
 )
-from batchkiln.core.planner import Poll, Replay, SetAside, Submit, Withdraw
+from batchkiln.core.planner import HandOver, Poll, Replay, Submit, Withdraw
 from batchkiln.core.provider import NamedLimit, named_limit
 from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.queue_types import NewAttempt
@@ -95,7 +95,10 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
     """Send an attempt of unknown outcome again: same key, same bytes, same API key (Service rule 4.2)."""
     attempt = action.attempt
     if not worker.ports.service.has_key(attempt.key_fingerprint):
-        await _commit_key_missing(worker, attempt, now)
+        if attempt.is_in_doubt:
+            await _commit_key_missing(worker, attempt, now)
+        else:  # nothing was created, and the item may be begun with another key
+            await withdraw(worker, Withdraw(attempt, action.due), now)
         return
     request = worker.new_request(RequestKind.CREATE, now)
     worker.credits.resume(attempt)
@@ -129,7 +132,7 @@ async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -
     await worker.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
 
 
-async def set_aside(worker: AccountWorker, action: SetAside, now: ClockReading) -> None:
+async def hand_over(worker: AccountWorker, action: HandOver, now: ClockReading) -> None:
     """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
     attempt, error = action.attempt, outcome_errors.KEY_FORGOTTEN
     await worker.commit(attempt, FACTS[Fact.KEY_FORGOTTEN], Facts(error=error), now)

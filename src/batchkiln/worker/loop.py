@@ -6,9 +6,10 @@ changes.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitUntil, Withdraw, choose_action
+from batchkiln.core.planner import HandOver, Poll, Replay, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.core.wakes import awaited_by_slot
@@ -34,6 +35,9 @@ class Engine(Protocol):
     async def new_workers(self) -> list[AccountWorker]:
         """Return workers for accounts that have got work since the last call."""
 
+    async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
+        """Take note of a worker that has ended; return whether the others go on after its error."""
+
 
 TRACKS = ("slot", "preparation", "downloads")
 
@@ -58,8 +62,8 @@ async def drive_slot(worker: AccountWorker) -> None:
                 await executor.replay(worker, action, now)
             case Withdraw():
                 await executor.withdraw(worker, action, now)
-            case SetAside():
-                await executor.set_aside(worker, action, now)
+            case HandOver():
+                await executor.hand_over(worker, action, now)
             case Poll():
                 await executor.poll(worker, action, now)
             case Submit():
@@ -95,11 +99,28 @@ async def drive(board: Engine, control: RunState) -> Outstanding:
 
 
 async def _drive_worker(worker: AccountWorker) -> None:
-    await sync_clock(worker)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(drive_slot(worker), name="slot")
-        group.create_task(prepare(worker), name="preparation")
-        group.create_task(fetch_downloads(worker), name="downloads")
+    async with worker.lease.kept():
+        await sync_clock(worker)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(drive_slot(worker), name="slot")
+            group.create_task(prepare(worker), name="preparation")
+            group.create_task(fetch_downloads(worker), name="downloads")
+
+
+async def _to_its_end(board: Engine, worker: AccountWorker, work: Awaitable[None]) -> bool:
+    """Do a worker's work; return whether it was done, not broken off by an error that the others go on after."""
+    try:
+        await work
+    except Exception as error:
+        if not await board.worker_ended(worker, first_error(error)):
+            raise
+        return False
+    return True
+
+
+async def _run_worker(board: Engine, worker: AccountWorker) -> None:
+    if await _to_its_end(board, worker, _drive_worker(worker)):
+        await board.worker_ended(worker, None)
 
 
 async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
@@ -112,8 +133,9 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
     while not control.stopping.is_set():
         control.pulse.clear()
         for worker in await board.new_workers():
-            await resume_held(worker)
-            group.create_task(_drive_worker(worker), name=f"worker-{worker.viewpoint.account}")
+            if not await _to_its_end(board, worker, resume_held(worker)):
+                continue
+            group.create_task(_run_worker(board, worker), name=f"worker-{worker.viewpoint.account}")
             tracks |= {(worker.account_id, track) for track in TRACKS}
         if not control.waits_for_more and (
             control.is_quiet(tracks, board.news.has_news) or not await _left(board, control, counted)
@@ -132,9 +154,8 @@ async def _left(board: Engine, control: RunState, counted: dict[int, int]) -> in
     return counted[ended_at]
 
 
-def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     """Return the first error that is no group: one failure ends a run, and the others follow from it."""
-    first: BaseException = errors
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

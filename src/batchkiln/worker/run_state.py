@@ -63,6 +63,7 @@ class RunState:
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
     cut_off: set[int] = field(default_factory=set)  # of these, whose reads are refused as well
+    given_back: set[int] = field(default_factory=set)  # accounts that another worker is to drive
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,7 +92,7 @@ class RunState:
     def is_over_for(self, account_id: int, *, is_for_new: bool = False) -> bool:
         """Return whether an account's tracks are to end; with `is_for_new`, whether it begins nothing more."""
         refused = self.blocked if is_for_new else self.cut_off
-        return self.stopping.is_set() or account_id in refused
+        return self.stopping.is_set() or account_id in refused or account_id in self.given_back
 
     def may_start_at(self, instant: datetime) -> bool:
         """Return whether new attempts are still wanted."""

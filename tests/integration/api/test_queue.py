@@ -16,9 +16,9 @@ from batchkiln.api.run import RunOptions
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
 from batchkiln.core.queue_types import Circumstances
-from batchkiln.store.database import Database
 from batchkiln.store.items import ItemSummary
 from batchkiln.store.misunderstood import AskedAgain, record_misunderstood
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
@@ -260,7 +260,7 @@ async def test_what_was_not_understood_is_asked_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
         await queue.run()
-        database = await Database.open_for_writing(queue.writer.path)
+        database = await SqliteDatabase.open_for_writing(Path(str(queue.app.queue)))
         await database.write(record_misunderstood, 1, entry, Circumstances("digest"))
         await database.close()
 

@@ -5,7 +5,6 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 
 import pytest
 from PIL import Image
@@ -25,8 +24,9 @@ from batchkiln.planning.quotes import QuoteSession
 from batchkiln.presentation.overview import read_overview
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
-from batchkiln.store.lock import QueueLock
+from batchkiln.store.session import Session
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.file_lock import QueueLock
 from batchkiln.store.usage import logged_requests
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker
@@ -104,7 +104,7 @@ async def test_prices_that_the_queue_knows_are_not_asked(make_ground: GroundMake
     ground = await make_ground()
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
-    database = await Database.open_for_writing(ground.queue)
+    database = await SqliteDatabase.open_for_writing(ground.queue)
     await database.write(
         lambda connection: (
             connection.execute("INSERT INTO quote SELECT DISTINCT 'studio', price_key, 7, 1 FROM recipe").rowcount
@@ -125,7 +125,7 @@ async def test_status_and_plan_foretell_the_same_end(make_ground: GroundMaker) -
     ground = await make_ground(limits=Limits(credits_per_day=10))
     manifest = ground.manifest('- {matrix: {n: [1, 2, 3, 4, 5, 6, 7, 8, 9]}, id: "f-{{ n }}", prompt: "{{ n }}"}')
     await enqueue(ground, manifest)
-    database = await Database.open_for_writing(ground.queue)
+    database = await SqliteDatabase.open_for_writing(ground.queue)
     await database.write(
         lambda connection: connection.execute("INSERT INTO quote SELECT 'studio', price_key, 2, 1 FROM recipe").rowcount
     )
@@ -160,7 +160,7 @@ async def test_the_read_window_is_kept(make_ground: GroundMaker) -> None:
     assert plan.unpriced == 0
 
 
-async def test_a_day_without_reads_left_is_reported_and_not_overstepped(make_ground: GroundMaker) -> None:
+async def test_a_day_without_reads_left_is_told_and_not_overstepped(make_ground: GroundMaker) -> None:
     """The second price would be one read too many. Service section 8."""
     ground = await make_ground(limits=Limits(reads_per_day=2))
 
@@ -184,7 +184,7 @@ async def test_what_another_process_has_asked_counts_in_the_window(
     ground = await make_ground(limits=Limits(reads_per_minute=4))
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
-    database = await Database.open_for_writing(ground.queue)
+    database = await SqliteDatabase.open_for_writing(ground.queue)
     await database.write(_note_reads, 3)
     await database.close()
 
@@ -200,7 +200,7 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     ground = await make_ground()
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
-    driver = await Database.open_for_writing(ground.queue)
+    driver = await SqliteDatabase.open_for_writing(ground.queue)
     lock = QueueLock(ground.queue)
     await lock.acquire(driver, command="run", now=machine_now())
     items = await driver.read(_all_of, "item")
@@ -226,10 +226,10 @@ async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
 
-    async def refuse(_: Path) -> Database:
+    async def refuse(_: Path) -> SqliteDatabase:
         raise QueueBusy("attempt to write a readonly database")
 
-    monkeypatch.setattr(Database, "open_for_writing", refuse)
+    monkeypatch.setattr(SqliteDatabase, "open_for_writing", refuse)
     async with open_access(ground.app) as access:
         plan = await planned(ground.app, manifest, log_request=access.log_request)
 
@@ -250,18 +250,18 @@ async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> Non
     assert "the disk is full" in plan.book.failures[0].reason
 
 
-def _all_of(connection: Connection, table: str) -> list[tuple[object, ...]]:
+def _all_of(connection: Session, table: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in connection.execute(f"SELECT * FROM {table} ORDER BY id")]
 
 
-def _note_reads(connection: Connection, count: int) -> None:
+def _note_reads(connection: Session, count: int) -> None:
     connection.execute("INSERT INTO account (profile, name) VALUES ('studio', 'main')")
     now = to_milliseconds(machine_now())
     for _ in range(count):
         connection.execute("INSERT INTO request (account_id, kind, sent_at) VALUES (1, 'read', ?)", (now,))
 
 
-async def test_an_old_key_is_reported_with_the_exit_status_of_a_run(make_ground: GroundMaker) -> None:
+async def test_an_old_key_is_told_with_the_exit_status_of_a_run(make_ground: GroundMaker) -> None:
     """The differences are still shown; prices are not known. Service rule 5.4."""
     ground = await make_ground()
     (ground.folder / "key").write_text(OLD_KEY, "utf-8")
@@ -287,7 +287,7 @@ async def test_a_service_that_is_not_there_leaves_the_differences(make_ground: G
     assert plan.book.failures[0].exit_status is ExitStatus.OK
 
 
-async def test_a_missing_key_is_reported(make_ground: GroundMaker) -> None:
+async def test_a_missing_key_is_told(make_ground: GroundMaker) -> None:
     """As `run` would, but with the differences."""
     ground = await make_ground()
     (ground.folder / "key").unlink()
@@ -298,7 +298,7 @@ async def test_a_missing_key_is_reported(make_ground: GroundMaker) -> None:
     assert await ground.sent() == []
 
 
-async def test_what_the_service_refuses_is_reported_before_it_is_sent(make_ground: GroundMaker) -> None:
+async def test_what_the_service_refuses_is_told_before_it_is_sent(make_ground: GroundMaker) -> None:
     """A combination that no model offers: nothing was paid, and the reason is the service's own."""
     ground = await make_ground()
 
@@ -309,7 +309,7 @@ async def test_what_the_service_refuses_is_reported_before_it_is_sent(make_groun
     assert plan.credits == 0
 
 
-async def test_items_that_can_never_fit_are_reported(make_ground: GroundMaker) -> None:
+async def test_items_that_can_never_fit_are_told(make_ground: GroundMaker) -> None:
     """A cap below the quote, and a job's budget that does not cover all (contract, section 7)."""
     ground = await make_ground()
     capped = '- {matrix: {n: [1, 2]}, id: "f-{{ n }}", prompt: x, max_cost_credits: 1}'
@@ -322,7 +322,7 @@ async def test_items_that_can_never_fit_are_reported(make_ground: GroundMaker) -
     assert (plan.costs[0].items, plan.costs[0].credits) == (3, 6)
 
 
-async def test_a_job_longer_than_the_retention_and_a_low_balance_are_reported(make_ground: GroundMaker) -> None:
+async def test_a_job_longer_than_the_retention_and_a_low_balance_are_told(make_ground: GroundMaker) -> None:
     """Results are kept for fourteen days. Service section 8."""
     ground = await make_ground(limits=Limits(credits_per_day=2))
     numbers = ", ".join(str(number) for number in range(20))
@@ -362,7 +362,7 @@ async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> N
     ],
     ids=["account", "cap", "budget", "daily budget"],
 )
-async def test_what_has_no_price_is_reported_with_the_tightest_bound(  # noqa: PLR0917  a table's columns
+async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR0917  a table's columns
     make_ground: GroundMaker, cap: str, more: str, bound: int, bound_by: str, most: int
 ) -> None:
     """By model, mode, parameters and images, with the reason; what others cost says nothing about it."""
@@ -416,7 +416,7 @@ async def test_other_jobs_of_the_queue_are_named_and_left_out(make_ground: Groun
     assert codes(plan) == ["other_jobs"]
 
 
-async def test_mistakes_of_a_manifest_are_reported_as_ever(make_ground: GroundMaker) -> None:
+async def test_mistakes_of_a_manifest_are_told_as_ever(make_ground: GroundMaker) -> None:
     """A broken manifest has no plan, and no price is asked."""
     ground = await make_ground()
 

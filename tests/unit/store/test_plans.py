@@ -23,11 +23,11 @@ def of_kind(plan: ManifestPlan, kind: ChangeKind) -> list[Change]:
 def test_planning_changes_nothing(queue: QueueFile) -> None:
     """Not one byte of the queue is another afterwards, whatever the manifest brings."""
     queue.apply([spec("fox"), spec("owl")])
-    before = list(queue.connection.iterdump())
+    before = queue.dump()
 
     queue.plan([spec("fox", prompt="another"), spec("heron", recipe=CLIP)], options=ApplyOptions(prune=True))
 
-    assert list(queue.connection.iterdump()) == before
+    assert queue.dump() == before
 
 
 def test_a_new_job_is_planned_whole(queue: QueueFile) -> None:

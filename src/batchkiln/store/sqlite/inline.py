@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from batchkiln.store.database import BUSY_SECONDS, Database, translated
+from batchkiln.store.sqlite.file_database import BUSY_SECONDS, SqliteDatabase, translated
 
 T = TypeVar("T")
 
 
-class InlineDatabase(Database):
+class InlineDatabase(SqliteDatabase):
     """A queue whose work runs in the caller's step. It is not durable."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
@@ -20,6 +20,7 @@ class InlineDatabase(Database):
         self._raw = connection
         self._waiting = deque()
         self.path = path
+        self.location = path
 
     @staticmethod
     async def _connect(uri: str) -> sqlite3.Connection:
