@@ -537,7 +537,7 @@ BUGS: Final = (
         "a lease expires by its worker's clock",
         "api/fleet_engine.py",
         "LeaseKeeper(store.leases(clock),",
-        "LeaseKeeper(store.leases(lambda _: int(setting.surroundings.wall().timestamp() * 1000)),",
+        "LeaseKeeper(store.leases(lambda _: int(app.environment.wall().timestamp() * 1000)),",
         is_of_fleets=True,
     ),
     Bug(
