@@ -72,13 +72,13 @@ def manifest() -> str:
 
 async def drive(folder: Path) -> Outstanding:
     """Do what `batchkiln run` does, without its screen."""
-    setting = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    store = await Store.open_for_writing(setting.queue)
+    app = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    store = await Store.open_for_writing(app.queue)
     try:
         control = RunState()
-        async with open_engine(store, setting, control, command="test") as driver:
+        async with open_engine(store, app, control, command="test") as driver:
             path = str(folder / "manifest.yaml")
-            applied = await apply_manifests(store, setting, [path], options=ApplyOptions(), stdin=BytesIO())
+            applied = await apply_manifests(store, app, [path], options=ApplyOptions(), stdin=BytesIO())
             control.scope = scope_of(applied)
             return await driver.run()
     finally:

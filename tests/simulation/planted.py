@@ -437,14 +437,14 @@ BUGS: Final = (
     Bug(
         "a refused account fetches nothing more",
         "worker/account_worker.py",
-        "self.control.block(self.account_id, trouble, is_cut_off=about_paid)",
-        "self.control.block(self.account_id, trouble, is_cut_off=True)",
+        "self.control.block(self.account_id, failure, is_cut_off=about_paid)",
+        "self.control.block(self.account_id, failure, is_cut_off=True)",
         caught_by="tests/unit/worker/test_creates.py",
     ),
     Bug(
         "what is not understood is asked for ever",
         "core/account_view.py",
-        "        if self.rests(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
+        "        if self.is_suspended(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
         "",
         caught_by="tests/unit/worker/test_endpoints.py",  # the local service is understood
     ),
@@ -501,8 +501,8 @@ BUGS: Final = (
     Bug(
         "the guard asks the wall clock",
         "api/fleet_engine.py",
-        "steady=setting.surroundings.steady)",
-        "steady=lambda: setting.surroundings.wall().timestamp())",
+        "steady=app.environment.steady)",
+        "steady=lambda: app.environment.wall().timestamp())",
         is_of_fleets=True,
     ),
     Bug(
@@ -537,7 +537,7 @@ BUGS: Final = (
         "a lease expires by its worker's clock",
         "api/fleet_engine.py",
         "LeaseKeeper(store.leases(clock),",
-        "LeaseKeeper(store.leases(lambda _: int(setting.surroundings.wall().timestamp() * 1000)),",
+        "LeaseKeeper(store.leases(lambda _: int(app.environment.wall().timestamp() * 1000)),",
         is_of_fleets=True,
     ),
     Bug(
@@ -545,7 +545,7 @@ BUGS: Final = (
         "core/rate_limits.py",
         "if request.egress == self.egress]",
         "if request.egress != self.egress]",
-        caught_by="tests/unit/core/test_windows.py",
+        caught_by="tests/unit/core/test_rate_limits.py",
     ),
 )
 

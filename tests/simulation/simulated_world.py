@@ -273,11 +273,11 @@ class World:
     async def _program(self) -> int:
         """Do what `batchkiln run` does, without its screen; return how much is left that could still move."""
         folder = self.program_folder
-        setting = AppContext(
+        app = AppContext(
             folder / "queue.db",
             load_config(folder / "batchkiln.yaml", {}),
             working_dir=folder,
-            surroundings=Environment(
+            environment=Environment(
                 wall=self.wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=lambda: FollowedFiles(self.points, self._disk),
@@ -285,14 +285,14 @@ class World:
                 seed=self.plan.seed,
             ),
         )
-        store = await Store.open_for_writing(setting.queue)
+        store = await Store.open_for_writing(app.queue)
         try:
             control = RunState()
-            async with open_engine(store, setting, control, command="simulated") as driver:
+            async with open_engine(store, app, control, command="simulated") as driver:
                 names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
-                applied = await apply_manifests(store, setting, names, options=ApplyOptions(), stdin=BytesIO())
+                applied = await apply_manifests(store, app, names, options=ApplyOptions(), stdin=BytesIO())
                 control.scope = scope_of(applied)
-                sleepers = Oversleeping(driver, Path(str(setting.queue)), self.violations)
+                sleepers = Oversleeping(driver, Path(str(app.queue)), self.violations)
                 self.loop.on_move = sleepers.look
                 outstanding = await driver.run()
         finally:

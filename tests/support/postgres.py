@@ -176,8 +176,8 @@ def _start(folder: Path) -> None:
     ]
     subprocess.run([*prefix, *make], check=True, stdout=subprocess.DEVNULL, cwd="/")
     serve: list[str | Path] = [programs / "postgres", "-D", folder / "data", "-k", folder]
-    for setting in _SETTINGS:
-        serve += ["-c", setting]
+    for app in _SETTINGS:
+        serve += ["-c", app]
     beginner = os.environ.get(_BEGINNER, str(os.getpid()))
     watch = ["setsid", "sh", "-c", _WATCH, "watch", folder, beginner, *prefix, *serve]
     subprocess.run(watch, check=True, cwd="/")

@@ -24,7 +24,7 @@ class ServeCommand(ServerCommand):
 
 
 class ServeGroup(ServeCommand, click.Group):
-    """A group of these commands. `default_command` runs if the first argument is not the name of a command."""
+    """A group of the service's commands. `default_command` runs if the first argument is not the name of a command."""
 
     def __init__(self, *args: Any, default_command: str | None = None, **kwargs: Any) -> None:  # noqa: ANN401
         """Initialize with click's arguments and the default command."""

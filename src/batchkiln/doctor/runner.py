@@ -56,7 +56,7 @@ class CheckContext:
     config_path: Path | None
     profile: str | None
     environ: Mapping[str, str]
-    surroundings: Environment = field(default_factory=Environment)
+    environment: Environment = field(default_factory=Environment)
 
 
 async def run_checks(context: CheckContext) -> AsyncIterator[CheckResult]:
@@ -104,8 +104,8 @@ async def _service_results(context: CheckContext, profile: Profile) -> AsyncIter
             base_url = str(profile.base_url)
             if profile.is_embedded:
                 base_url = (await stack.enter_async_context(temporary_service(profile))).base_url
-            session = await stack.enter_async_context(new_session(context.surroundings.connector()))
-            clock = ServiceClock(time_scale=profile.time_scale, wall=context.surroundings.wall)
+            session = await stack.enter_async_context(new_session(context.environment.connector()))
+            clock = ServiceClock(time_scale=profile.time_scale, wall=context.environment.wall)
             new_client = partial(new_service_client, ObservingClient, profile, session, base_url=base_url, clock=clock)
             async for result in _check_service(context, profile, new_client, clock):
                 yield result
@@ -125,7 +125,7 @@ async def _check_service(
         return
     for result in check_description(reply):
         yield result
-    yield check_clock(clock, context.surroundings.wall(), is_scaled=profile.is_embedded or profile.time_scale != 1)
+    yield check_clock(clock, context.environment.wall(), is_scaled=profile.is_embedded or profile.time_scale != 1)
     clients: list[ObservingClient] = []
 
     def client_of(keys: Mapping[str, str]) -> ObservingClient:
@@ -154,32 +154,32 @@ def _compare_with_last_probe(
             yield result
 
 
-async def probe(setting: AppContext, *, consent: PaymentConsent | None = None) -> AsyncIterator[CheckResult]:
+async def probe(app: AppContext, *, consent: PaymentConsent | None = None) -> AsyncIterator[CheckResult]:
     """Yield the results of probing the first account of the configured profile.
 
     `consent` asks a person to pay for one picture; without it, nothing is spent. Nothing is sent while another process
     holds the queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
     """
-    profile = setting.config.profile(setting.profile)
+    profile = app.config.profile(app.profile)
     account = profile.account_names[0]
     yield announce(f"{profile.name}/{account}")
     try:
-        async for result in _probe(setting, profile, account, consent):
+        async for result in _probe(app, profile, account, consent):
             yield result
     except BatchkilnError as error:
         yield fail(CHECK, str(error), exit_status=error.exit_status)
 
 
 async def _probe(
-    setting: AppContext, profile: Profile, account: str, consent: PaymentConsent | None
+    app: AppContext, profile: Profile, account: str, consent: PaymentConsent | None
 ) -> AsyncIterator[CheckResult]:
     address = profile.base_url or "embedded"
-    async with opened(setting) as queue, queue.driving(command="doctor --probe") as run:
-        learned = load_learned(setting.queue, profile.name, address)
+    async with opened(app) as queue, queue.driving(command="doctor --probe") as run:
+        learned = load_learned(app.queue, profile.name, address)
         account_probe = Probe(await CountedClient.open(run.engine, profile.name, account), profile.name, learned)
         async for result in account_probe.results():
             yield result
-        save_learned(setting.queue, profile.name, account_probe.learned)
+        save_learned(app.queue, profile.name, account_probe.learned)
         if consent is not None and not account_probe.has_ended:
             async for result in Trial(queue, run, account_probe, account, consent).results():
                 yield result

@@ -36,7 +36,7 @@ async def read_balances(profile: Profile, access: QueueAccess) -> list[Balance]:
         for name in profile.account_names
     }
     if profile.is_embedded:
-        left = embedded_balances(profile, embedded_folder(access.setting.queue, profile))
+        left = embedded_balances(profile, embedded_folder(access.app.queue, profile))
         return [replace(balance, credits=left[name]) for name, balance in balances.items()]
     return [
         await _read_balance(profile, balance, known[profile.name, name], access) for name, balance in balances.items()

@@ -170,14 +170,14 @@ async def make_plan(
         raise InputError("standard input cannot be combined with other manifests")
     if len(paths) != len(set(paths)):
         raise InputError("a manifest is named twice")
-    store, setting = access.store, access.setting
+    store, app = access.store, access.app
     catalogues = catalogues or Catalogues(access)
-    found = [await store.run_in_thread(read_manifest, setting, path, stdin) for path in paths]
-    profiles = setting.config.profiles
+    found = [await store.run_in_thread(read_manifest, app, path, stdin) for path in paths]
+    profiles = app.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found):
         refuse_shared_keys(profiles, name)
     read = [await with_catalogue(each, catalogues.of) for each in found]
-    survey = await store.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
+    survey = await store.run(_survey, app, dict(zip(paths, read, strict=True)), options)
     known = dict(survey.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
     quotes = await ask_quotes(
@@ -187,13 +187,13 @@ async def make_plan(
         wants_balance=_payers(survey.manifests, profiles),
         access=access,
     )
-    return _compose(survey, quotes, setting.config, tuple(catalogues.new_warnings()))
+    return _compose(survey, quotes, app.config, tuple(catalogues.new_warnings()))
 
 
-def _survey(reader: Reader, setting: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
+def _survey(reader: Reader, app: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
     """Read the items of the manifests, and compare them with the queue, one manifest after the other."""
-    now = setting.surroundings.wall()
-    profiles = setting.config.profiles
+    now = app.environment.wall()
+    profiles = app.config.profiles
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
     manifests: list[ManifestPlan] = []
     for each in read.values():

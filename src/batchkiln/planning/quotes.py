@@ -212,9 +212,9 @@ async def open_quote_session(
 ) -> AsyncIterator[QuoteSession]:
     """Open a session. Raises `InputError` if the account has no key."""
     keys = {fingerprint(key): key for key in profile.keys(account)}
-    surroundings = access.setting.surroundings
-    async with new_session(surroundings.connector()) as session:
-        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=surroundings.wall)
+    environment = access.app.environment
+    async with new_session(environment.connector()) as session:
+        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=environment.wall)
         client = new_service_client(
             ServiceClient, profile, session, base_url=str(profile.base_url), keys=keys, clock=clock
         )
@@ -293,12 +293,12 @@ def _unavailable(trouble: TransientError) -> AccountUnavailable:
 
 async def read_account_states(access: QueueAccess) -> dict[tuple[str, str], AccountState]:
     """Return the state of all configured accounts by profile and name, from the queue."""
-    return await access.store.read(_account_states, access.setting)
+    return await access.store.read(_account_states, access.app)
 
 
-def _account_states(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
-    profiles = setting.config.profiles
-    now = setting.surroundings.wall()
+def _account_states(reader: Reader, app: AppContext) -> dict[tuple[str, str], AccountState]:
+    profiles = app.config.profiles
+    now = app.environment.wall()
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
     summaries = [account for account in reader.accounts.summaries() if account.profile in profiles]
     return account_states(reader, summaries, profiles, times)

@@ -1,4 +1,4 @@
-"""What an action may cost, as the question before it on the terminal and on the dashboard."""
+"""The possible cost of an action, as stated before a confirmation on the terminal and on the dashboard."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""One item explained in sentences: its state and why, what it has cost, and what to do next."""
+"""Explains one item in sentences: its state and the reason, its cost, and the next step."""
 
 import re
 import shlex
@@ -36,7 +36,7 @@ _ASK_AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """Why an item is held, and what a person can do about it."""
+    """The reason why an item is held, and the remedy."""
 
     why: str
     remedy: str
@@ -132,7 +132,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.ENOUGH: "run `batchkiln work` without --until and --max-credits to continue",
     WaitReason.NOTHING: _BY_ITSELF,
 }
-"""What a person can do about each reason to wait."""
+"""The next step of a person for each wait reason."""
 
 
 _RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
@@ -142,7 +142,7 @@ _RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
 class Explanation:
     """One item's sentences, without final full stops. `next` contains commands in backquotes."""
 
-    story: str
+    situation: str
     charged: str
     next: str
 
@@ -154,13 +154,13 @@ class Explanation:
 
 def explain_item(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> Explanation:
     """Return the explanation of one item."""
-    return Explanation(_story(detail, summary, context), charged(detail), _next(detail, summary, context))
+    return Explanation(_situation(detail, summary, context), charged(detail), _next(detail, summary, context))
 
 
 # --- its state -------------------------------------------------------------------------------------------
 
 
-def _story(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+def _situation(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     last = detail.attempts[-1] if detail.attempts else None
     error = detail.item.error
     error_text = "" if error is None else f": {sanitize(error.code)}, {sanitize(error.message)}"
@@ -169,7 +169,7 @@ def _story(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str
             return _queued(detail, summary, context, error_text)
         case ItemState.HELD:
             details = error_text if error is not None and error.code in _SHOWN_IN_FULL else ""
-            return f"it needs you, since {_held_since(detail)}: {hold_of(detail).why}{details}"
+            return f"it needs your decision, since {_held_since(detail)}: {hold_of(detail).why}{details}"
         case ItemState.REJECTED:
             return f"it was rejected, and nothing was created{error_text}"
         case ItemState.CANCELED:
@@ -202,7 +202,7 @@ def _queued(detail: ItemDetail, summary: JobSummary, context: ItemContext, error
 
 
 def _not_supplied(detail: ItemDetail) -> str:
-    """Describe what the service failed to supply at every try, such as a price; "" if it has supplied it since."""
+    """Describe a quote or upload that has failed at every try; "" if none has."""
     kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
     last = next((event for event in reversed(detail.events) if event.kind in {*kinds, "quoted"}), None)
     if last is None or last.kind not in kinds or (last.kind == "price_not_had" and detail.quote_credits is not None):
@@ -211,7 +211,7 @@ def _not_supplied(detail: ItemDetail) -> str:
 
 
 def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
-    """Describe an item whose last attempt reached the service or may have."""
+    """Describe an item whose last attempt reached the service, or may have."""
     waiting = f"; {_waiting(context)}" if _waiting(context) else ""
     here = plural(len(detail.item.outputs), "file")
     match detail.item.state:
@@ -236,7 +236,7 @@ def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
 
 
 def _waiting(context: ItemContext) -> str:
-    """Describe what the item waits for; "" if it is simply its turn."""
+    """Describe what the item waits for; "" if it waits for nothing."""
     wait = context.wait
     if not context.is_configured or wait is None:
         return ""
@@ -254,7 +254,7 @@ def _holder(wait: Wait) -> str:
 
 
 def hold_of(detail: ItemDetail) -> HoldReason:
-    """Return why an item is held, by its error's code if that is more specific than the event."""
+    """Return the reason for a hold, by the error's code if that is more specific than the event."""
     if detail.item.error is not None and detail.item.error.code in {DAMAGED, GONE}:
         return HOLDS[detail.item.error.code]
     return HOLDS[next(event.kind for event in reversed(detail.events) if event.state is ItemState.HELD)]
@@ -268,33 +268,33 @@ def _held_since(detail: ItemDetail) -> str:
 
 
 def charged(detail: ItemDetail) -> str:
-    """Describe what an item has cost, attempt by attempt, and what is unknown."""
-    told = Counter(text for attempt in detail.attempts if (text := _cost(attempt)))
-    if told:
-        return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in told.items())
+    """Describe the cost of an item, attempt by attempt, including unknown charges."""
+    costs = Counter(text for attempt in detail.attempts if (text := _cost(attempt)))
+    if costs:
+        return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in costs.items())
     return "nothing: it was refused, and nothing was created" if detail.attempts else "nothing: it was never sent"
 
 
 def _cost(attempt: AttemptDetail) -> str:
-    """Describe what one attempt has cost; "" if the service said that it created nothing."""
+    """Describe the cost of one attempt; "" if the service replied that nothing was created."""
     quote = plural(attempt.quote_credits, "credit")
     cost = quote if attempt.cost_credits is None else plural(attempt.cost_credits, "credit")
     match attempt.state:
         case AttemptState.REFUSED:
-            told = ""
+            text = ""
         case AttemptState.SENT:
-            told = f"{quote} are reserved; they are charged at most once, and only if it was created"
+            text = f"{quote} are reserved; they are charged at most once, and only if it was created"
         case AttemptState.FAILED:
-            told = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
+            text = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
         case AttemptState.CANCELED:
-            told = f"{cost}; a refund was not confirmed"
+            text = f"{cost}; a refund was not confirmed"
         case AttemptState.DISPUTED if attempt.generation_id is None:
-            told = f"{quote} stay reserved, because it is unknown whether they were charged"
+            text = f"{quote} stay reserved, because it is unknown whether they were charged"
         case AttemptState.ABANDONED if attempt.generation_id is None:
-            told = f"{quote} may have been charged for an attempt that a person gave up; they are not counted"
+            text = f"{quote} may have been charged for an attempt that a person gave up; they are not counted"
         case _:
-            told = cost
-    return told
+            text = cost
+    return text
 
 
 # --- what to do ------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> st
     if state is ItemState.QUEUED and summary.is_paused:
         return "`batchkiln unpause {job}` resumes it, and first shows what that may cost"
     if state in WORKING_STATES:
-        return _moving(detail, summary, context)
+        return _unfinished(detail, summary, context)
     if state is ItemState.HELD:
         return hold_of(detail).remedy
     if state is ItemState.FAILED and detail.attempts and detail.attempts[-1].state is AttemptState.CANCELED:
@@ -327,7 +327,7 @@ def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> st
     return _ENDED[state]
 
 
-def _moving(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     if not context.is_configured:
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
         return _escaped(place) + ": pass the right configuration with --config, then `batchkiln work`"
@@ -354,7 +354,7 @@ _STUCK: Final[Mapping[ItemState, str]] = {
 
 
 def is_stuck(detail: ItemDetail, context: ItemContext) -> bool:
-    """Return whether an unfinished item was sent so long ago that the service's support should be asked."""
+    """Return whether an unfinished item was sent so long ago that the service's support should be asked about it."""
     return detail.item.state in WITH_SERVICE and is_long_pending(detail.attempts[-1].made_at, context.now)
 
 

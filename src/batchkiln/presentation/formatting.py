@@ -63,7 +63,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_age(since: datetime, now: datetime) -> str:
-    """Format how long ago an instant was; never negative."""
+    """Format the time since an instant; never negative."""
     return format_duration(max(timedelta(), now - since).total_seconds())
 
 

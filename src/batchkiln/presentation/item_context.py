@@ -1,7 +1,7 @@
-"""What an item waits for, by the planner's own judgement on what is in the queue.
+"""The wait of an item, computed by the planner from the queue alone.
 
-Only the process that drives the queue knows its minute windows and its next poll. These are waits of seconds, which
-matter to nobody who asks; here they count as none.
+Only the process that runs the queue knows its minute windows and its next poll. Those waits last seconds, so they are
+ignored here.
 """
 
 import json
@@ -24,7 +24,7 @@ from batchkiln.store import AccountStanding, ItemDetail, JobSummary, Reader, Slo
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an item waits for on an account, until when where that is known; `holder` has the account's place."""
+    """The wait of an item on one account. `until` is None if unknown; `holder` is the item that occupies the slot."""
 
     reason: WaitReason
     account: str
@@ -34,9 +34,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class ItemContext:
-    """What matters for an item beside itself. `wait` is None for one that waits for nothing but a person.
+    """The surroundings of an item. `wait` is None if no account can continue the item.
 
-    `is_configured`: the service of its job is known here. `now` is service time.
+    `is_configured` is true if the configuration contains the job's profile. `now` is service time.
     """
 
     now: datetime
@@ -48,7 +48,7 @@ class ItemContext:
 def read_item_context(
     reader: Reader, config: Config, detail: ItemDetail, summary: JobSummary, machine_now: datetime
 ) -> ItemContext:
-    """Return what matters for an item beside itself."""
+    """Read the context of an item."""
     now = reader.jobs.service_time(detail.job, machine_now)
     held = reader.lease()
     is_driven = held is not None and held.is_alive
@@ -64,7 +64,7 @@ def read_item_context(
 
 
 def _accounts(reader: Reader, detail: ItemDetail, profile: Profile, now: datetime) -> list[AccountStanding]:
-    """Return the accounts that may move the item on: of one that was sent, only the attempt's own (Law 2)."""
+    """Return the accounts that can continue the item; once it was sent, only the attempt's own (Law 2)."""
     if detail.item.state is ItemState.QUEUED:
         names = json.loads(reader.jobs.account_names(detail.job)) or profile.account_names[:1]
     elif detail.item.state in UNDER_WAY:

@@ -130,7 +130,7 @@ class UnsyncedFileSystem(FileSystem):
         """Do nothing."""
 
 
-def rehearse(setting: AppContext, options: RehearsalOptions) -> RehearsalResult:
+def rehearse(app: AppContext, options: RehearsalOptions) -> RehearsalResult:
     """Run manifests to their end, in virtual time and in a temporary folder.
 
     Raises `InputError` for errors in them. A first SIGINT stops the rehearsal between two steps, where no transaction
@@ -140,13 +140,13 @@ def rehearse(setting: AppContext, options: RehearsalOptions) -> RehearsalResult:
     network = MemoryNetwork(cuts)
     network.on_bytes.append(cuts.inspect)
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(network)) as runner:
-        return runner.run(_rehearse(setting, options, cuts))
+        return runner.run(_rehearse(app, options, cuts))
 
 
-async def _rehearse(setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
+async def _rehearse(app: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
     """Run the rehearsal in a temporary folder that a signal cannot leave behind."""
     with tempfile.TemporaryDirectory(prefix="batchkiln-rehearsal-") as folder:
-        return await _Simulation(Path(folder), setting, options, cuts).play()
+        return await _Simulation(Path(folder), app, options, cuts).play()
 
 
 @contextmanager
@@ -164,18 +164,18 @@ def _interrupted_at_once() -> Iterator[None]:
 class _Simulation:
     """One rehearsal in its folder, which contains `queue.db`, `out/` and `service/`."""
 
-    def __init__(self, folder: Path, setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> None:
+    def __init__(self, folder: Path, app: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> None:
         self._folder = folder
         self._options = options
         self._cuts = cuts
         self._service_folder = folder / "service"
         self._queue = folder / "queue.db"
-        self._setting = replace(
-            setting,
+        self._app = replace(
+            app,
             queue=self._queue,
-            config=_rehearsal_config(setting.config, self._service_folder),
+            config=_rehearsal_config(app.config, self._service_folder),
             output_root=folder / "out",
-            surroundings=Environment(
+            environment=Environment(
                 wall=self._wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=UnsyncedFileSystem,
@@ -193,7 +193,7 @@ class _Simulation:
                 await store.write(lambda writer: writer.name_queue(uid))
                 with _interrupted_at_once():
                     applied = await apply_manifests(
-                        store, self._setting, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
+                        store, self._app, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
                     )
                 profile = self._profile_of(applied)
                 async with self._running_service(profile) as service:
@@ -209,8 +209,8 @@ class _Simulation:
         alone = Config(
             {profile.name: profile}, profile.name
         )  # in a rehearsal all profiles use the same service and its API keys
-        setting = replace(self._setting, config=alone)
-        async with open_engine(store, setting, control, command="rehearse") as driver:
+        app = replace(self._app, config=alone)
+        async with open_engine(store, app, control, command="rehearse") as driver:
             progress = asyncio.create_task(self._report_progress(driver, control), name="progress")
             try:
                 await driver.run()
@@ -269,7 +269,7 @@ class _Simulation:
                 f"these manifests use several services ({', '.join(names)}): rehearse one at a time, or choose one "
                 "with --profile"
             )
-        return self._setting.config.profiles[names[0]]
+        return self._app.config.profiles[names[0]]
 
     def _wall(self) -> datetime:
         return self._options.starts_at + timedelta(seconds=asyncio.get_running_loop().time())

@@ -192,7 +192,7 @@ class WorkerStore:
         try:
             attempt = await self._database.write(attempts.begin_attempt, new, keep_seconds=self._keep)
         finally:
-            self.changes.announce(Change.BEGUN if attempt else Change.OVERTAKEN, new.viewpoint.account_id)
+            self.changes.announce(Change.STARTED if attempt else Change.PLAN_OUTDATED, new.viewpoint.account_id)
         return attempt
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
@@ -201,7 +201,7 @@ class WorkerStore:
         try:
             counted = await self._database.write(attempts.resend, attempt_id, request, keep_seconds=self._keep)
         finally:
-            self.changes.announce(Change.WENT_ON if counted else Change.ENDED, request.account_id)
+            self.changes.announce(Change.PROGRESSED if counted else Change.ENDED, request.account_id)
         return counted
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:

@@ -78,13 +78,13 @@ class RunState:
         self.stopping.set()
         self.pulse.set()
 
-    def block(self, account_id: int, trouble: AccountBlocked, *, is_cut_off: bool) -> None:
+    def block(self, account_id: int, failure: AccountBlocked, *, is_cut_off: bool) -> None:
         """Begin nothing more with an account that the service refuses until a person acts.
 
         What is paid is polled and fetched (Law 3), unless the reads are refused as well (`is_cut_off`): then its
         worker ends.
         """
-        self.blocked[account_id] = trouble
+        self.blocked[account_id] = failure
         if is_cut_off:
             self.cut_off.add(account_id)
         self.pulse.set()

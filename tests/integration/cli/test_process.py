@@ -86,7 +86,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(done: Workspace, command: str
     assert result.stderr == ""
 
 
-def test_a_result_that_cannot_be_written_is_told(done: Workspace) -> None:
+def test_a_result_that_cannot_be_written_is_reported(done: Workspace) -> None:
     """A full disk below standard output: a sentence and 1, and no traceback."""
     result = shell(done, "$RUN items foxes > /dev/full")
 

@@ -70,7 +70,7 @@ def test_credits_are_bought_beside_a_running_service(workspace: Workspace) -> No
     }
 
 
-def test_configured_credits_that_do_nothing_are_told(workspace: Workspace) -> None:
+def test_configured_credits_that_do_nothing_are_reported(workspace: Workspace) -> None:
     """A later change is no purchase: the start says what holds, and which command buys. It is silent otherwise."""
     (workspace.folder / "service.yaml").write_text(TEN)
     served_balance(workspace, "--config", "service.yaml")

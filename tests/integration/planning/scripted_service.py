@@ -1,4 +1,4 @@
-"""A service whose replies a test makes up, and a setting whose profile is it."""
+"""A service whose replies a test makes up, and a command context whose profile it is."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ class Stranger:
         """What was asked, in order: `POST /quotes`."""
         return [_call(request).replace("/api/v1", "") for request in self.server.requests]
 
-    def setting(self, *, rules: ReplyRules | None = None, limits: Limits | None = None) -> AppContext:
+    def app(self, *, rules: ReplyRules | None = None, limits: Limits | None = None) -> AppContext:
         (self.folder / "key").write_text(KEY, "utf-8")
         profile = Profile(
             "studio",
@@ -59,7 +59,7 @@ class Stranger:
         consent: PaymentConsent | None = None,
     ) -> dict[str, CheckResult]:
         """Probe it; the findings by their check, of several the last."""
-        findings = probe(self.setting(rules=rules, limits=limits), consent=consent)
+        findings = probe(self.app(rules=rules, limits=limits), consent=consent)
         return {finding.check: finding async for finding in findings}
 
     async def script(self, request: Received, writer: asyncio.StreamWriter) -> None:

@@ -17,7 +17,7 @@ from integration.cli.workspace import Workspace
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker
 
 
-def context(ground: Ground, *, surroundings: Environment | None = None, keys: tuple[str, ...] = (KEY,)) -> CheckContext:
+def context(ground: Ground, *, environment: Environment | None = None, keys: tuple[str, ...] = (KEY,)) -> CheckContext:
     """Write the configuration of the ground's service, with these keys, the newest first."""
     for number, key in enumerate(keys):
         path = ground.folder / f"key-{number}"
@@ -37,7 +37,7 @@ def context(ground: Ground, *, surroundings: Environment | None = None, keys: tu
         ),
         "utf-8",
     )
-    return CheckContext(ground.queue, config, None, {}, surroundings or Environment())
+    return CheckContext(ground.queue, config, None, {}, environment or Environment())
 
 
 async def examined(whom: CheckContext) -> list[CheckResult]:
@@ -83,12 +83,12 @@ async def test_a_refused_key_behind_a_good_one_is_a_warning(make_ground: GroundM
     assert exit_status_of(findings) is ExitStatus.OK
 
 
-async def test_a_wrong_clock_of_this_machine_is_told(make_ground: GroundMaker) -> None:
+async def test_a_wrong_clock_of_this_machine_is_reported(make_ground: GroundMaker) -> None:
     """By the `Date` of a reply that costs nothing."""
     ground = await make_ground()
-    surroundings = Environment(wall=lambda: machine_now() + timedelta(hours=2))
+    environment = Environment(wall=lambda: machine_now() + timedelta(hours=2))
 
-    findings = await examined(context(ground, surroundings=surroundings))
+    findings = await examined(context(ground, environment=environment))
 
     (found,) = of_check(findings, "clock")
     assert found.level is Level.WARN

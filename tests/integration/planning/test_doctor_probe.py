@@ -27,7 +27,7 @@ async def test_the_local_service_is_understood_and_nothing_is_spent(make_ground:
     """Eight requests, no create; each is counted in the account's windows (Law 5)."""
     ground = await make_ground()
 
-    findings = [finding async for finding in probe(ground.setting)]
+    findings = [finding async for finding in probe(ground.app)]
 
     assert [finding for finding in findings if finding.level is not Level.OK] == []
     reads = ["/models", "/credits/balance", "/generations/{id}", "/quotes", "/quotes"]
@@ -48,7 +48,7 @@ async def test_a_dialect_costs_nothing_and_is_understood_or_told(make_ground: Gr
     """Whatever a service looks like: no create, and what is not understood has its lines to paste (Law 10)."""
     ground = await make_ground(dialect=seed)
 
-    findings = [finding async for finding in probe(ground.setting)]
+    findings = [finding async for finding in probe(ground.app)]
 
     assert not {"/images", "/videos"} & set(await ground.sent())
     failed = [finding for finding in findings if finding.level is Level.FAIL]
@@ -57,10 +57,10 @@ async def test_a_dialect_costs_nothing_and_is_understood_or_told(make_ground: Gr
     assert findings[4].level is Level.OK
 
 
-async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+async def test_what_it_takes_is_reported_before_anything_is_sent(tmp_path: Path) -> None:
     """The first finding names requests, files and credits; nothing has left by then."""
     async with stranger(tmp_path) as service:
-        findings = probe(service.setting())
+        findings = probe(service.app())
         first = await anext(findings)
         assert service.asked == []
         await findings.aclose()  # type: ignore[attr-defined]  # an async generator
@@ -71,7 +71,7 @@ async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> 
 async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
     """Who drives keeps its minute in memory: two processes would overstep it (Law 5). Exit 6."""
     async with stranger(tmp_path) as service:
-        async with opened(service.setting()) as queue, queue.driving(command="run"):
+        async with opened(service.app()) as queue, queue.driving(command="run"):
             found = await service.probed()
 
         assert service.asked == []
@@ -95,7 +95,7 @@ async def test_secrets_and_values_are_nowhere(tmp_path: Path) -> None:
     """Keys, upload urls, headers and ids are in no finding, and not in the file of shapes (Law 8)."""
     async with stranger(tmp_path) as service:
         found = await service.probed()
-        kept = learned_path(service.setting().queue)
+        kept = learned_path(service.app().queue)
 
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     for text in [*map(repr, found.values()), kept.read_text("utf-8")]:
@@ -211,7 +211,7 @@ async def test_used_up_reads_end_it_with_the_reason(tmp_path: Path) -> None:
     assert "ended early" in found["probe"].message
 
 
-async def test_a_changed_reply_is_told_by_probe_and_by_doctor(tmp_path: Path) -> None:
+async def test_a_changed_reply_is_reported_by_probe_and_by_doctor(tmp_path: Path) -> None:
     """What the service changed since is named; the next probe has learned it."""
     async with stranger(tmp_path) as service:
         await service.probed()

@@ -68,7 +68,7 @@ def test_price_depends_on_what_is_asked_and_not_on_the_wishes() -> None:
     assert recipe_key(recipe(attempts=1)) != recipe_key(recipe())
 
 
-def test_price_tells_apart_what_may_cost_differently() -> None:
+def test_price_distinguishes_what_may_cost_differently() -> None:
     """A flag that is true is not the number one."""
     keys = {
         price_key(made)
