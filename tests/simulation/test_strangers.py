@@ -9,16 +9,18 @@ import pytest
 
 from batchkiln_service.dialects import TRAITS, Dialect
 
+from . import strangers
 from .log_silencing import silence
 from .plan_runner import seeded_secrets
 from .simulated_world import World
-from .strange_worlds import CREATES_MAX, Books, draw_plan
+from .strange_worlds import CREATES_MAX, Books, Verdict, draw_plan
 from .strangers import Tally, Way, meet, shrunken
 
 SEEDS = (11, 42, 137, 256, 399, 512, 777, 1024, 2001, 3003, 4242, 5150)
+WAY = Way()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
     """The dead of these worlds have nothing to say to who reads the tests."""
     with silence():
@@ -49,15 +51,25 @@ def test_plain_dialect_completes() -> None:
     assert [verdict.wrong for verdict in verdicts] == [(), (), ()]
 
 
-@pytest.mark.long
 def test_same_seed_is_the_same_finding() -> None:
-    """A finding can be looked at again, and shrunk to the traits that matter."""
+    """A finding can be looked at again."""
     first, second = (meet(SEEDS[0]) for _ in range(2))
 
     assert first == second
-    assert set(shrunken(SEEDS[1], is_fair=True)) <= {
-        f"{trait}={option}" for trait in TRAITS for option, _ in TRAITS[trait]
-    }
+
+
+def test_finding_is_shrunk_to_the_traits_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two traits go wrong together, these two remain, however many others the dialect has."""
+    dialect = Dialect.draw(SEEDS[0])
+    guilty = {dialect.unlike_plain[2], dialect.unlike_plain[-1]}
+
+    def met(seed: int, way: Way = WAY) -> Verdict:
+        is_wrong = guilty.isdisjoint(way.without)
+        return Verdict(seed, is_complete=not is_wrong, reasons=("lost",) if is_wrong else ())
+
+    monkeypatch.setattr(strangers, "meet", met)
+
+    assert set(shrunken(SEEDS[0])) == {f"{trait}={dialect[trait]}" for trait in guilty}
 
 
 def test_missing_second_output_is_a_lost_result(tmp_path: Path) -> None:
