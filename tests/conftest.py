@@ -27,9 +27,9 @@ gc.disable()  # until everything is imported
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkStealingScheduling:
-    """Give each worker an equal share; one that is done steals from the end of the longest that is left."""
-    return WorkStealingScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkStealingScheduling | None:
+    """Give each worker an equal share; one that is done steals from the end of the longest. `--dist` may differ."""
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""Worlds drawn from seeds: everything goes wrong for a day or two, and every promise is kept."""
+"""Worlds drawn from seeds: faults for a day or two break no promise."""
 
 import os
 import subprocess
@@ -18,13 +18,13 @@ ROUGH = Options(days=1.0)
 
 @pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
-    """The dead of these worlds have nothing to say to who reads the tests."""
+    """Keep logs and finalisers of killed processes out of the test's output."""
     with silence():
         yield
 
 
 def test_fair_world_ends_with_everything_done() -> None:
-    """Without misfortune nothing is held, failed, or late."""
+    """Without faults no item is held, failed, or late."""
     _, outcome = play_seed(5, Options(days=1.0, is_rough=False))
 
     assert outcome.violations == ()
@@ -41,7 +41,7 @@ def test_rough_worlds_break_no_promise() -> None:
 
 @pytest.mark.long
 def test_seed_gives_the_same_world_in_another_process() -> None:
-    """Whatever the hash seed is: a finding can be played again anywhere."""
+    """The hash seed makes no difference, so a finding can be played again anywhere."""
     script = """
 from simulation.log_silencing import silence
 from simulation.plan_runner import play

@@ -66,7 +66,7 @@ async def test_images_that_never_worked_rest_after_two_denials(world: World, kin
 async def test_rest_after_denials_outlasts_a_restart_and_ends_when_asked_again(
     world: World, kind: str, reply: object
 ) -> None:
-    """Nothing more is spent before a person says so; then all of it is made."""
+    """A restart spends nothing more; once a person asks again, all items are made."""
     deny(world, kind, reply)
     enqueue(world)
     await world.run()
