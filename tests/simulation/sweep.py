@@ -3,7 +3,7 @@
 What is drawn is drawn from --seed, which is told, so that a finding can be looked at again.
 
     python tests/simulation/sweep.py                        all of it: well over an hour
-    python tests/simulation/sweep.py --part worlds          only the points, the pairs, the worlds, or the dialects
+    python tests/simulation/sweep.py --part worlds          only points, pairs, worlds, dialects, or the fleet
     python tests/simulation/sweep.py --short                a small share of each, in about a minute
     python tests/simulation/sweep.py --short --seed 4711    the same share again
 """
@@ -25,6 +25,8 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.crash_points import How, every_point, every_turn, pairs, play_deaths
+from simulation.fleet_plan import Blow
+from simulation.fleets import FleetOutcome, count_handover_points, play_fleet_seed, play_handover
 from simulation.log_silencing import silent_pool
 from simulation.plan_runner import Outcome
 from simulation.scenarios import Options
@@ -34,6 +36,8 @@ from simulation.strangers import meet
 OPTIONS: Final = Options(days=2.0)
 RUSHED: Final = Options(days=2.0, is_rushed=True)
 Runs = Iterator[tuple[str, Outcome]]  # with the command that plays each again
+PARTS: Final = ("points", "pairs", "worlds", "dialects", "fleet")
+HANDOVER_BLOWS: Final[tuple[Blow, ...]] = ("kill", "freeze")
 PAIRED: Final[tuple[How, ...]] = ("kill", "power")  # a process that is killed twice is no other case
 
 
@@ -46,10 +50,14 @@ class Extent:
     account_days: int
     rushed_days: int  # of worlds in which the minutes are what is short: they take longest to play
     dialects: int  # of services that nobody has seen
+    fleets: int  # worlds with several workers
+    handovers: int  # every how many points of a handover
 
 
-FULL: Final = Extent(share=None, pairs=5000, account_days=10_000, rushed_days=400, dialects=10_000)
-SHORT: Final = Extent(share=16, pairs=24, account_days=60, rushed_days=4, dialects=150)
+FULL: Final = Extent(
+    share=None, pairs=5000, account_days=10_000, rushed_days=400, dialects=10_000, fleets=1000, handovers=1
+)
+SHORT: Final = Extent(share=16, pairs=24, account_days=60, rushed_days=4, dialects=150, fleets=12, handovers=150)
 
 
 @dataclass
@@ -96,6 +104,26 @@ def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) 
     yield "worlds", "worlds", _worlds(pool, first_seed, OPTIONS, extent.account_days, batch=20)
     yield "worlds", "rushed worlds", _worlds(pool, first_seed, RUSHED, extent.rushed_days, batch=4)
     yield "dialects", "dialects", _dialects(pool, seed, extent.dialects)
+    yield "fleet", "fleets", _fleets(pool, first_seed, extent.fleets)
+    for blow in HANDOVER_BLOWS:
+        yield "fleet", f"handovers, {blow}", _handovers(pool, extent.handovers, seed, blow)
+
+
+def _fleets(pool: Pool, first_seed: int, count: int) -> Runs:
+    """Play worlds with several workers; the deaths are all that befell them."""
+    for seed, outcome in pool.imap_unordered(play_fleet_seed, range(first_seed, first_seed + count)):
+        yield f"fleets.py --seeds {seed}", _as_outcome(outcome)
+
+
+def _handovers(pool: Pool, share: int, seed: int, blow: Blow) -> Runs:
+    points = range(1 + seed % share, count_handover_points() + 1, share)
+    for point, outcome in zip(points, pool.imap(partial(play_handover, blow=blow), points), strict=True):
+        yield f"fleets.py --handover {point} --blow {blow}", _as_outcome(outcome)
+
+
+def _as_outcome(fleet: FleetOutcome) -> Outcome:
+    blows = tuple(name for name in get_args(Blow) for _ in range(fleet.counts.get(name, 0)))
+    return Outcome(0, (), blows, fleet.violations, fleet.account_days, fleet.generations)
 
 
 def _dialects(pool: Pool, seed: int, count: int) -> Runs:
@@ -144,7 +172,9 @@ def _tell(name: str, runs: Runs) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="play a small share of everything")
-    parser.add_argument("--part", choices=("points", "pairs", "worlds", "dialects"), help="play only this part")
+    parser.add_argument(
+        "--part", choices=("points", "pairs", "worlds", "dialects", "fleet"), help="play only this part"
+    )
     parser.add_argument("--seed", type=int, default=secrets.randbelow(100_000), help="what is drawn from it is told")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()

@@ -24,13 +24,16 @@ __all__ = ["NothingScheduledError", "TimeStandsStillError", "VirtualLoop"]
 class VirtualLoop(virtual_loop.VirtualLoop):
     """A loop in virtual time whose nodes can be killed.
 
-    `on_step(node)` is called before each step of a node that lives; it may kill nodes, also this one.
+    `on_step(node)` is called before each step of a node that lives; it may kill nodes, also this one. `on_move()` is
+    called before time moves on: nothing is ready to run then.
     """
 
     def __init__(self, network: MemoryNetwork, *, now: float = 0.0) -> None:
         super().__init__(network, now=now)
         self._dead: set[str] = set()
+        self._frozen: dict[str, list[Handle]] = {}
         self.on_step: Callable[[str], None] | None = None
+        self.on_move: Callable[[], None] = lambda: None
         self.steps: Counter[str] = Counter()
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
         self.set_task_factory(self._new_task)
@@ -48,6 +51,18 @@ class VirtualLoop(virtual_loop.VirtualLoop):
         self._dead.add(node)
         self.network.cut_off(node)
 
+    def freeze(self, node: str) -> None:
+        """Let a node stand still: time goes on, its connections stay open, and none of its steps runs."""
+        self._frozen.setdefault(node, [])
+
+    def thaw(self, node: str) -> None:
+        """Let a node go on with everything that it has missed, in order."""
+        self._ready.extend(self._frozen.pop(node, ()))
+
+    def is_frozen(self, node: str) -> bool:
+        """Say whether a node stands still."""
+        return node in self._frozen
+
     def forget_the_unfinished(self) -> None:
         """Let garbage collection have what never ends; nothing may run on this loop any more.
 
@@ -63,14 +78,25 @@ class VirtualLoop(virtual_loop.VirtualLoop):
         self._tasks[task] = node_of(settings.get("context"))
         return task
 
+    def _move_on(self, moment: float) -> None:
+        """Let time move on."""
+        self.on_move()
+        super()._move_on(moment)
+
     def _step(self, handle: Handle) -> None:
         """Run one step of a node, unless the node is dead by then."""
         node = node_of(cast("Any", handle)._context)
         if handle.cancelled() or node in self._dead:
             return
+        if node in self._frozen:
+            self._frozen[node].append(handle)
+            return
         self.steps[node] += 1
         if self.on_step is not None:
             self.on_step(node)
             if node in self._dead:
+                return
+            if node in self._frozen:
+                self._frozen[node].append(handle)
                 return
         super()._step(handle)

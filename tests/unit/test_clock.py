@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, machine_now, machine_suspended
+from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, machine_now, machine_suspended, steady_seconds
 from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
@@ -188,3 +189,11 @@ async def test_draws_are_repeatable_by_seed() -> None:
 def test_machine_time_is_utc() -> None:
     """Instants are aware."""
     assert machine_now().tzinfo is UTC
+
+
+def test_steady_seconds_are_those_of_a_clock_that_counts_a_suspend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease may have expired while the machine was suspended."""
+    monkeypatch.setattr(time, "CLOCK_BOOTTIME", 7, raising=False)
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: 1_000.0 + clock)
+
+    assert steady_seconds() == 1_007.0

@@ -6,10 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from batchkiln.clock import machine_now, machine_suspended
+from batchkiln.clock import machine_now, machine_suspended, steady_seconds
 from batchkiln.config import Config
 from batchkiln.core.rate_limits import Limits
 from batchkiln.outputs import FileSystem
+from batchkiln.store import QueueLocation
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
@@ -37,6 +38,7 @@ class Environment:
     connector: "Callable[[], BaseConnector]" = _new_connector
     files: Callable[[], FileSystem] = FileSystem
     suspended: Callable[[], float] | None = machine_suspended
+    steady: Callable[[], float] = steady_seconds  # for leases
     seed: int | None = None  # seed of the random delays between retries
 
 
@@ -47,7 +49,7 @@ class AppContext:
     `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
     """
 
-    queue: Path
+    queue: QueueLocation
     config: Config
     profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)

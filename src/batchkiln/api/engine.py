@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,8 +15,7 @@ from aiohttp import ClientSession
 import batchkiln
 from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.api.local_service import embedded_config, embedded_folder, local_service
-from batchkiln.api.service_clients import new_service_client
-from batchkiln.api.shared_keys import refuse_shared_keys
+from batchkiln.api.service_clients import new_service_client, refuse_shared_keys
 from batchkiln.client import ReplyMapping, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
@@ -26,6 +26,7 @@ from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
 from batchkiln.store import ChangeNotifier, Store, Work
 from batchkiln.worker.account_worker import AccountWorker, Ports
+from batchkiln.worker.lease_keeper import ALWAYS_HELD, HeldLease
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels, PollTiming
 from batchkiln.worker.run_state import HostState, RunState
@@ -55,11 +56,6 @@ class ServiceRuntime:
     mapping: ReplyMapping
     embedded: "LocalService | None" = None
 
-    def keys(self, account: str) -> dict[str, str]:
-        """Return an account's API keys by fingerprint, the newest first."""
-        found = [self.embedded.api_key(account)] if self.embedded else self.profile.keys(account)
-        return {fingerprint(key): key for key in found}
-
 
 class Engine:
     """Runs one queue: holds its lock, its workers, and their services."""
@@ -74,10 +70,11 @@ class Engine:
         self.services: dict[str, ServiceRuntime] = {}
         self.meter = RequestMeter()
         self.tracing: Tracing | None = None
+        self.owner = ""  # of temporary files, where several workers share a folder
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
-        self._has_started = False
+        self.has_started = False
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
@@ -91,14 +88,13 @@ class Engine:
                 looking.cancel()
                 await asyncio.wait({looking})
 
-    @property
-    def version(self) -> int:
-        """A number that grows with each change of the queue."""
-        return self.news.version
-
     def announce(self) -> None:
         """Wake all tasks that wait for changes."""
         self.news.announce()
+
+    def observed_times(self) -> dict[str, datetime]:
+        """Return the current service time of each profile whose service this run has heard."""
+        return {name: each.clock.now().instant for name, each in self.services.items() if each.clock.is_observed}
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count the items that can still change without a person."""
@@ -111,7 +107,7 @@ class Engine:
         """
         if not self._has_been_rung:
             return []
-        is_start, self._has_started, self._has_been_rung = not self._has_started, True, False
+        is_start, self.has_started, self._has_been_rung = not self.has_started, True, False
         before = len(self.workers)
         try:
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
@@ -140,6 +136,11 @@ class Engine:
                 seen = version
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 
+    async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
+        """Return whether the others go on after a worker's error: none does, where one process has the queue."""
+        del worker
+        return error is None
+
     async def close(self) -> None:
         """Close everything that was opened, services last, even if the disk is full."""
         try:
@@ -154,7 +155,7 @@ class Engine:
 
     async def _check_outputs(self, work: Work) -> None:
         """Check that all output folders are writable before anything is spent."""
-        outputs = OutputFiles(self.setting.surroundings.files())
+        outputs = OutputFiles(self.setting.surroundings.files(), owner=self.owner)
         for folder in {job.output_dir for job in work.jobs}:
             try:
                 await outputs.check_writable(Path(folder))
@@ -166,25 +167,33 @@ class Engine:
 
         After the start, an account whose worker cannot be created does not stop the others.
         """
-        wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
-        for job in work.jobs:
-            profile = self._profile_of(job.name, job.profile)
-            if profile is not None:
-                for account in job.accounts or profile.account_names[:1]:
-                    wanted[profile.name, account] = True
         have = {(worker.viewpoint.profile, worker.viewpoint.account): worker for worker in self.workers}
-        for (profile_name, account), is_beginning in wanted.items():
-            is_wanted = self.setting.profile in {None, profile_name}  # --profile restricts the run to one profile
-            if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
+        for (profile_name, account), is_beginning in self._wanted(work).items():
+            if (profile_name, account) not in have:
                 try:
                     self.workers.append(await self._worker(profile_name, account, needs_key=is_beginning))
                 except InputError as error:
                     if is_start:
                         raise
                     log.warning("account_postponed", profile=profile_name, account=account, reason=str(error))
-            elif is_wanted and is_beginning and not have[profile_name, account].has_key:
+            elif is_beginning and not have[profile_name, account].has_key:
                 reason = "it has no API key, so only its work under way continues; set an API key and start again"
                 log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
+
+    def _wanted(self, work: Work) -> dict[tuple[str, str], bool]:
+        """Return the configured (profile, account) pairs with work, and whether each may begin new attempts."""
+        wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
+        for job in work.jobs:
+            profile = self._profile_of(job.name, job.profile)
+            if profile is not None:
+                for account in job.accounts or profile.account_names[:1]:
+                    wanted[profile.name, account] = True
+        return {
+            (profile, account): is_beginning
+            for (profile, account), is_beginning in wanted.items()
+            # --profile restricts the run to one profile
+            if self.setting.profile in {None, profile} and profile in self.setting.config.profiles
+        }
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
         if name not in self.setting.config.profiles:
@@ -197,8 +206,15 @@ class Engine:
         return await self._worker(profile_name, account, needs_key=True, client_type=client_type)
 
     async def _worker(
-        self, profile_name: str, account: str, *, needs_key: bool, client_type: type[ServiceClient] = ServiceClient
+        self,
+        profile_name: str,
+        account: str,
+        *,
+        needs_key: bool,
+        client_type: type[ServiceClient] = ServiceClient,
+        lease: HeldLease | None = None,
     ) -> AccountWorker:
+        """Create a worker; with a lease, its requests, writes and temporary files are of that lease alone."""
         service = await self._service(profile_name)
         profile = service.profile
         keys = self._keys(service, account, needs_key=needs_key)
@@ -211,8 +227,10 @@ class Engine:
             clock=service.clock,
             meter=self.meter,
             mapping=service.mapping,
+            guard=lease.check if lease else None,
         )
-        outputs = OutputFiles(self.setting.surroundings.files())
+        outputs = OutputFiles(self.setting.surroundings.files(), owner=lease.owner if lease else "")
+        store = service.store.under(lease.fence) if lease else service.store
         viewpoint = Viewpoint(
             account_id=await service.store.account(account),
             profile=profile.name,
@@ -222,21 +240,26 @@ class Engine:
         )
         return AccountWorker(
             viewpoint=viewpoint,
-            ports=Ports(service.clock, service.store, client, outputs, LocalInputs()),
+            ports=Ports(service.clock, store, client, outputs, LocalInputs()),
             control=self.control,
             host=service.host,
             rates=RateLimits(profile.limits, profile.day, service.host.rates),
             polls=PollTiming(service.durations),
             digest=_digest(profile),
+            lease=lease or ALWAYS_HELD,
             spans=self.tracing.spans(viewpoint, service.clock) if self.tracing else Spans(),
         )
 
     def _keys(self, service: ServiceRuntime, account: str, *, needs_key: bool) -> dict[str, str]:
-        """Return the API keys; an account that only has work under way may have none, and its items are then held."""
+        """Return the API keys by fingerprint, the newest first.
+
+        An account that only has work under way may have none, and its items are then held.
+        """
         is_configured = service.embedded is not None or account in service.profile.account_names
         try:
             if is_configured:
-                return service.keys(account)
+                found = [service.embedded.api_key(account)] if service.embedded else service.profile.keys(account)
+                return {fingerprint(key): key for key in found}
         except InputError:
             if needs_key:
                 raise
@@ -278,12 +301,15 @@ class Engine:
             base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
-            host=HostState(HostRateLimit.of(profile.limits)),
+            host=HostState(self._host_limit(profile)),
             durations=durations,
             mapping=ReplyMapping(profile.replies),
             embedded=embedded,
         )
         return self.services[name]
+
+    def _host_limit(self, profile: Profile) -> HostRateLimit:
+        return HostRateLimit.of(profile.limits)
 
 
 def _digest(profile: Profile) -> str:
@@ -292,10 +318,12 @@ def _digest(profile: Profile) -> str:
 
 
 @asynccontextmanager
-async def open_engine(store: Store, setting: AppContext, control: RunState, *, command: str) -> AsyncIterator[Engine]:
+async def open_engine(
+    store: Store, setting: AppContext, control: RunState | None = None, *, command: str
+) -> AsyncIterator[Engine]:
     """Hold the queue's lock and everything a drive needs. Raise `QueueInUse` where another process has it."""
     async with store.locked(command=command, now=setting.surroundings.wall()):
-        engine = Engine(store, setting, control)
+        engine = Engine(store, setting, control or RunState())
         try:
             yield engine
         finally:

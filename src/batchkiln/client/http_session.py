@@ -1,8 +1,10 @@
-"""The HTTP session of all requests: its timeouts, its connector, and its network errors in words."""
+"""The HTTP session of all requests: its timeouts, its connector, its network errors in words, and its latencies."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Final
 
@@ -62,7 +64,7 @@ def new_session(
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"batchkiln/{batchkiln.__version__}"},
         trust_env=False,
-        trace_configs=[_send_once(), *trace_configs],
+        trace_configs=[_send_once(), _keep_back(), *trace_configs],
     )
 
 
@@ -86,6 +88,31 @@ def _send_once() -> aiohttp.TraceConfig:
     trace.on_connection_create_start.append(refuse_second)
     trace.on_connection_reuseconn.append(refuse_second)
     trace.on_request_redirect.append(start_over)
+    return trace
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What a request carries to the moment at which it leaves: `guard` may raise, and so keep it back."""
+
+    guard: Callable[[], None] | None = None
+
+
+def _keep_back() -> aiohttp.TraceConfig:
+    """Return a trace config that asks a request's guard right before its bytes leave.
+
+    Between the call and the first byte a connection may have to be made, which takes seconds. aiohttp calls these
+    hooks before it writes the head, and before it writes a piece of the body.
+    """
+
+    async def ask(_: aiohttp.ClientSession, request: SimpleNamespace, __: object) -> None:
+        sending = getattr(request, "trace_request_ctx", None)
+        if isinstance(sending, Sending) and sending.guard is not None:
+            sending.guard()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(ask)
+    trace.on_request_chunk_sent.append(ask)
     return trace
 
 
@@ -119,3 +146,37 @@ def describe_network_error(fault: BaseException) -> str:
     # The system's text for the number, because the exception's own text may contain the address (Law 8).
     cause = os.strerror(number) if isinstance(number, int) and number > 0 else type(fault).__name__
     return f"{words} ({cause})"
+
+
+BOUNDS_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+NO_REPLY: Final = "no_reply"
+
+
+@dataclass(slots=True)
+class Latencies:
+    """A histogram of one endpoint's latencies: one count per bound, and a last one for all longer requests."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_SECONDS) + 1))
+    total_seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one request."""
+        self.counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
+        self.total_seconds += seconds
+
+
+@dataclass(slots=True)
+class RequestMeter:
+    """This process's requests by endpoint (the first segment of the path, never an id) and status.
+
+    Durations are service seconds: real seconds, except in a rehearsal.
+    """
+
+    latencies: dict[str, Latencies] = field(default_factory=dict)
+    replies: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def record(self, path: str, status: str, seconds: float) -> None:
+        """Count a finished request."""
+        endpoint = path.split("/")[1]
+        self.latencies.setdefault(endpoint, Latencies()).add(seconds)
+        self.replies[endpoint, status] += 1

@@ -1,12 +1,13 @@
-"""What the service's word means for attempt, item and credits: three tables beside the item's states.
+"""What the service's replies mean for attempt, item and credits: four tables beside the item's states.
 
-One is for creates, one for reads of a generation, one for downloads; a fourth holds what becomes known without a
-reply. The executor decides with them, and `Store.commit` applies what they say. Nothing else moves money.
+One is for creates, one for reads of a generation, one for downloads; the fourth holds what becomes known without a
+reply. The executor decides with them, and `WorkerStore.commit` applies the result. Nothing else moves credits.
 
-The rule that shaped them (Law 2): an attempt is *in doubt* once a send of it may have created a generation that nobody
-has heard of (`Attempt.is_in_doubt`; recording counts as a send, since a crash hides whether it left). From then on
-no refusal ends it, whatever it says: price, credits, moderation and locks change with time, and a service may look at
-them before it looks the key up. Only a reply that names the generation ends it, or a person.
+The rule behind them (Law 2): an attempt is *in doubt* while a send of it may have created a generation that nobody has
+heard of. Recording counts as a send, since a crash hides whether it left. `CREATES` asks about the sends before the
+one that is answered (`Attempt.was_in_doubt`). No refusal ends an attempt in doubt, whatever it says: price, credits,
+moderation and locks change with time, and a service may look at them before it looks the key up. Only a reply that
+names the generation ends it, or a person: then it is `DISPUTED`, its credits stay reserved, and the slot is free.
 """
 
 from collections.abc import Mapping
@@ -39,10 +40,15 @@ from batchkiln.core.responses import (
 from batchkiln.core.states import Event, ItemState
 
 KEY_REMEMBERED: Final = timedelta(hours=24)
-"""After so long without a reply of the API to an attempt in doubt, its key may be forgotten (Service rule 4.2)."""
+"""After so long without a reply of the API to an attempt in doubt, its key may be forgotten (Service rule 4.2).
+
+A 5xx, and what a proxy or the firewall answers, is no reply of the API."""
 
 UNDECIDED_FOR: Final = timedelta(hours=1)
-"""An attempt that the service answers but does not decide is handed to a person after this long in one run."""
+"""An attempt that the service answers but does not decide is handed to a person after this long in one run.
+
+The time begins with the first such answer. No reply at all ends it; so does a 5xx while the public description does not
+answer either."""
 
 SENDS_BEFORE_HOLD: Final = 6
 """No attempt is handed to a person as undecided before it was sent this often."""
@@ -63,7 +69,7 @@ class Answer(StrEnum):
     FIREWALL = "firewall"  # refused before the API: this send created nothing
     BUSY = "busy"  # the account's slot is taken, maybe by this very attempt
     CONFLICT = "conflict"  # 409 for bytes that we know to be unchanged
-    UNKNOWN = "unknown"  # no reply, an outage (5xx), or a reply that is not understood
+    UNKNOWN = "unknown"  # no reply, a 5xx, or a reply that is not understood
 
 
 class Fact(StrEnum):
@@ -95,7 +101,7 @@ class Download(StrEnum):
 class Credits(StrEnum):
     """What happens to the credits of an attempt."""
 
-    KEPT = "kept"  # reserved or charged, as they are
+    KEPT = "kept"  # reserved or charged, as they are; of a disputed attempt, until a person decides
     FREED = "freed"  # reserved no more: nothing was created
     CHARGED = "charged"
     REFUNDED = "refunded"  # by the service, once, for a verified failure (Service rule 3.1)
@@ -128,8 +134,8 @@ class Outcome:
     then: "Outcome | None" = None
 
     @property
-    def refuses_request(self) -> bool:
-        """Whether the reply refused this very request, and not its account."""
+    def ends_by_refusal(self) -> bool:
+        """Whether the reply ends the attempt by refusing this very request, and not its account."""
         return self.created_nothing and (self.event is Event.REFUSED or self.stale is not Stale.NOTHING)
 
 
@@ -243,7 +249,10 @@ def outcome_of_create(attempt: Attempt, reply: CreateReply) -> Outcome:
 
 
 def outcome_if_undecided(outcome: Outcome, attempt: Attempt, seconds: float) -> Outcome:
-    """Return what an answer means that the service gave for so many seconds, and `SENDS_BEFORE_HOLD` times or more."""
+    """Return what the last answer means after so many seconds of this run without a decision.
+
+    Nothing, before `UNDECIDED_FOR` has passed and before `SENDS_BEFORE_HOLD` sends of any kind.
+    """
     has_lasted = attempt.sends >= SENDS_BEFORE_HOLD and seconds >= UNDECIDED_FOR.total_seconds()
     return UNCHANGED if outcome.if_it_lasts is None or not has_lasted else FACTS[outcome.if_it_lasts]
 
@@ -284,7 +293,7 @@ class Known:
     unanswered: int = 0
     is_id_taken: bool = False
     is_name_taken: bool = False
-    has_set_aside: bool = False  # whether another attempt was set aside since the account's last accepted create
+    has_disputed: bool = False  # whether another attempt was disputed since the account's last accepted create
     refusals: int = 0
     failures: int = 0
     tries: int = 1
@@ -300,15 +309,15 @@ def settle(outcome: Outcome, known: Known) -> Outcome:
     match outcome.event:
         case Event.ACCEPTED if known.is_id_taken:  # no answer to this attempt: a person has to look (Law 3)
             outcome = FACTS[Fact.ID_TAKEN]
-        case Event.NOT_CREATED if outcome.refuses_request and known.refusals + 1 >= REFUSALS_IN_A_ROW:
+        case Event.NOT_CREATED if outcome.ends_by_refusal and known.refusals + 1 >= REFUSALS_IN_A_ROW:
             outcome = replace(CREATES[Answer.INVALID, False], stale=outcome.stale)  # for a `retry`
         case Event.GENERATION_FAILED if known.failures + 1 >= known.tries:
             outcome = replace(outcome, event=Event.TRIES_EXHAUSTED)
         case Event.GENERATION_LOST if known.denied_for < LOST_AFTER:
             outcome = UNCHANGED
-        case Event.SET_ASIDE if known.has_set_aside:  # the service is at fault: an outage hands over one at most
+        case Event.SET_ASIDE if known.has_disputed:  # the service is at fault: one of an account is enough
             outcome = UNCHANGED
-        case Event.SET_ASIDE if not known.unanswered:  # the firewall alone has answered: nothing was created
+        case Event.SET_ASIDE if not known.unanswered:  # the firewall answered each send: it refuses the content
             outcome = Outcome(AttemptState.REFUSED, Event.REFUSED, Credits.FREED)
         case Event.RETENTION_ENDED if known.files_saved:  # a `retry` pays again, and is not for what is on disk
             outcome = replace(outcome, event=Event.OUTPUTS_UNUSABLE)

@@ -34,7 +34,7 @@ class Withdraw(_OfAttempt):
     """Take back an attempt of which the service said that nothing was created, and that may not be sent again."""
 
 
-class SetAside(_OfAttempt):
+class HandOver(_OfAttempt):
     """Hand an attempt in doubt over to a person: the service may have forgotten its key (Service rule 4.2)."""
 
 
@@ -57,7 +57,7 @@ class WaitUntil:
     due: NotBefore
 
 
-Action = Replay | Withdraw | SetAside | Poll | Submit | WaitUntil
+Action = Replay | Withdraw | HandOver | Poll | Submit | WaitUntil
 
 
 def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> Action:
@@ -70,7 +70,7 @@ def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> 
         is_sent = attempt.state is AttemptState.SENT
         return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)
     if queue.is_slot_held:
-        return WaitUntil(NotBefore(inf, WaitReason.HELD))  # a held item's attempt may still be under way (Law 4)
+        return WaitUntil(NotBefore(inf, WaitReason.HELD))  # an item held for its API key keeps the slot (Law 4)
     if account.starts_nothing:
         return WaitUntil(NotBefore(inf, account.starts_nothing))
     if any(entry.call is Call.CREATE for entry in account.misunderstood):  # another create may be paid, and lost too
@@ -80,7 +80,7 @@ def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> 
 
 def _choose_resend(
     attempt: Attempt, queue: QueueView, account: AccountView, now: ClockReading
-) -> Replay | Withdraw | SetAside | WaitUntil:
+) -> Replay | Withdraw | HandOver | WaitUntil:
     """Return the same request again, at the earliest moment.
 
     Where every send of it was answered, nothing was created: what its job no longer wants, or no budget or cap allows,
@@ -94,7 +94,7 @@ def _choose_resend(
     if is_over and not attempt.is_in_doubt:
         return Withdraw(attempt, NotBefore(now.monotonic))
     if attempt.is_in_doubt and attempt.contact_at and now.instant - attempt.contact_at >= KEY_REMEMBERED:
-        return SetAside(attempt, NotBefore(now.monotonic))
+        return HandOver(attempt, NotBefore(now.monotonic))
     if account.permission.is_blocked:
         return WaitUntil(NotBefore(inf, WaitReason.ACCOUNT_BLOCKED))
     return Replay(attempt, account.call_due(Call.CREATE, now))

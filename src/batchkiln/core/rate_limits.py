@@ -8,7 +8,7 @@ is the service's own, from reset to reset; what it has used is stored in the que
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
@@ -78,15 +78,17 @@ class RequestNote:
     days: tuple[datetime, ...]
     upload_files: int = 0
     upload_bytes: int = 0
+    egress: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """A request of an earlier run."""
+    """A request of an earlier run. `egress` is the address that it left from; None for this machine's."""
 
     account_id: int
     kind: RequestKind
     sent_at: datetime
+    egress: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +202,21 @@ class StoredAccount(Protocol):
 
 @dataclass(slots=True)
 class HostRateLimit:
-    """The limit that all accounts on this machine share, and the wait that the edge firewall imposed."""
+    """The limit that all accounts on this machine share, and the wait that the edge firewall imposed.
+
+    `egress` names the address, where several machines with addresses of their own share a queue.
+    """
 
     window: SlidingWindow
     held: NotBefore = NO_WAIT
     is_restored: bool = False
+    egress: str | None = None
 
     @classmethod
-    def of(cls, limits: Limits) -> "HostRateLimit":
+    def of(cls, limits: Limits, egress: str | None = None) -> "HostRateLimit":
         """Begin with nothing used."""
-        return cls(SlidingWindow(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds))
+        window = SlidingWindow(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds)
+        return cls(window, egress=egress)
 
     def due(self, now: ClockReading, *, places: int = 1) -> NotBefore:
         """Return when a request of any kind may leave this machine, with `places` of the minute free."""
@@ -219,14 +226,16 @@ class HostRateLimit:
         """Count the last minute of an earlier run, however long ago it was, as over only now; once per process.
 
         Before the service has told its time nobody knows how long ago that was: too many counted requests cost at
-        most one minute, too few might overstep the limit (Law 5). `requests` are sorted, the oldest first.
+        most one minute, too few might overstep the limit (Law 5). `requests` are sorted, the oldest first. The question
+        for the time is always counted: the first one ever was logged by a clock that may have been wrong.
         """
+        requests = [request for request in requests if request.egress == self.egress]
         if self.is_restored or not requests:
             return
         self.is_restored = True
         last_minute = requests[-1].sent_at - timedelta(seconds=self.window.span_seconds)
         for request in requests:
-            if request.sent_at > last_minute:
+            if request.sent_at > last_minute or request.kind is RequestKind.OTHER:
                 self.window.restore(now.monotonic)
 
 
@@ -356,6 +365,11 @@ class RateLimits:
         return self.reset if is_spent else NO_WAIT
 
     @property
+    def is_day_spent(self) -> bool:
+        """Whether one of the day's counts of requests seems to be used up, for uploads as well."""
+        return self.creates.used_today + 2 > self.limits.creates_per_day or self.reads.is_spent
+
+    @property
     def reset(self) -> NotBefore:
         """When the day's requests are free again."""
         return NotBefore(self.resets_at, WaitReason.DAY_REQUESTS)
@@ -404,10 +418,4 @@ def _over_at(request: LoggedRequest, now: ClockReading, recent_seconds: float) -
 
 def _larger(earlier: DayUsage, later: DayUsage) -> DayUsage:
     """Return the larger of each figure of the days of `ClockReading.instant` and `latest`: mostly the same day."""
-    return DayUsage(
-        creates=max(earlier.creates, later.creates),
-        reads=max(earlier.reads, later.reads),
-        credits=max(earlier.credits, later.credits),
-        upload_files=max(earlier.upload_files, later.upload_files),
-        upload_bytes=max(earlier.upload_bytes, later.upload_bytes),
-    )
+    return earlier if earlier is later else DayUsage(*map(max, astuple(earlier), astuple(later)))

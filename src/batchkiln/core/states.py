@@ -15,13 +15,13 @@ class ItemState(StrEnum):
     """How far an item has come (contract, section 5). Each member says what moves it on, and what a crash means."""
 
     QUEUED = "queued"
-    """Nothing is sent. The planner moves it on, within limits and credits. A crash changes nothing."""
+    """No attempt is open. The planner moves it on, within limits and credits. A crash changes nothing."""
 
     SUBMITTING = "submitting"
-    """Key and body are on disk, and may have arrived. Only the reply moves it on. After a crash they are sent again."""
+    """Key and body are on disk, and may have arrived. A reply or a hold moves it on. A crash: they are sent again."""
 
     ACTIVE = "active"
-    """The service gave an id. Only its own word about that id moves the item on. After a crash it is polled on."""
+    """The service gave an id. A read of that id or a hold moves the item on. After a crash it is polled on."""
 
     DOWNLOADING = "downloading"
     """Paid and ready. The saved files move it on. After a crash the missing files are fetched, with fresh links."""
@@ -39,10 +39,10 @@ class ItemState(StrEnum):
     """Paid, and no longer retained when it could be fetched. Final."""
 
     CANCELED = "canceled"
-    """Canceled by a person before it was sent. Final."""
+    """Canceled by a person while no attempt was open. Final."""
 
     HELD = "held"
-    """A person moves it on, or a key or a file that comes back. A crash changes nothing."""
+    """A person moves it on, its API key, or a manifest that brings its file back. A crash changes nothing."""
 
 
 class Event(StrEnum):
@@ -89,14 +89,14 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (_Q, Event.REFUSED):             ItemState.REJECTED,  # its quote was refused: the create would be as well
     (_Q, Event.NEVER_FITS):          ItemState.REJECTED,  # over its cap, the job's or the day's budget (contract, 7)
     (_Q, Event.INPUT_LOST):          _H,                  # the local image is gone or has changed
-    (_Q, Event.REQUEST_CHANGED):     _Q,                  # the manifest changed before it was ever sent
+    (_Q, Event.REQUEST_CHANGED):     _Q,                  # the manifest changed while no attempt was open
     (_Q, Event.CANCEL_REQUESTED):    ItemState.CANCELED,
     (_S, Event.OUTCOME_UNKNOWN):     _S,                  # replay, never replace: Service rules 4.2 and 4.5
     (_S, Event.ACCEPTED):            _A,
     (_S, Event.REFUSED):             ItemState.REJECTED,  # only where the reply proves that nothing was created (Law 2)
     (_S, Event.NOT_CREATED):         _Q,                  # likewise, but a fresh quote, asset or key mends it
     (_S, Event.REFUSED_IN_DOUBT):    _H,                  # for an hour: says nothing of an earlier send (Law 2)
-    (_S, Event.KEY_CONFLICT):        _H,                  # Service rule 4.3, for an hour: a person decides
+    (_S, Event.KEY_CONFLICT):        _H,                  # Service rule 4.3, for an hour; or its bytes or id are wrong
     (_S, Event.KEY_FORGOTTEN):       _H,                  # in doubt for a day without a reply: the key may be forgotten
     (_S, Event.SET_ASIDE):           _H,                  # answered for an hour, and not decided; or by a person
     (_S, Event.KEY_MISSING):         _H,                  # only the same API key may ask again (Service rule 4.2)
@@ -133,7 +133,9 @@ UNDER_WAY: Final = (_S, _A, _D)
 """States of an item that was sent and has not ended, in the order in which they are passed through."""
 
 WITH_SERVICE: Final = frozenset({_S, _A})
-"""States in which the outcome is the service's to decide, and the item occupies the account's slot."""
+"""States in which the outcome is the service's to decide, and the item occupies the account's slot (Law 4).
+
+An item that is held for its API key occupies it as well; one with a disputed attempt does not."""
 
 WORKING_STATES: Final = frozenset({_Q, *UNDER_WAY})
 """States that the program itself moves on."""

@@ -20,8 +20,7 @@ from batchkiln.core.job import SavedFile
 from batchkiln.core.responses import DownloadCut
 from batchkiln.outputs.completeness import is_complete
 from batchkiln.outputs.file_formats import FileFormat, format_of
-from batchkiln.outputs.filesystem import FileSystem
-from batchkiln.outputs.os_errors import translate_os_errors, unwritable
+from batchkiln.outputs.filesystem import FileSystem, translate_os_errors, unwritable
 from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
 from batchkiln.outputs.paths import make_folders, numbered, part_path, place_inside
 
@@ -32,8 +31,12 @@ _MAX_NAMES: Final = 1000  # files of one name with different content; more of th
 class OutputFiles:
     """Writes outputs in threads. Every error of the disk is raised as `OutputDirNotWritable`."""
 
-    def __init__(self, files: FileSystem | None = None) -> None:
-        """Use the real file system, unless a test passes another."""
+    def __init__(self, files: FileSystem | None = None, *, owner: str = "") -> None:
+        """Use the real file system, unless a test passes another.
+
+        `owner` is part of each temporary name, where several workers share a folder: each removes its own files alone.
+        """
+        self._owner = owner
         self._files: FileSystem = files or FileSystem()
         self._open_parts: dict[Path, PartialFile] = {}
         self._opening = Lock()
@@ -79,7 +82,7 @@ class OutputFiles:
         )
 
     def _check_writable(self, directory: Path) -> None:
-        probe = part_path(directory.absolute() / "batchkiln-write-check", 1)
+        probe = part_path(directory.absolute() / "batchkiln-write-check", 1, self._owner)
         with translate_os_errors(probe.parent):
             make_folders(self._files, probe.parent)
             self._files.unlink(probe)
@@ -102,7 +105,7 @@ class OutputFiles:
             make_folders(self._files, target.parent)
             self._open_parts = {path: part for path, part in self._open_parts.items() if part.is_open}
             # Two outputs of one name may be in progress at once: each gets a different temporary name.
-            choices = (part_path(target, number) for number in range(1, len(self._open_parts) + 2))
+            choices = (part_path(target, number, self._owner) for number in range(1, len(self._open_parts) + 2))
             path = next(choice for choice in choices if choice not in self._open_parts)
             # Remove and do not truncate: after a crash, the final name may be a link to the same file.
             self._files.unlink(path)

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from batchkiln.outputs.filesystem import FileSystem
-from batchkiln.outputs.os_errors import unwritable
+from batchkiln.outputs.filesystem import FileSystem, unwritable
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_FOLDERS: Final = 64
@@ -30,9 +29,12 @@ def place_inside(files: FileSystem, directory: Path, relative_name: str) -> Path
     return path
 
 
-def part_path(target: Path, number: int) -> Path:
-    """Return the hidden temporary name beside a target. A name that would be too long is replaced by its hash."""
-    suffix = ".part" if number == 1 else f".{number}.part"
+def part_path(target: Path, number: int, owner: str = "") -> Path:
+    """Return the hidden temporary name beside a target. A name that would be too long is replaced by its hash.
+
+    `owner` names the worker and its epoch, where several workers write into one folder.
+    """
+    suffix = (f".{owner}" if owner else "") + (".part" if number == 1 else f".{number}.part")
     name = f".{target.name}{suffix}"
     if len(name.encode()) > _MAX_NAME_BYTES:
         name = f".{hashlib.sha256(target.name.encode()).hexdigest()[:32]}{suffix}"

@@ -66,6 +66,7 @@ class MemoryNetwork:
         # called with the node whose write had a fault
         self.on_misfortune: Callable[[str, Misfortune], None] = lambda _, __: None
         self.acts = 0  # connections opened and closed, and writes
+        self.address_of: Callable[[str], str] = lambda _: _PEER[0]  # of a node, as its peers see it
         self.late: list[float] = []  # when bytes arrived much later than their sender could know
         self._listeners: dict[str, _Listener] = {}
         self._ends: list[End] = []
@@ -88,7 +89,8 @@ class MemoryNetwork:
         near_protocol = factory()
         far_protocol = listener.context.copy().run(listener.factory)
         self.acts += 1
-        near, far = End(self, near_protocol, copy_context()), End(self, far_protocol, listener.context.copy())
+        near = End(self, near_protocol, copy_context(), peer=node_of(listener.context))
+        far = End(self, far_protocol, listener.context.copy(), peer=near.node)
         near.peer, far.peer = far, near
         self._ends = [end for end in self._ends if not end.is_over] + [near, far]
         near_protocol.connection_made(near)
@@ -138,8 +140,8 @@ class End(asyncio.Transport):
 
     peer: "End"
 
-    def __init__(self, network: MemoryNetwork, protocol: asyncio.BaseProtocol, context: Context) -> None:
-        super().__init__({"peername": _PEER, "sockname": _PEER})
+    def __init__(self, network: MemoryNetwork, protocol: asyncio.BaseProtocol, context: Context, *, peer: str) -> None:
+        super().__init__({"peername": (network.address_of(peer), _PEER[1]), "sockname": _PEER})
         self._network = network
         self._protocol = protocol
         self._last_at = 0.0

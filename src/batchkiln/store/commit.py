@@ -110,7 +110,7 @@ class _Commit:
             case Event.ACCEPTED if facts.record is not None:
                 is_taken = self.value("is_generation_known", generation_id=facts.record.id)
                 known = replace(known, is_id_taken=bool(is_taken))
-            case Event.NOT_CREATED if outcome.refuses_request:
+            case Event.NOT_CREATED if outcome.ends_by_refusal:
                 known = replace(known, refusals=self.value("refused_in_a_row"))
             case Event.GENERATION_FAILED:
                 failures, tries = self.connection.execute(
@@ -120,7 +120,7 @@ class _Commit:
             case Event.GENERATION_LOST:
                 known = replace(known, denied_for=timedelta(milliseconds=self.now - row["lost_since"]))
             case Event.SET_ASIDE:
-                known = replace(known, has_set_aside=bool(self.value("has_set_aside")))
+                known = replace(known, has_disputed=bool(self.value("has_disputed")))
             case Event.RETENTION_ENDED | Event.OUTPUTS_UNUSABLE if row["state"] == AttemptState.SUCCEEDED:
                 known = replace(known, files_saved=count_outputs(self.connection, row["id"]))
             case _ if facts.saved is not None:
@@ -147,7 +147,7 @@ class _Commit:
 
     def change_attempt(self, outcome: Outcome) -> None:
         """Count the answer, book the credits, end the attempt, and forget what is stale."""
-        answered = outcome.created_nothing and not outcome.refuses_request
+        answered = outcome.created_nothing and not outcome.ends_by_refusal
         if answered or self.facts.is_contact:
             contact_at = self.now if self.facts.is_contact else None
             parameters = {"attempt_id": self.row["id"], "answered": answered, "contact_at": contact_at}

@@ -5,7 +5,7 @@ SELECT * FROM attempt WHERE id = :attempt_id;
 UPDATE attempt SET answers = answers + :answered, contact_at = coalesce(:contact_at, contact_at)
 WHERE id = :attempt_id AND state = 'sent';
 
--- name: has_set_aside -- whether an attempt was handed to a person since the account's last accepted one
+-- name: has_disputed -- whether an attempt was handed to a person since the account's last accepted one
 SELECT EXISTS (
     SELECT 1 FROM attempt
     WHERE account_id = :account_id AND state = 'disputed' AND generation_id IS NULL

@@ -53,7 +53,9 @@ class Generations:
 
     def item_states(self, generation_ids: Sequence[str]) -> dict[str, ItemState]:
         """Return how the items stand whose attempts made these generations."""
-        rows = self._connection.execute(query("states_by_generation"), {"ids": json.dumps(list(generation_ids))})
+        rows = self._connection.execute(
+            query("states_by_generation"), {"generation_ids": json.dumps(list(generation_ids))}
+        )
         return {row["generation_id"]: ItemState(row["state"]) for row in rows}
 
     def item_names(self, item_id: int) -> ItemNames:

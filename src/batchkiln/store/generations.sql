@@ -1,10 +1,10 @@
 -- name: ended_by_hour  (of the newest attempts by their key, so many and no more)
 SELECT
     ended_at / :length AS hour,
-    sum(state = 'succeeded') AS succeeded,
-    sum(state <> 'succeeded') AS otherwise,
-    sum(CASE WHEN is_refunded THEN 0 ELSE coalesce(cost_credits, 0) END) AS credits
-FROM (SELECT state, ended_at, is_refunded, cost_credits FROM attempt ORDER BY id DESC LIMIT :looked_at)
+    count(*) FILTER (WHERE state = 'succeeded') AS succeeded,
+    count(*) FILTER (WHERE state <> 'succeeded') AS otherwise,
+    sum(CASE WHEN is_refunded = 1 THEN 0 ELSE coalesce(cost_credits, 0) END) AS credits
+FROM (SELECT state, ended_at, is_refunded, cost_credits FROM attempt ORDER BY id DESC LIMIT :looked_at) AS newest
 WHERE ended_at >= :since GROUP BY hour ORDER BY hour;
 
 -- name: item_names
@@ -21,7 +21,7 @@ UPDATE meta SET value = :uid WHERE key = 'queue_uid' AND NOT EXISTS (SELECT 1 FR
 -- name: paid  (reads every attempt: for the end of a rehearsal)
 SELECT
     count(*) AS generations,
-    coalesce(sum(is_refunded = 0), 0) AS kept,
+    count(*) FILTER (WHERE is_refunded = 0) AS kept,
     count(DISTINCT CASE WHEN is_refunded = 0 THEN item_id END) AS items,
     coalesce(sum(CASE WHEN is_refunded = 0 THEN cost_credits END), 0) AS credits
 FROM attempt WHERE generation_id IS NOT NULL;
@@ -29,6 +29,6 @@ FROM attempt WHERE generation_id IS NOT NULL;
 -- name: states_by_generation  (by way of the accounts, which the index of ids begins with)
 SELECT a.generation_id, i.state
 FROM account AS c
-CROSS JOIN json_each(:ids) AS e
+CROSS JOIN json_each(:generation_ids) AS e
 CROSS JOIN attempt AS a ON a.account_id = c.id AND a.generation_id = e.value
 JOIN item AS i ON i.id = a.item_id;

@@ -6,7 +6,7 @@ from datetime import datetime
 from batchkiln.core.backoff import LONGEST_HOLD
 from batchkiln.core.rate_limits import DayUsage, LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store.session import Session
+from batchkiln.store.session import Cursor, Session
 from batchkiln.store.sql import query
 
 _PRUNE_EVERY = 256
@@ -18,7 +18,7 @@ DayOf = Callable[[datetime | None], datetime]
 def write_request(connection: Session, request: RequestNote, *, keep_seconds: float) -> None:
     """Log a request and count it in its days. Sometimes delete entries older than `keep_seconds`."""
     at = to_milliseconds(request.at)
-    row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at}
+    row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at, "egress": request.egress}
     row_id: int = connection.execute(query("insert_request"), row).fetchone()[0]
     count_in_days(connection, request)
     if row_id % _PRUNE_EVERY == 0:
@@ -48,7 +48,9 @@ def logged_requests(connection: Session, profile: str, last_seconds: float) -> l
     """
     params = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
     rows = connection.execute(query("logged_requests"), params)
-    return [LoggedRequest(account, RequestKind(kind), from_milliseconds(at)) for account, kind, at in rows]
+    return [
+        LoggedRequest(account, RequestKind(kind), from_milliseconds(at), egress) for account, kind, at, egress in rows
+    ]
 
 
 def usages(connection: Session, account_id: int, days: Sequence[datetime]) -> tuple[DayUsage, ...]:
@@ -83,8 +85,18 @@ def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> i
     Attempts that the service's records do not confirm count in every day: they may be charged or replayed after a reset
     (Law 6).
     """
-    params_of_days = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
-    return max((connection.execute(query("job_credits"), params).fetchone()[0] for params in params_of_days), default=0)
+    return most_credits(ask_job_credits(connection, job_id, days))
+
+
+def ask_job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> tuple[Cursor, ...]:
+    """Ask for `job_credits`, without waiting for it."""
+    params_of_days = ({"job_id": job_id, "day": to_milliseconds(day)} for day in days)
+    return tuple(connection.execute(query("job_credits"), params) for params in params_of_days)
+
+
+def most_credits(cursors: Sequence[Cursor]) -> int:
+    """Return the answer to `ask_job_credits`."""
+    return max((cursor.fetchone()[0] for cursor in cursors), default=0)
 
 
 def give_back_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:

@@ -20,7 +20,7 @@ from batchkiln.core.outcomes import (
     outcome_of_create,
     outcome_of_read,
 )
-from batchkiln.core.planner import Poll, Replay, SetAside, Submit, Withdraw
+from batchkiln.core.planner import HandOver, Poll, Replay, Submit, Withdraw
 from batchkiln.core.provider import NamedLimit, named_limit
 from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.queue_types import NewAttempt
@@ -48,6 +48,7 @@ from batchkiln.core.responses import (
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import WaitReason
+from batchkiln.core.wakes import Change
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.upload_denials import asset_denial, count_gone
 
@@ -63,23 +64,30 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
     """Record a new attempt, and only then send it (Law 1)."""
     candidate = action.candidate
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
+    item_id = candidate.next_item_id(worker.control.beginning)
     request = worker.new_request(RequestKind.CREATE, now)
     worker.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
     async with worker.rate_limited(request):
         new = NewAttempt(
-            item_id=candidate.item_id,
+            item_id=item_id,
             viewpoint=worker.viewpoint,
             key_fingerprint=worker.ports.service.newest_key,
             cost_credits=candidate.cost,
             request=request,
         )
-        attempt = await worker.ports.queue.begin_attempt(new)
+        worker.control.beginning.add(item_id)
+        try:
+            attempt = await worker.ports.queue.begin_attempt(new)
+        finally:
+            worker.control.beginning.discard(item_id)
         if attempt is None:
             worker.control.spend(-candidate.cost)
             worker.plan_overtaken()
             return
         worker.plan_carried_out()
         worker.credits.began(attempt)
+        if candidate.has_images or candidate.queued == 1:
+            worker.announce(Change.HEADS_MOVED)
         await _send(worker, attempt)
 
 
@@ -87,7 +95,10 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
     """Send an attempt of unknown outcome again: same key, same bytes, same API key (Service rule 4.2)."""
     attempt = action.attempt
     if not worker.ports.service.has_key(attempt.key_fingerprint):
-        await _commit_key_missing(worker, attempt, now)
+        if attempt.is_in_doubt:
+            await _commit_key_missing(worker, attempt, now)
+        else:  # nothing was created, and the item may be begun with another key
+            await withdraw(worker, Withdraw(attempt, action.due), now)
         return
     request = worker.new_request(RequestKind.CREATE, now)
     worker.credits.resume(attempt)
@@ -121,7 +132,7 @@ async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -
     await worker.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
 
 
-async def set_aside(worker: AccountWorker, action: SetAside, now: ClockReading) -> None:
+async def hand_over(worker: AccountWorker, action: HandOver, now: ClockReading) -> None:
     """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
     attempt, error = action.attempt, outcome_errors.KEY_FORGOTTEN
     await worker.commit(attempt, FACTS[Fact.KEY_FORGOTTEN], Facts(error=error), now)
@@ -308,7 +319,7 @@ async def _hold_if_undecided(
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
     if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
-    worker.ports.queue.changes.announce()
+    worker.announce(Change.WENT_ON)
 
 
 async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:

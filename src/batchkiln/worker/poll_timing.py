@@ -6,9 +6,8 @@ from datetime import datetime
 from math import inf
 from typing import Final
 
-from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
 from batchkiln.core.job import Attempt
-from batchkiln.core.poll_schedule import next_read_seconds
+from batchkiln.core.polling import DurationModel, LogNormal, Observation, next_read_seconds
 from batchkiln.core.queue_types import Kind
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import ClockReading

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.client.client import REPLY_MAX_BYTES
-from batchkiln.core.errors import InputError, InvariantBroken
+from batchkiln.core.errors import InputError, InvariantBroken, LeaseLost
 from batchkiln.core.responses import (
     Accepted,
     AssetsReady,
@@ -49,6 +49,30 @@ async def test_create_sends_exactly_the_stored_bytes(client: ServiceClient, serv
     assert request.header("Idempotency-Key") == "key-0123456789abcdef"
     assert request.header("Authorization") == f"Bearer {OLD_KEY}"
     assert request.header("Content-Type") == "application/json"
+
+
+async def test_guard_that_raises_keeps_a_request_back(
+    session: aiohttp.ClientSession, server: ScriptedServer, clock: FakeClock
+) -> None:
+    """Between the call and the first byte a connection is made: who may send no more by then sends nothing."""
+
+    def guard() -> None:
+        raise LeaseLost("another worker drives the account")
+
+    client = ServiceClient(
+        session,
+        base_url=f"{server.origin}/api/v1",
+        keys={fingerprint(KEY): KEY, fingerprint(OLD_KEY): OLD_KEY},
+        clock=clock,
+        guard=guard,
+    )
+
+    with pytest.raises(LeaseLost):
+        await create(client)
+    with pytest.raises(LeaseLost):
+        await client.describe()
+
+    assert server.requests == []
 
 
 CALLS: list[tuple[Callable[[ServiceClient], Awaitable[object]], str, bytes, bytes, object]] = [

@@ -110,7 +110,7 @@ COUNTS = [
     Known(refusals=REFUSALS_IN_A_ROW - 2, failures=1, tries=3, denied_for=HOUR - timedelta(seconds=1)),
 ]
 KNOWN = [
-    replace(counts, unanswered=unanswered, is_id_taken=is_taken, is_name_taken=is_named, has_set_aside=is_aside)
+    replace(counts, unanswered=unanswered, is_id_taken=is_taken, is_name_taken=is_named, has_disputed=is_aside)
     for counts in COUNTS
     for unanswered in (0, 1, 2)
     for is_taken, is_named, is_aside in product((False, True), repeat=3)

@@ -9,7 +9,9 @@ from hypothesis import given, strategies as st
 from batchkiln.core.rate_limits import (
     DayUsage,
     HeldUntil,
+    HostRateLimit,
     Limits,
+    LoggedRequest,
     RateLimits,
     RequestKind,
     ServiceDay,
@@ -175,3 +177,25 @@ def test_wait_that_was_told_is_exact_and_a_stored_one_a_minimum() -> None:
     rates.hold(NotBefore(NOW.monotonic + 30, WaitReason.THROTTLED), is_create=True, is_told=True)
     assert rates.due(NOW, is_create=True).at == NOW.monotonic + 30
     assert rates.due(NOW, is_create=False).at == NOW.monotonic
+
+
+def logged(kind: RequestKind, seconds: float, egress: str | None = None) -> LoggedRequest:
+    """Return a request of an earlier process, so many seconds after noon."""
+    return LoggedRequest(1, kind, NOON + timedelta(seconds=seconds), egress)
+
+
+def test_address_takes_over_its_own_minute_alone() -> None:
+    """Service section 7: another machine's requests left from another address."""
+    host = HostRateLimit.of(Limits(), "fra-1")
+    requests = [logged(RequestKind.READ, 0, "fra-1"), logged(RequestKind.READ, 1, "fra-2")]
+    host.restore_last_minute(requests, NOW)
+
+    assert host.window.used(NOW.monotonic) == 1
+
+
+def test_question_for_the_time_counts_whatever_clock_logged_it() -> None:
+    """Law 5: the very first one is logged by the machine's clock, which may be minutes behind."""
+    host = HostRateLimit.of(Limits())
+    host.restore_last_minute([logged(RequestKind.OTHER, -150), logged(RequestKind.READ, 0)], NOW)
+
+    assert host.window.used(NOW.monotonic) == 2

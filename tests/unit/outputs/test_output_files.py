@@ -132,6 +132,15 @@ async def test_a_leftover_is_replaced_and_never_adopted() -> None:
     assert files.seen == {"/out/birds/.fox.part": b""}
 
 
+async def test_workers_in_one_folder_leave_each_others_temporary_files() -> None:
+    """One that stood still may go on with its own, though another fetches the same file by now."""
+    files = FaultyFiles()
+    await OutputFiles(files, owner="one-2").open_part(OUT, "birds/fox")
+    await OutputFiles(files, owner="two-3").open_part(OUT, "birds/fox")
+
+    assert set(files.seen) == {"/out/birds/.fox.one-2.part", "/out/birds/.fox.two-3.part"}
+
+
 async def test_two_parts_of_one_name_do_not_mix() -> None:
     """Two files that are fetched at a time under one name end under two, each whole."""
     files = FaultyFiles()

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from batchkiln.store.database import migrations
 from batchkiln.store.sql import QUERIES
+from batchkiln.store.sqlite.file_database import migrations
 
 COLD: Final = frozenset({"apply", "staging", "diff", "plans", "integrity", "misunderstood"})
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
@@ -22,6 +22,7 @@ SCANNED: Final = {
     "job_credits": {"attempt USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally USING INDEX tally_open"},
+    "ready_inputs_of_heads": {"head"},  # the next five
     "open_jobs": {"t USING INDEX tally_open"},
     "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
     "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
@@ -35,7 +36,12 @@ SCANNED: Final = {
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
     "trouble_items": {"i"},  # the newest thousand of a state
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
-    "ended_by_hour": {"attempt", "(subquery-1)"},  # likewise
+    "ended_by_hour": {"attempt", "newest"},  # likewise
+    "forget_silent_workers": {"worker"},  # workers are few
+    "senders": {"worker"},
+    "account_leases": {"account_lease"},  # accounts
+    "workers": {"account_lease", "worker"},
+    "drivers": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""
 

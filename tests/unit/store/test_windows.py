@@ -24,8 +24,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def send(world: World, kind: RequestKind, seconds: float = 0.0, **fields: int) -> None:
-    note = RequestNote(1, kind, NOON + timedelta(seconds=seconds), (TODAY,), **fields)
+def send(world: World, kind: RequestKind, seconds: float = 0.0, upload_files: int = 0, upload_bytes: int = 0) -> None:
+    note = RequestNote(1, kind, NOON + timedelta(seconds=seconds), (TODAY,), upload_files, upload_bytes)
     world.write(usage.write_request, note, keep_seconds=300.0)
 
 
@@ -56,6 +56,14 @@ def test_request_at_a_reset_counts_in_both_days(world: World) -> None:
 
     assert usage.usages(world.connection, 1, [TODAY, TOMORROW]) == (DayUsage(creates=1), DayUsage(creates=1))
     assert len(usage.logged_requests(world.connection, PROFILE, 300.0)) == 1
+
+
+def test_question_for_the_time_is_found_whatever_clock_logged_it(world: World) -> None:
+    """Law 5: the first one ever is logged by the machine's clock, which may be an hour behind."""
+    send(world, RequestKind.OTHER, seconds=-3600.0)
+    send(world, RequestKind.READ)
+
+    assert [request.kind for request in usage.logged_requests(world.connection, PROFILE, 300.0)] == ["other", "read"]
 
 
 def test_log_is_pruned_but_keeps_the_last_minutes(world: World) -> None:

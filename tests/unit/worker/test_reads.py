@@ -210,6 +210,21 @@ async def test_missing_key_in_doubt_is_held_and_replayed(world: World) -> None:
     assert world.service.violations == []
 
 
+async def test_missing_key_of_what_created_nothing_holds_nothing(world: World) -> None:
+    """A send that was answered by 429 left no doubt: the item is begun anew with the key that is there."""
+    (item,) = world.enqueue()
+    world.service.say("create", Throttled(timedelta(hours=1), NO))
+    await world.run_until_true(lambda: "create_postponed" in world.kinds(item))
+    world.restart(after_seconds=2 * HOUR)
+    world.keys["main"] = ("key-2",)
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert world.service.charged == 10
+    assert world.service.violations == []
+
+
 async def test_revoked_key_of_what_is_active_is_held_and_the_account_goes_on_once_a_person_has_resolved_it(
     world: World,
 ) -> None:

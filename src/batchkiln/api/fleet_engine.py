@@ -1,0 +1,240 @@
+"""The engine of one worker among several on a queue: it drives the accounts that it has leases of."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import structlog
+
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.engine import LOOK_SECONDS, Engine
+from batchkiln.clock import ServiceClock
+from batchkiln.config import Profile
+from batchkiln.core.errors import (
+    InputError,
+    LeaseLost,
+    OutputDirNotWritable,
+    QueueBusy,
+    QueueConnectionLost,
+)
+from batchkiln.core.lease_types import BEAT_SECONDS, Egress, WorkerIdentity, accounts_carried
+from batchkiln.core.queue_types import Outstanding
+from batchkiln.core.rate_limits import HostRateLimit
+from batchkiln.store import Store, StoreClock
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.lease_keeper import HeldLease, LeaseKeeper, Wish
+from batchkiln.worker.loop import TRACKS, drive, first_error
+from batchkiln.worker.run_state import RunState
+
+RECONNECT_SECONDS: Final = 3600.0
+"""A worker whose database is away for longer ends with an error."""
+
+LONGEST_RECONNECT_WAIT_SECONDS: Final = 30.0
+
+DISK_REST_SECONDS: Final = 60.0
+"""How long a worker takes no accounts after its output folder refused a write."""
+
+log = structlog.get_logger()
+
+
+class FleetEngine(Engine):
+    """Drives a share of a queue's accounts, beside other workers.
+
+    Each beat renews what is driven, and takes or hands over accounts. An account's worker that ends by a lost lease, a
+    lost connection or a full disk ends alone: whoever takes the account next begins by reading, as after a crash.
+    """
+
+    def __init__(self, store: Store, setting: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
+        """Use `open_fleet_engine` instead."""
+        super().__init__(store, setting, control)
+        self.owner = keeper.worker.tag
+        self._keeper = keeper
+        self._ticker = ServiceClock()
+        self._leases: dict[int, HeldLease] = {}  # of account workers that have not ended
+        self._account_ids: dict[tuple[str, str], int] = {}
+        self._host_epoch: int | None = None
+        self._is_connected = False
+        self._suspected = asyncio.Event()
+        self._disk_rests_until = 0.0
+
+    async def run(self) -> Outstanding:
+        """Run until nothing can change without a person or the run must stop; return the remaining work."""
+        with self.store.listen(self.hear):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    beating = group.create_task(self._beat_on(), name="beat")
+                    left = await drive(self, self.control)
+                    beating.cancel()
+            except BaseExceptionGroup as errors:
+                raise first_error(errors) from errors
+        return left
+
+    async def close(self) -> None:
+        """Give the address back; the accounts were given back as their workers ended."""
+        try:
+            with suppress(QueueBusy):
+                await self._keeper.leave()
+        finally:
+            await super().close()
+
+    # --- beats ---
+
+    async def _beat_on(self) -> None:
+        look_at = self._ticker.monotonic() + LOOK_SECONDS
+        while True:
+            try:
+                await self._keeper.beat()
+                self._is_connected = True
+            except QueueConnectionLost as error:
+                await self._reconnect(error)
+                continue
+            except QueueBusy as error:
+                log.warning("beat_failed", worker=self._keeper.worker.name, reason=str(error))
+            if self._keeper.is_draining:
+                self.control.stop()
+            if self._ticker.monotonic() >= look_at:  # a bell that nobody heard is made up for
+                look_at = self._ticker.monotonic() + LOOK_SECONDS
+                self.announce()
+            self._has_been_rung = True
+            self.control.pulse.set()
+            await self._ticker.sleep_until(self._ticker.monotonic() + BEAT_SECONDS, self._suspected)
+            self._suspected.clear()
+
+    async def _reconnect(self, error: QueueConnectionLost) -> None:
+        """End all accounts' workers, as a crash would, and connect again. Raises `error` after `RECONNECT_SECONDS`."""
+        self._is_connected = False
+        self._keeper.lose_all()
+        wait, began = 1.0, self._ticker.monotonic()
+        log.warning("database_lost", worker=self._keeper.worker.name, reason=str(error))
+        while True:
+            try:
+                await self.store.reconnect()
+            except QueueBusy:  # away still, or with too many connections
+                if self._ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
+                    raise
+            else:
+                log.info("database_found", worker=self._keeper.worker.name)
+                return
+            await self._ticker.sleep_until(self._ticker.monotonic() + wait, self.control.stopping)
+            wait = min(2 * wait, LONGEST_RECONNECT_WAIT_SECONDS)
+
+    # --- accounts ---
+
+    async def new_workers(self) -> list[AccountWorker]:
+        """Take the accounts that are this worker's to drive; return their workers, and end those to be handed over."""
+        if not self._has_been_rung:
+            return []
+        self._has_been_rung = False
+        try:
+            return await self._take() if self._may_take() else []
+        except QueueBusy as error:
+            self._suspect(error)
+        except InputError as error:
+            log.warning("job_postponed", reason=str(error))
+        return []
+
+    def _may_take(self) -> bool:
+        """Return whether accounts may be taken; with a new epoch of the address only when the old workers ended."""
+        epoch = self._keeper.egress_epoch
+        if not self._is_connected or epoch is None or self._ticker.monotonic() < self._disk_rests_until:
+            return False
+        if epoch != self._host_epoch:
+            if self._leases:
+                return False
+            self._host_epoch = epoch
+            for service in self.services.values():
+                service.host.rates = self._host_limit(service.profile)
+        return True
+
+    async def _take(self) -> list[AccountWorker]:
+        wishes: dict[str, set[int]] = {}
+        names: dict[int, tuple[str, str]] = {}
+        able = set()
+        work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
+        for profile, account in self._wanted(work):
+            account_id = await self._account_id(profile, account)
+            names[account_id] = profile, account
+            wishes.setdefault(profile, set()).add(account_id)
+            if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
+                able.add(account_id)
+        leases, given = await self._keeper.choose(
+            [Wish(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in wishes.items()],
+            able=able,
+            driven=self._leases.keys(),
+        )
+        if given:
+            self._give_back(given)
+        self._leases |= {lease.fence.account_id: lease for lease in leases}
+        try:
+            if leases:
+                await self._check_outputs(work)
+            made = [await self._worker(*names[lease.fence.account_id], needs_key=True, lease=lease) for lease in leases]
+        except BaseException as error:
+            self._rest_of_disk(error)
+            for lease in leases:
+                await self._let_go(lease)
+            raise
+        self.workers += made
+        return made
+
+    async def _account_id(self, profile: str, account: str) -> int:
+        service = await self._service(profile)
+        if (profile, account) not in self._account_ids:
+            self._account_ids[profile, account] = await service.store.account(account)
+        return self._account_ids[profile, account]
+
+    def _host_limit(self, profile: Profile) -> HostRateLimit:
+        return HostRateLimit.of(profile.limits, self._keeper.worker.egress)
+
+    def _give_back(self, account_ids: tuple[int, ...]) -> None:
+        """Have the workers of accounts record what they have in hand, and end."""
+        self.control.given_back.update(account_ids)
+        self.announce()
+
+    async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
+        """Give the account back whose worker has ended; return whether the others go on."""
+        self.workers.remove(worker)
+        for track in TRACKS:
+            self.control.work(worker.account_id, track)
+        await self._let_go(self._leases[worker.account_id])
+        self.control.given_back.discard(worker.account_id)
+        if error is None:
+            return True
+        log.warning(
+            "account_left", account=worker.viewpoint.account, worker=self._keeper.worker.name, reason=str(error)
+        )
+        self._suspect(error)
+        self._rest_of_disk(error)
+        return isinstance(error, LeaseLost | QueueBusy | OutputDirNotWritable)
+
+    async def _let_go(self, lease: HeldLease) -> None:
+        try:
+            with suppress(QueueBusy):  # it expires by itself
+                await self._keeper.release(lease)
+        finally:
+            self._leases.pop(lease.fence.account_id, None)
+
+    def _suspect(self, error: BaseException) -> None:
+        """Have the next beat made at once, where the connection may be lost."""
+        if isinstance(error, QueueConnectionLost):
+            self._suspected.set()
+
+    def _rest_of_disk(self, error: BaseException) -> None:
+        """Give all accounts back where the output folder refuses writes: another machine may have room for them."""
+        if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
+            self._disk_rests_until = self._ticker.monotonic() + DISK_REST_SECONDS
+            self._give_back(tuple(self._leases))
+
+
+@asynccontextmanager
+async def open_fleet_engine(
+    store: Store, setting: AppContext, control: RunState, *, worker: WorkerIdentity, egress: Egress, clock: StoreClock
+) -> AsyncIterator[FleetEngine]:
+    """Hold everything that a worker among several needs. Leases take the place of the queue's lock."""
+    keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=setting.surroundings.steady)
+    engine = FleetEngine(store, setting, control, keeper)
+    try:
+        yield engine
+    finally:
+        await engine.close()

@@ -1,0 +1,163 @@
+"""Who drives which account, where several workers share a queue: the values of leases, and the choice of accounts.
+
+A lease is an epoch and a moment at which it expires. Whoever takes an expired lease raises the epoch, so that the
+writes of the one before are refused (the fence). A worker stops sending before its lease expires (the guard).
+"""
+
+from collections.abc import Mapping, Sequence, Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from math import ceil
+from typing import Final
+
+from batchkiln.core.rate_limits import Limits
+
+LEASE_SECONDS: Final = 15.0
+"""How long a lease holds after it was taken or renewed, by the database's clock."""
+
+BEAT_SECONDS: Final = 5.0
+"""How often a worker renews what it drives."""
+
+MARGIN_SECONDS: Final = 2.0
+"""How long before its lease may expire a worker sends nothing more: the time of a request on its way."""
+
+REBALANCE_APART: Final = 2
+"""An account is handed over to a worker that drives so many fewer; for one fewer it would only change hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIdentity:
+    """One process that works on a queue. `name` is unique for the life of the process."""
+
+    name: str
+    egress: str
+    host: str
+    pid: int
+    version: str
+
+    @property
+    def tag(self) -> str:
+        """Twelve letters and digits that tell this worker from others, in names of temporary files."""
+        return sha256(self.name.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """The address that a worker sends from, and what it may send in a minute."""
+
+    name: str
+    requests_per_minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What has to be so still when an account's worker writes: the epochs with which account and address were taken."""
+
+    account_id: int
+    epoch: int
+    egress: str
+    egress_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a beat of a worker found. `egress_epoch` is None for a worker that stands by.
+
+    `epochs` are those of the worker's renewed leases, by account id.
+    """
+
+    egress_epoch: int | None
+    epochs: Mapping[int, int]
+    is_draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A worker that may send, with the accounts whose API keys it has, and those that it drives."""
+
+    name: str
+    able: frozenset[int]
+    driven: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """All workers that may send, and the accounts that nobody drives at present."""
+
+    senders: tuple[Sender, ...]
+    free: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The accounts that a worker takes, and those that it gives back."""
+
+    take: tuple[int, ...] = ()
+    give: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """A worker as a person sees it. `sender` is the worker that holds the address, None where nobody does."""
+
+    name: str
+    egress: str
+    host: str
+    pid: int
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    is_draining: bool
+    sender: str | None
+    driven: int
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Which worker drives an account, and since when."""
+
+    profile: str
+    account: str
+    worker: str
+    epoch: int
+    since: datetime
+
+
+def accounts_carried(limits: Limits) -> int:
+    """Return how many accounts an address carries: each polls its generation, and sends one more request a minute."""
+    a_minute = limits.minute_seconds / limits.poll_interval_seconds + 1
+    return max(1, int(limits.requests_per_minute_per_ip / a_minute))
+
+
+def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_most: int) -> Choice:
+    """Return which of the wanted accounts a worker takes and gives back, so that all workers drive about as many.
+
+    A worker takes up to its share, and beyond it what no other worker can take. It gives one account at a time to the
+    worker with the fewest, where that one drives at least `REBALANCE_APART` fewer and has the account's API key.
+    """
+    own = next((sender for sender in roster.senders if sender.name == name), None)
+    if own is None:
+        return Choice()
+    others = [sender for sender in roster.senders if sender.name != name]
+    share = min(at_most, ceil(len(wanted) / len(roster.senders)))
+    driven = own.driven & wanted
+    free = sorted(roster.free & own.able & wanted)
+    take = free[: max(0, share - len(driven))]
+    for account_id in free[len(take) :]:
+        is_anothers = any(account_id in other.able and len(other.driven & wanted) < share for other in others)
+        if not is_anothers and len(driven) + len(take) < at_most:
+            take.append(account_id)
+    give = () if take or free else _given(driven, others, wanted, at_most)
+    return Choice(tuple(take), give)
+
+
+def _given(driven: frozenset[int], others: Sequence[Sender], wanted: AbstractSet[int], at_most: int) -> tuple[int, ...]:
+    """Return the account to hand over: to the worker that drives the fewest, if that is far enough apart."""
+    for other in sorted(others, key=lambda sender: len(sender.driven & wanted)):
+        count = len(other.driven & wanted)
+        if count + REBALANCE_APART > len(driven) or count >= at_most:
+            continue
+        if able := sorted(driven & other.able):
+            return (able[-1],)
+    return ()

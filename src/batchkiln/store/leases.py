@@ -1,0 +1,244 @@
+"""Leases of accounts and addresses, for several workers on one queue: taken, renewed, given back, and held against.
+
+Every function takes a session inside a transaction. `now` is the database's clock, in milliseconds since 1970: expiry
+is never measured by a worker's clock.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+from batchkiln.core.errors import InputError, LeaseLost
+from batchkiln.core.lease_types import (
+    LEASE_SECONDS,
+    Beat,
+    Driver,
+    Egress,
+    Fence,
+    Roster,
+    Sender,
+    WorkerIdentity,
+    WorkerState,
+)
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.session import Session
+from batchkiln.store.sql import query
+
+StoreClock = Callable[[Session], int]
+"""Return the database's own time, in milliseconds since 1970."""
+
+FORGOTTEN_AFTER_MS: Final = 24 * 3600 * 1000
+"""A worker that was not seen for so long is no longer listed."""
+
+_LEASE_MS: Final = int(LEASE_SECONDS * 1000)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Transactions(Protocol):
+    """A database as the leases, and the workers' store, use it."""
+
+    async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(session, …)` in one durable transaction."""
+
+    async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(session, …)` on one snapshot."""
+
+
+class FencedDatabase:
+    """A database for the worker of one account: each write begins with a look at the epochs it was begun with."""
+
+    def __init__(self, database: Transactions, fence: Fence) -> None:
+        """Refuse each write as soon as the account or the address was taken by anybody else."""
+        self._database = database
+        self._fence = fence
+
+    async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(session, …)` in one durable transaction. Raise `LeaseLost` where the lease is another's."""
+        return await self._database.write(_fenced, self._fence, work, args, kwargs)
+
+    async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(session, …)` on one snapshot."""
+        return await self._database.read(work, *args, **kwargs)
+
+
+class Leases:
+    """The leases of one queue, as a worker process uses them."""
+
+    def __init__(self, database: Transactions, clock: StoreClock) -> None:
+        """Use an open database and its clock."""
+        self._database = database
+        self._clock = clock
+
+    async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
+        """Renew the address, of which the worker holds an epoch or none, and the accounts that it drives.
+
+        Raise `InputError` where another worker of the address counts with another limit.
+        """
+        return await self._database.write(beat, self._clock, worker, egress, epoch, driven)
+
+    async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
+        """Say which accounts' API keys the worker has; return who may send, and what nobody drives.
+
+        An account that the worker has a lease of, and does not drive, is free for it.
+        """
+        return await self._database.write(roster, self._clock, worker, able, driven)
+
+    async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
+        """Take accounts that nobody drives; return the epochs of those that were still free."""
+        return await self._database.write(take, self._clock, worker, account_ids)
+
+    async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
+        """Give an account back: it is free at once."""
+        await self._database.write(release, self._clock, worker, fence)
+
+    async def leave(self, worker: WorkerIdentity, epoch: int | None) -> None:
+        """Give the address back, and be no longer listed."""
+        await self._database.write(leave, self._clock, worker, epoch)
+
+
+def fence(session: Session, held: Fence) -> None:
+    """Raise `LeaseLost` unless account and address are held with the same epochs still."""
+    parameters = {
+        "account_id": held.account_id,
+        "epoch": held.epoch,
+        "egress": held.egress,
+        "egress_epoch": held.egress_epoch,
+    }
+    if session.execute(query("fence"), parameters).fetchone() is None:
+        raise LeaseLost("another worker drives the account, or sends from the address; nothing was written")
+
+
+def _fenced(
+    session: Session, held: Fence, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+) -> T:
+    fence(session, held)
+    return work(session, *args, **kwargs)
+
+
+def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
+    session: Session,
+    clock: StoreClock,
+    worker: WorkerIdentity,
+    egress: Egress,
+    epoch: int | None,
+    driven: Collection[int],
+) -> Beat:
+    """Renew what a worker holds, and take its address where that is free."""
+    now = clock(session)
+    touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
+    row = session.execute(query("touch_worker"), touched | {"version": worker.version, "now": now}).fetchone()
+    held = _renew_egress(session, worker, egress, epoch, now)
+    renewed = {
+        "worker": worker.name,
+        "account_ids": json.dumps(sorted(driven)),
+        "expires_at": now + _LEASE_MS,
+    }
+    epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
+    return Beat(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
+
+
+def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
+    """Renew an address, else take it if nobody has it; return its epoch, None where another worker has it."""
+    parameters = {
+        "egress": egress.name,
+        "worker": worker.name,
+        "requests_per_minute": egress.requests_per_minute,
+        "now": now,
+        "expires_at": now + _LEASE_MS,
+    }
+    if epoch is not None and session.execute(query("renew_egress"), parameters | {"epoch": epoch}).fetchone():
+        return epoch
+    session.execute(query("insert_egress"), parameters)
+    there = session.execute(query("select_egress"), parameters).fetchone()
+    is_held = there["expires_at"] > now and there["worker"] != worker.name
+    if is_held and there["requests_per_minute"] != egress.requests_per_minute:
+        raise InputError(
+            f"egress {egress.name}: worker {there['worker']} sends {there['requests_per_minute']} requests a minute"
+            f" from it, and this machine's configuration says {egress.requests_per_minute}; nothing was sent. Give both"
+            " the same requests_per_minute_per_ip, or this machine an egress name of its own"
+        )
+    session.execute(query("forget_silent_workers"), {"before": now - FORGOTTEN_AFTER_MS})
+    taken = session.execute(query("take_egress"), parameters).fetchone()
+    return None if taken is None else int(taken["epoch"])
+
+
+def roster(
+    session: Session, clock: StoreClock, worker: WorkerIdentity, able: Collection[int], own_driven: Collection[int]
+) -> Roster:
+    """Write down which accounts a worker has keys for; return who may send, and what nobody drives."""
+    now = clock(session)
+    own = {"name": worker.name, "accounts": json.dumps(sorted(able))}
+    session.execute(query("set_able_accounts"), own)
+    leases = session.execute(query("account_leases")).fetchall()
+    driven: dict[str, set[int]] = {worker.name: set(own_driven)}
+    for row in leases:
+        if row["expires_at"] > now and row["worker"] != worker.name:
+            driven.setdefault(row["worker"], set()).add(row["account_id"])
+    taken = {account_id for accounts in driven.values() for account_id in accounts}
+    senders = tuple(
+        Sender(row["name"], frozenset(json.loads(row["accounts"])), frozenset(driven.get(row["name"], ())))
+        for row in session.execute(query("senders"), {"now": now})
+    )
+    everybodys = frozenset(account_id for sender in senders for account_id in sender.able)
+    return Roster(senders, everybodys - taken)
+
+
+def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:
+    """Take accounts; return the epochs of those that were free, by account id."""
+    now = clock(session)
+    epochs = {}
+    for account_id in account_ids:
+        session.execute(query("insert_account_lease"), {"account_id": account_id, "worker": worker.name, "now": now})
+        wanted = {"account_id": account_id, "worker": worker.name, "now": now, "expires_at": now + _LEASE_MS}
+        taken = session.execute(query("take_account"), wanted).fetchone()
+        if taken is not None:
+            epochs[account_id] = int(taken["epoch"])
+    return epochs
+
+
+def release(session: Session, clock: StoreClock, worker: WorkerIdentity, held: Fence) -> None:
+    """Let an account be free from now on, unless it is another's already."""
+    parameters = {"account_id": held.account_id, "worker": worker.name, "epoch": held.epoch, "now": clock(session)}
+    session.execute(query("release_account"), parameters)
+
+
+def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: int | None) -> None:
+    """Let an address be free from now on, and take the worker off the list."""
+    if epoch is not None:
+        parameters = {"egress": worker.egress, "worker": worker.name, "epoch": epoch, "now": clock(session)}
+        session.execute(query("release_egress"), parameters)
+    session.execute(query("forget_worker"), {"name": worker.name})
+
+
+def drain(session: Session, name: str) -> bool:
+    """Ask a worker to give back what it drives, and to end; return whether there is one of that name."""
+    return session.execute(query("drain_worker"), {"name": name}).rowcount == 1
+
+
+def workers(session: Session, now: int) -> list[WorkerState]:
+    """Return all workers, by address."""
+    return [
+        WorkerState(
+            name=row["name"],
+            egress=row["egress"],
+            host=row["host"],
+            pid=row["pid"],
+            version=row["version"],
+            started_at=from_milliseconds(row["started_at"]),
+            seen_at=from_milliseconds(row["seen_at"]),
+            is_draining=bool(row["is_draining"]),
+            sender=row["sender"],
+            driven=row["driven"],
+        )
+        for row in session.execute(query("workers"), {"now": now})
+    ]
+
+
+def drivers(session: Session, now: int) -> list[Driver]:
+    """Return who drives which account."""
+    return [
+        Driver(row["profile"], row["name"], row["worker"], row["epoch"], from_milliseconds(row["since"]))
+        for row in session.execute(query("drivers"), {"now": now})
+    ]

@@ -1,0 +1,82 @@
+-- name: touch_worker
+INSERT INTO worker (name, egress, host, pid, version, started_at, seen_at)
+VALUES (:name, :egress, :host, :pid, :version, :now, :now)
+ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
+RETURNING is_draining;
+
+-- name: set_able_accounts
+UPDATE worker SET accounts = :accounts WHERE name = :name;
+
+-- name: drain_worker
+UPDATE worker SET is_draining = 1 WHERE name = :name;
+
+-- name: forget_worker
+DELETE FROM worker WHERE name = :name;
+
+-- name: forget_silent_workers
+DELETE FROM worker WHERE seen_at < :before;
+
+-- name: insert_egress -- free from the beginning
+INSERT INTO egress (name, requests_per_minute, worker, epoch, expires_at)
+VALUES (:egress, :requests_per_minute, :worker, 1, 0)
+ON CONFLICT (name) DO NOTHING;
+
+-- name: select_egress
+SELECT name, requests_per_minute, worker, epoch, expires_at FROM egress WHERE name = :egress;
+
+-- name: renew_egress
+UPDATE egress SET expires_at = :expires_at WHERE name = :egress AND worker = :worker AND epoch = :epoch
+RETURNING epoch;
+
+-- name: take_egress
+UPDATE egress
+SET worker = :worker, epoch = epoch + 1, expires_at = :expires_at, requests_per_minute = :requests_per_minute
+WHERE name = :egress AND (expires_at <= :now OR worker = :worker)
+RETURNING epoch;
+
+-- name: release_egress
+UPDATE egress SET expires_at = :now WHERE name = :egress AND worker = :worker AND epoch = :epoch;
+
+-- name: senders -- workers that hold their address, and so may send
+SELECT worker.name, worker.egress, worker.accounts, egress.requests_per_minute
+FROM worker JOIN egress ON egress.name = worker.egress AND egress.worker = worker.name
+WHERE egress.expires_at > :now AND worker.is_draining = 0
+ORDER BY worker.name;
+
+-- name: account_leases
+SELECT account_id, worker, epoch, expires_at, since FROM account_lease ORDER BY account_id;
+
+-- name: insert_account_lease -- free from the beginning
+INSERT INTO account_lease (account_id, worker, epoch, expires_at, since) VALUES (:account_id, :worker, 1, 0, :now)
+ON CONFLICT (account_id) DO NOTHING;
+
+-- name: take_account -- a worker's own lease of an earlier epoch is free for it: what drove with it has ended
+UPDATE account_lease SET worker = :worker, epoch = epoch + 1, expires_at = :expires_at, since = :now
+WHERE account_id = :account_id AND (expires_at <= :now OR worker = :worker)
+RETURNING epoch;
+
+-- name: renew_accounts -- what is not returned, or with another epoch, is no longer the worker's
+UPDATE account_lease SET expires_at = :expires_at
+WHERE worker = :worker AND account_id IN (SELECT value FROM json_each(:account_ids))
+RETURNING account_id, epoch;
+
+-- name: release_account
+UPDATE account_lease SET expires_at = :now WHERE account_id = :account_id AND worker = :worker AND epoch = :epoch;
+
+-- name: fence
+SELECT 1 FROM account_lease JOIN egress ON egress.name = :egress AND egress.epoch = :egress_epoch
+WHERE account_lease.account_id = :account_id AND account_lease.epoch = :epoch;
+
+-- name: workers
+SELECT worker.name, worker.egress, worker.host, worker.pid, worker.version, worker.started_at, worker.seen_at,
+       worker.is_draining, worker.accounts, egress.worker AS sender, egress.requests_per_minute,
+       (SELECT count(*) FROM account_lease WHERE account_lease.worker = worker.name
+            AND account_lease.expires_at > :now) AS driven
+FROM worker LEFT JOIN egress ON egress.name = worker.egress AND egress.expires_at > :now
+ORDER BY worker.egress, worker.name;
+
+-- name: drivers
+SELECT account.profile, account.name, account_lease.worker, account_lease.epoch, account_lease.since
+FROM account_lease JOIN account ON account.id = account_lease.account_id
+WHERE account_lease.expires_at > :now
+ORDER BY account.profile, account.name;

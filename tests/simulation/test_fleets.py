@@ -1,0 +1,46 @@
+"""Several workers on one queue in virtual time: a small share; `sweep.py --part fleet` plays more."""
+
+import pytest
+
+from .fleet_plan import FleetPlan, Machine, Misadventure, draw_fleet
+from .fleets import play_fleet
+from .log_silencing import silence
+from .plan import Plan
+
+LEASE_AND_BEAT_SECONDS = 20.0
+MANIFEST = """
+version: 1
+job: clips
+accounts: [a0, a1]
+defaults: {model: alpha-2.5-lite, mode: text-to-video, parameters: {resolution: 480p, duration_seconds: 5}}
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, 4, 6])
+def test_fleet_keeps_all_promises(seed: int) -> None:
+    """Each charge is for one attempt, each minute of account and address is kept, and nothing is lost."""
+    with silence():
+        outcome = play_fleet(draw_fleet(seed))
+
+    assert outcome.violations == ()
+    assert outcome.counts["leases"]
+
+
+def two(*misadventures: Misadventure) -> FleetPlan:
+    """Return two workers with addresses of their own, two accounts and a dozen clips."""
+    items = "\n".join(f"  - {{id: i{n}, prompt: clip {n}}}" for n in range(12))
+    text = MANIFEST + f"items:\n{items}\n"
+    plan = Plan(accounts=("a0", "a1"), manifests={"clips.yaml": text}, service={"duration_scale": 1.0})
+    machines = tuple(Machine(egress, accounts=plan.accounts) for egress in ("fra-1", "fra-2"))
+    return FleetPlan(world=plan, machines=machines, misadventures=misadventures)
+
+
+def test_accounts_of_a_killed_worker_are_driven_again_within_a_lease_and_a_beat() -> None:
+    """Nobody has to notice."""
+    with silence():
+        outcome = play_fleet(two(Misadventure(40.0, 0, "kill", seconds=200.0)))
+
+    assert outcome.violations == ()
+    assert outcome.takeovers
+    assert max(outcome.takeovers) <= LEASE_AND_BEAT_SECONDS + 0.5

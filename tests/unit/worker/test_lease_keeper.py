@@ -1,0 +1,164 @@
+# ruff: noqa: ARG002  the database of these tests takes what a real one needs
+"""The leases of one process: how long they hold, who renews them, and what ends with them."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+import pytest
+
+from batchkiln.core.errors import LeaseLost
+from batchkiln.core.lease_types import (
+    LEASE_SECONDS,
+    MARGIN_SECONDS,
+    Beat,
+    Egress,
+    Fence,
+    Roster,
+    Sender,
+    WorkerIdentity,
+)
+from batchkiln.worker.lease_keeper import HeldLease, LeaseKeeper, Wish
+from batchkiln.worker.loop import first_error
+
+ME = WorkerIdentity("fra-1/1", "fra-1", "host", 1, "0.3.0")
+ADDRESS = Egress("fra-1", 120)
+
+
+class Database:
+    """A database that answers after some seconds of the steady clock."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.takes_seconds = 0.0
+        self.egress_epoch: int | None = 7
+        self.epochs: dict[int, int] = {}
+        self.is_draining = False
+        self.renewed: list[set[int]] = []
+        self.released: list[int] = []
+
+    async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
+        self.renewed.append(set(driven))
+        self.now += self.takes_seconds
+        found = {account_id: self.epochs[account_id] for account_id in driven if account_id in self.epochs}
+        return Beat(self.egress_epoch, found, self.is_draining)
+
+    async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
+        return Roster((Sender(ME.name, frozenset(able), frozenset(driven)),), frozenset(able) - frozenset(driven))
+
+    async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
+        for account_id in account_ids:
+            self.epochs[account_id] = self.epochs.get(account_id, 1) + 1
+        return {account_id: self.epochs[account_id] for account_id in account_ids}
+
+    async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
+        self.released.append(fence.account_id)
+
+    async def leave(self, worker: WorkerIdentity, epoch: int | None) -> None:
+        self.egress_epoch = None
+
+
+@pytest.fixture
+def database() -> Database:
+    """An address that is free for us."""
+    return Database()
+
+
+@pytest.fixture
+def keeper(database: Database) -> LeaseKeeper:
+    """A process that holds nothing yet."""
+    return LeaseKeeper(database, ME, ADDRESS, steady=lambda: database.now)
+
+
+async def taken(keeper: LeaseKeeper, *account_ids: int) -> list[HeldLease]:
+    """Take accounts that only this worker has keys of."""
+    await keeper.beat()
+    leases, _ = await keeper.choose([Wish(set(account_ids), 17)], able=set(account_ids), driven=set())
+    return leases
+
+
+async def test_worker_that_stands_by_takes_nothing(database: Database, keeper: LeaseKeeper) -> None:
+    """Service section 7: the address's minute is one, and another process counts it."""
+    database.egress_epoch = None
+
+    assert await taken(keeper, 1) == []
+
+
+async def test_lease_holds_from_the_moment_its_renewal_was_sent(database: Database, keeper: LeaseKeeper) -> None:
+    """The database measured from some moment before its reply."""
+    (lease,) = await taken(keeper, 1)
+    database.takes_seconds = 4.0
+    async with lease.kept():
+        sent_at = database.now
+        await keeper.beat()
+
+    database.now = sent_at + LEASE_SECONDS - MARGIN_SECONDS - 0.001
+    lease.check()
+    database.now = sent_at + LEASE_SECONDS - MARGIN_SECONDS
+    with pytest.raises(LeaseLost):
+        lease.check()
+
+
+async def test_lease_of_the_address_is_needed_as_well(database: Database, keeper: LeaseKeeper) -> None:
+    """An account that moved to an address a moment ago may not send once the address is another worker's."""
+    await keeper.beat()
+    database.now += LEASE_SECONDS - MARGIN_SECONDS
+    leases, _ = await keeper.choose([Wish({1}, 17)], able={1}, driven=set())
+
+    with pytest.raises(LeaseLost):
+        leases[0].check()
+
+
+async def test_what_no_worker_drives_is_not_renewed(database: Database, keeper: LeaseKeeper) -> None:
+    """A worker that ended, for whatever reason, leaves its account to others."""
+    (lease,) = await taken(keeper, 1)
+    async with lease.kept():
+        await keeper.beat()
+    await keeper.beat()
+
+    assert database.renewed == [set(), {1}, set()]
+
+
+async def test_worker_ends_when_its_account_has_another_epoch(database: Database, keeper: LeaseKeeper) -> None:
+    """Also where this very worker took it again: what it knew may be out of date."""
+    (lease,) = await taken(keeper, 1)
+    database.epochs[1] += 1
+
+    async def drive() -> None:
+        async with lease.kept():
+            await keeper.beat()
+            await asyncio.Event().wait()
+
+    with pytest.raises(BaseExceptionGroup) as ended:
+        await drive()
+
+    assert isinstance(first_error(ended.value), LeaseLost)
+
+
+async def test_all_workers_end_with_the_epoch_of_their_address(database: Database, keeper: LeaseKeeper) -> None:
+    """Whoever sends from it next counts its minute anew."""
+    leases = await taken(keeper, 1, 2)
+    for lease in leases:
+        keeper.driven[lease.fence.account_id] = lease
+    database.egress_epoch = 8
+    await keeper.beat()
+
+    assert [lease.is_lost for lease in leases] == [True, True]
+
+
+async def test_lost_lease_is_not_given_back(database: Database, keeper: LeaseKeeper) -> None:
+    """It is another worker's by now."""
+    lost, held = await taken(keeper, 1, 2)
+    lost.lose()
+    await keeper.release(lost)
+    await keeper.release(held)
+
+    assert database.released == [2]
+
+
+async def test_epochs_of_one_account_have_temporary_files_of_their_own(keeper: LeaseKeeper) -> None:
+    """Two workers in one folder never remove each other's."""
+    (first,) = await taken(keeper, 1)
+    (second,) = await taken(keeper, 1)
+
+    assert first.owner != second.owner
+    assert first.owner.replace("-", "").isalnum()
