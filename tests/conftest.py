@@ -59,7 +59,7 @@ def pytest_configure() -> None:
     """Name the PostgreSQL server that all processes of this run share; whoever needs it first starts it."""
     if "BATCHKILN_TESTS_POSTGRES" not in os.environ:
         room = os.environ.get("PYTEST_DEBUG_TEMPROOT")
-        os.environ["BATCHKILN_TESTS_POSTGRES"] = tempfile.mkdtemp(prefix="batchkiln-", dir=room)
+        os.environ["BATCHKILN_TESTS_POSTGRES"] = tempfile.mkdtemp(prefix="batchkiln-pg-", dir=room)
         os.environ["BATCHKILN_TESTS_BEGUN_BY"] = str(os.getpid())
 
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -81,13 +81,11 @@ def require() -> None:
 def server() -> "Server":
     """Return the run's server, started by whoever asks first."""
     folder = Path(os.environ[_FOLDER])
-    with FileLock(f"{folder}.lock", timeout=_WAIT_SECONDS):
+    with FileLock(folder / "lock", timeout=_WAIT_SECONDS):
         if not (folder / "ready").exists():
             _start(folder)
             migrate(Server(folder).url(_TEMPLATE))
             (folder / "ready").touch()
-    with suppress(OSError):
-        Path(f"{folder}.lock").unlink()
     return Server(folder)
 
 

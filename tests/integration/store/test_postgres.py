@@ -279,6 +279,18 @@ async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: D
     assert new[account] == old[account] + 1
 
 
+async def test_a_reader_connects_again(url: DatabaseUrl) -> None:
+    """The dashboard outlives a restart of the server: one page fails, and the next one is there."""
+    reader = await PostgresDatabase.open_for_reading(url)
+    await asyncio.to_thread(kill, url)
+
+    with pytest.raises(QueueConnectionLost):
+        await reader.read(read_meta, "key")
+
+    assert await reader.read(read_meta, "key") is None
+    await reader.close()
+
+
 def test_a_lost_connection_ends_the_right_to_drive(url: DatabaseUrl) -> None:
     """The lock is the connection's own, so that a crash releases it."""
 

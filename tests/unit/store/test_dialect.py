@@ -172,3 +172,32 @@ def _catalog(session: PostgresSession, schema: str) -> dict[str, list[tuple[Any,
 def test_rules_of_the_dialect(statement: str, on_postgres: str) -> None:
     """A text in quotes is left alone, and a parameter that is named twice is one."""
     assert translated(statement).text == on_postgres
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("queued_heads", "item_next"),
+        ("items_in_state", "item_by_state"),
+        ("item_ids", "item_by_state"),
+        ("unresolved_attempts", "attempt_unresolved"),
+        ("downloads", "item_open"),
+        ("queued_classes", "tally_open"),
+        ("names_near", "item_job_id_name_key"),
+        ("story_events", "event_by_item"),
+        ("count_paid_for_nothing", "attempt_paid_for_nothing"),
+    ],
+)
+def test_an_index_serves_a_statement_without_sorting(session: PostgresSession, name: str, index: str) -> None:
+    """The rules leave the order and the conditions of the indexes as they are, and so does a plan for any values."""
+    session.script("SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan")
+    session.script("SET enable_sort = off; SET enable_incremental_sort = off; SET enable_hashjoin = off")
+    statement = translated(QUERIES[name])
+    session.script(f"PREPARE planned AS {statement.text}")
+    values = ", ".join(["NULL"] * len(statement.names))
+
+    plan = [row[0] for row in session.execute(f"EXPLAIN EXECUTE planned{f' ({values})' if values else ''}")]
+
+    assert any(f"using {index} " in line for line in plan), plan
+    if name in {"queued_heads", "items_in_state", "names_near"}:
+        assert not any("Sort  (" in line for line in plan), plan

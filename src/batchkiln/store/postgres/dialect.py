@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from batchkiln.core.states import ItemState
 from batchkiln.store.sql import QUERIES
 
 _RULES: Final = tuple(
@@ -41,7 +42,20 @@ _COLUMNS: Final = (
 )
 """For the tables of the staging alone: the others come from migrations of their own."""
 
+
+def _pages(condition: str, order: str) -> str:
+    """Return a page of a job's ids from one range of the index for each state: SQLite stops each range by itself."""
+    ranges = (
+        f"(SELECT id FROM item WHERE job_id = :job_id AND state = '{state}' AND {condition}"  # noqa: S608  words of ours
+        f" ORDER BY {order} LIMIT :limit)"
+        for state in ItemState
+    )
+    return f"{' UNION ALL '.join(ranges)} ORDER BY {order} LIMIT :limit"
+
+
 _OVERRIDES: Final = {
+    "item_ids": _pages("id > :after", "id"),
+    "item_ids_before": _pages("id < :before", "id DESC"),
     "matching_items": """
         SELECT i.id
         FROM ids_of(:ids) AS e

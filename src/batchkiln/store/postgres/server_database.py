@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from typing import Final, Self, TypeVar
+from functools import partial
+from typing import Any, Final, Self, TypeVar
 
 import psycopg
 
@@ -32,15 +33,21 @@ _DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
 
 
 class PostgresDatabase(Database):
-    """One open queue. A connection that is lost stays lost until `reconnect`: what was under way begins again."""
+    """One open queue. A connection that is lost stays lost until `reconnect`: what was under way begins again.
 
-    def __init__(self, session: PostgresSession, url: DatabaseUrl, thread: ThreadPoolExecutor) -> None:
+    A reader alone, such as the dashboard, connects again for its next read, since it has nothing under way.
+    """
+
+    def __init__(
+        self, session: PostgresSession, url: DatabaseUrl, thread: ThreadPoolExecutor, *, is_reader: bool = False
+    ) -> None:
         """Use `open_for_writing` or `open_for_reading`."""
         super().__init__()
         self.location = url
         self._url = url
         self._session = session
         self._thread = thread
+        self._is_reader = is_reader
         self._is_closed = False
 
     @classmethod
@@ -57,11 +64,13 @@ class PostgresDatabase(Database):
     async def _open(cls, url: DatabaseUrl, *, is_reader: bool) -> Self:
         thread = ThreadPoolExecutor(1, thread_name_prefix="batchkiln-postgres")
         try:
-            session = await asyncio.get_running_loop().run_in_executor(thread, _checked, url, is_reader)
+            session = await asyncio.get_running_loop().run_in_executor(
+                thread, partial(_checked, url, is_reader=is_reader)
+            )
         except BaseException:
             thread.shutdown(wait=False)
             raise
-        return cls(session, url, thread)
+        return cls(session, url, thread, is_reader=is_reader)
 
     async def reconnect(self) -> None:
         """Open the connection again. Raise `QueueBusy` and `QueueUnusable` as `connect` does."""
@@ -71,12 +80,12 @@ class PostgresDatabase(Database):
         """Replace the session, in the thread: what was given to it before has failed with the old one."""
         with suppress(psycopg.Error):
             self._session.close()
-        self._session = _checked(self._url, False)  # noqa: FBT003  for a thread
+        self._session = _checked(self._url, is_reader=False)
 
     async def close(self) -> None:
         """Close the connection, after the work that was given to its thread before."""
         self._is_closed = True
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._session.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._end)
         self._thread.shutdown(wait=False)
 
     async def data_version(self) -> int:
@@ -131,10 +140,17 @@ class PostgresDatabase(Database):
         if self._is_closed:
             raise QueueUnusable(f"{self._url}: the queue was closed; open it again")
         loop = asyncio.get_running_loop()
-        # Shielded: what is cancelled before the thread comes to it runs nevertheless, in its turn.
-        return await asyncio.shield(loop.run_in_executor(self._thread, self._run, work, args, kwargs))
+        future = loop.run_in_executor(self._thread, self._run, work, args, kwargs)
+        future.add_done_callback(_heed)
+        return await asyncio.shield(future)  # what is canceled before the thread comes to it runs nevertheless
+
+    def _end(self) -> None:
+        self._session.close()
 
     def _run(self, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
+        if self._is_reader and self._session.is_lost:
+            self._session.close()
+            self._session = _checked(self._url, is_reader=True)
         try:
             return work(self._session, *args, **kwargs)
         except psycopg.Error as error:
@@ -146,7 +162,13 @@ def clock_of_database(session: Session) -> int:
     return int(session.execute(_CLOCK).fetchone()[0])
 
 
-def _checked(url: DatabaseUrl, is_reader: bool) -> PostgresSession:  # noqa: FBT001  for a thread
+def _heed(future: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for any more, or the loop would complain of it."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _checked(url: DatabaseUrl, *, is_reader: bool) -> PostgresSession:
     session = connect(url, is_reader=is_reader)
     try:
         check_schema(session, url)

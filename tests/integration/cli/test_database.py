@@ -1,0 +1,95 @@
+"""The commands on a queue in PostgreSQL: the same words as on a file, and no password in any of them."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from batchkiln.core.job import AttemptState
+from batchkiln.store.location import DatabaseUrl
+from batchkiln.store.postgres.connecting import connect
+from integration.cli.workspace import HURRIED, Workspace
+from support import postgres
+
+pytestmark = pytest.mark.postgres
+
+PASSWORD = "hush-hush"
+
+
+@pytest.fixture
+def url() -> Iterator[DatabaseUrl]:
+    """An empty queue, by a URL with a password that the server does not ask for."""
+    postgres.require()
+    with postgres.server().database() as lent:
+        yield DatabaseUrl(lent.secret.replace("batchkiln@", f"batchkiln:{PASSWORD}@"), may_lose_commits=True)
+
+
+@pytest.fixture
+def configured(tmp_path: Path, url: DatabaseUrl) -> Iterator[Workspace]:
+    """A workspace whose configuration names the queue."""
+    made = Workspace(tmp_path)
+    made.configure(f"queue: {url.secret}\nallow_lost_commits: true\n{HURRIED}")
+    yield made
+    made.end_all()
+
+
+def test_a_job_is_run_in_a_database(configured: Workspace, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the manifest to the files: each prompt is paid once, and the folder holds no queue file."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(configured.folder / "state"))
+    manifest = configured.manifest()
+
+    ran = configured.call("run", manifest)
+    again = configured.call("run", manifest)
+    calls = [
+        configured.call(*words.split())
+        for words in ("status --json", "items foxes --json", "show foxes fox-1", f"plan {manifest}", "doctor -v")
+    ]
+
+    assert (ran.exit, again.exit) == (0, 0), ran.err + again.err
+    assert [call.exit for call in calls[:4]] == [0, 0, 0, 0], [call.err for call in calls]
+    assert calls[0].document["jobs"][0]["items"]["done"] == 2
+    assert "database fsync" in calls[4].out
+    assert not list(configured.folder.rglob("queue.db"))
+    with closing(connect(url)) as session:
+        states = [row[0] for row in session.execute("SELECT state FROM attempt ORDER BY id")]
+    assert states == [AttemptState.SUCCEEDED] * 2
+    for call in (ran, again, *calls):
+        assert PASSWORD not in call.out + call.err
+    assert f"batchkiln:…@/{url.name}" in calls[4].out
+
+
+def test_what_resumes_a_run_is_told_without_the_password(configured: Workspace, url: DatabaseUrl) -> None:
+    """The whole command line is repeated to the person, but for that. Law 8."""
+    ran = configured.call("run", configured.manifest(), "--max-credits", "2", "--queue", url.secret)
+
+    assert ran.exit == 5
+    assert "To resume" in ran.err
+    assert PASSWORD not in ran.out + ran.err
+
+
+def test_migrate_tells_what_it_found(configured: Workspace, url: DatabaseUrl) -> None:
+    """A queue that is up to date is left alone; a newer one is refused before anything is sent."""
+    current = configured.call("migrate", "--check", "--json").document
+    with closing(connect(url)) as session:
+        session.execute("UPDATE meta SET value = '999' WHERE key = 'schema_version'")
+        try:
+            newer = configured.call("run", configured.manifest())
+        finally:
+            session.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (str(current["latest"]),))
+
+    assert current["before"] == current["after"] == current["latest"]
+    assert PASSWORD not in current["queue"]
+    assert newer.exit == 2
+    assert "written by a newer batchkiln" in newer.err
+
+
+def test_migrate_checks_and_makes_a_file_as_well(workspace: Workspace) -> None:
+    """The same command in a script serves both."""
+    missing = workspace.call("migrate", "--check")
+    made = workspace.call("migrate")
+    current = workspace.call("migrate", "--check")
+
+    assert (missing.exit, made.exit, current.exit) == (2, 0, 0)
+    assert "does not exist yet" in missing.out
+    assert "made a queue" in made.out
