@@ -18,7 +18,7 @@ from batchkiln_service import AccountConfig, LocalService, ServiceConfig
 from batchkiln_service.faults.fault_rules import FaultRule
 from crash.service_books import Books
 
-SCALE = 1500.0
+SCALE = 300.0  # an upload link lives for a second of real time, enough for a machine that is busy
 PROMPTS = [f"A heron over marsh number {number}" for number in range(10)]
 CLIPS = [f"The heron of photograph {number} takes off" for number in range(2)]
 
@@ -85,7 +85,8 @@ async def drive(folder: Path) -> Outstanding:
         await store.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_a_rough_service_is_survived_and_each_prompt_charged_once(tmp_path: Path, seed: int) -> None:
     """Laws 2, 3, 4, 5 and 7 against lost and cut replies, 503, 429, edge 403, dead links and broken downloads."""
     for number in range(len(CLIPS)):

@@ -71,7 +71,7 @@ class Tally:
     broken: int = 0
 
     def add(self, where: str, outcome: Outcome) -> None:
-        """Count an outcome, and tell of a broken promise where it happened."""
+        """Count an outcome, and print each broken promise with the command that plays it again."""
         self.runs += 1
         self.deaths += len(outcome.died_at)
         self.account_days += outcome.account_days
@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) -> Iterator[tuple[str, str, Runs]]:
-    """Give everything that is played: its part, its name, and its runs, which begin as they are asked for."""
+    """Yield each part, its name, and its runs, which begin when they are iterated."""
     for how in get_args(How):
         yield "points", f"points, {how}", _every(pool, extent, how, seed)
     for number, how in enumerate(PAIRED):  # each way of dying has others of the pairs
@@ -127,7 +127,7 @@ def _as_outcome(fleet: FleetOutcome) -> Outcome:
 
 
 def _dialects(pool: Pool, seed: int, count: int) -> Runs:
-    """Meet services in dialects: whether they complete is counted by strangers.py, what they cost is looked at here."""
+    """Run jobs against dialects and check what they cost; `strangers.py` counts how many complete."""
     first = seed * 1_000_000
     for verdict in pool.imap_unordered(meet, range(first, first + count), chunksize=5):
         yield f"strangers.py --only {verdict.seed}", Outcome(0, (), (), verdict.broken, generations=verdict.generations)
@@ -146,7 +146,7 @@ def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How, seed: int) -> R
 
 
 def _worlds(pool: Pool, first_seed: int, options: Options, account_days: int, *, batch: int) -> Runs:
-    """Play worlds until there are so many days, looking after each batch."""
+    """Play batches of worlds until they add up to so many account-days."""
     days = 0
     for first in count(first_seed, batch):
         for seed, outcome in pool.imap_unordered(partial(play_seed, options=options), range(first, first + batch)):
@@ -157,7 +157,7 @@ def _worlds(pool: Pool, first_seed: int, options: Options, account_days: int, *,
 
 
 def _tell(name: str, runs: Runs) -> int:
-    """Play all of them; tell how many there were, and return how many broke a promise."""
+    """Play all runs; print their figures, and return how many broke a promise."""
     began, tally = time.perf_counter(), Tally()
     for where, outcome in runs:
         tally.add(where, outcome)

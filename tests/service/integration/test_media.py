@@ -70,7 +70,7 @@ def distance(one: Image.Image, color: str) -> float:
         ({"resolution": "480p", "duration_seconds": 2, "aspect_ratio": "16:9"}, (854, 480)),
         ({"resolution": "480p", "duration_seconds": 3, "aspect_ratio": "9:16", "generate_audio": False}, (480, 854)),
         ({"resolution": "480p", "duration_seconds": 2, "aspect_ratio": "1:1", "generate_audio": True}, (480, 480)),
-        ({"resolution": "720p", "duration_seconds": 5, "aspect_ratio": "4:3", "generate_audio": True}, (960, 720)),
+        ({"resolution": "720p", "duration_seconds": 2, "aspect_ratio": "4:3", "generate_audio": True}, (960, 720)),
     ],
 )
 async def test_clip_is_what_was_asked_for(world: World, parameters: dict[str, Any], size: tuple[int, int]) -> None:
@@ -159,7 +159,7 @@ async def test_small_picture_starts_no_process(make_world: WorldMaker) -> None:
 
 async def test_process_that_dies_is_replaced(world: World) -> None:
     """A drawing whose process was killed is done in another one."""
-    begun = asyncio.create_task(world.create({**CLIP, "parameters": {"resolution": "720p", "duration_seconds": 10}}))
+    begun = asyncio.create_task(world.create({**CLIP, "parameters": {"resolution": "480p", "duration_seconds": 5}}))
     before = children()
     await until(lambda: children() - before)
 
@@ -281,7 +281,7 @@ async def test_stop_does_not_wait_for_a_drawing(make_world: WorldMaker) -> None:
     """A long clip is broken off by a stop, and drawn after the next start; its generation does not fail."""
     world = await make_world()
     before = children()
-    body = {**CLIP, "model": "alpha-1.5-pro", "parameters": {"resolution": "1080p", "duration_seconds": 12}}
+    body = {**CLIP, "parameters": {"resolution": "480p", "duration_seconds": 10}}
     created = await world.create(body)
     await until(lambda: children() - before)
 

@@ -49,7 +49,7 @@ class FakeDesk:
         return {"errors": [mistake.line for mistake in error.mistakes]}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
     with silence():
         yield

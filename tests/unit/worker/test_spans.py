@@ -162,7 +162,7 @@ async def test_a_call_that_raises_is_a_span_and_still_raises(process: Process) -
 
 
 async def test_a_call_that_is_cancelled_leaves_no_span(process: Process) -> None:
-    """Neither one that waits, nor one that had not begun when its names were looked up."""
+    """A cancelled call has no span, whether it was waiting or had not begun."""
     task = asyncio.create_task(process.spans.timed("create", attempt(), asyncio.Event().wait()))
     await asyncio.sleep(0)
     task.cancel()
