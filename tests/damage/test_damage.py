@@ -16,7 +16,7 @@ from golden.files import load, resumed_world
 from golden.test_golden import ENDS
 from support.worker_world import World
 
-from .file_damage import HARMS, PAGE, fate_of, is_said, is_told, pages, sound_queue
+from .file_damage import HARMS, PAGE, fate_of, is_told, pages, sound_queue
 
 
 async def test_sound_queue_is_driven_to_its_end(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ async def test_flipped_bits_never_pay_twice(tmp_path: Path) -> None:
         fate = await fate_of(tmp_path)
 
         assert fate.troubles() == [], f"page {page}"
-        assert fate.refusal is None or is_said(fate.refusal), f"page {page}: {fate.refusal!r}"
+        assert fate.refusal is None or is_told(fate.refusal), f"page {page}: {fate.refusal!r}"
 
 
 @pytest.mark.parametrize("length", [0, 1, 99, 512, PAGE - 1, PAGE, 10 * PAGE, -PAGE, -1])

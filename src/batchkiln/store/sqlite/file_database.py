@@ -302,7 +302,8 @@ def _statements(script: str) -> list[str]:
 def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | QueueBusy | sqlite3.DatabaseError:
     """Translate errors of the environment into this program's errors; programming errors pass."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if "decode to UTF-8" in str(error):  # the sqlite3 module's error about a row has no code
+    if "decode to UTF-8" in str(error) or str(error).startswith("no such"):
+        # The sqlite3 module's error about a row has no code; and all statements fit the schema unless it is damaged.
         code = sqlite3.SQLITE_CORRUPT
     match code:
         case sqlite3.SQLITE_NOTADB if not was_used_before(path):
