@@ -6,6 +6,7 @@ power cut, everything that was synced. The next life begins on it.
 
 import asyncio
 import gc
+import os
 import random
 import shutil
 import sqlite3
@@ -16,6 +17,7 @@ from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import aiohttp
 from aiohttp import web_app
@@ -27,7 +29,7 @@ from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.store import Store
+from batchkiln.store import Store, attempt_journal
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.worker.run_state import RunState
 from batchkiln_service import LocalService, ServiceConfig
@@ -45,6 +47,7 @@ from .virtual_loop import VirtualLoop
 from .wire_checks import Watch, unpaid_files
 
 ADDRESS: Final = "service"
+RESTORED: Final = "a restore of an older queue"
 STANDSTILL_SECONDS: Final = 3_600.0  # between two lives, when the first ended with work left
 _CONFIG: Final = """
 default_profile: simulated
@@ -101,7 +104,8 @@ class World:
 
     def play(self) -> None:
         """Run the manifests to their end, through as many lives as it takes."""
-        with _quiet(self.loop), inline_aiosqlite(self.points.pass_by, self._committed, self._opened):
+        inline = inline_aiosqlite(self.points.pass_by, self._committed, self._opened)
+        with _quiet(self.loop), inline, mock.patch.object(attempt_journal, "_sync", self._sync_journal):
             self.loop.network.on_write = self.points.pass_by
             self.loop.network.on_misfortune = lambda node, what: self.note(node, f"bytes on the way: {what}")
             self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
@@ -125,6 +129,15 @@ class World:
         """Let the program die now, unless it is dead."""
         if not self._died.is_set():
             self._die("a moment")
+
+    def restore(self, copy: Path, lost: str) -> None:
+        """Let the program die, and replace its queue by a copy of it that is older."""
+        self.kill_program()
+        self.died_at.append(RESTORED)
+        self.note("a person", f"restores the queue from a copy that lacks the last {lost}")
+        for ending in ("-wal", "-shm"):
+            (self.program_folder / f"queue.db{ending}").unlink(missing_ok=True)
+        shutil.copyfile(copy, self.program_folder / "queue.db")
 
     async def kill_service(self) -> None:
         """Let the service die now, unless it is dead."""
@@ -263,6 +276,12 @@ class World:
     def _opened(self, connection: sqlite3.Connection) -> None:
         if self.plan.counts_statements:
             connection.set_trace_callback(self.points.state)
+
+    def _sync_journal(self, handle: int) -> None:
+        self.points.pass_by("before sync_file")
+        os.fsync(handle)
+        self._disk.journal_synced(handle)
+        self.points.pass_by("after sync_file")
 
     def _committed(self, call: Callable[[], object]) -> None:
         if self.plan.cuts_power:

@@ -3,7 +3,8 @@
 What is drawn is drawn from --seed, which is told, so that a finding can be looked at again.
 
     python tests/simulation/sweep.py                        all of it: well over an hour
-    python tests/simulation/sweep.py --part worlds          only the points, the pairs, the worlds, or the dialects
+    python tests/simulation/sweep.py --part worlds          only the points, the pairs, the worlds, the dialects, or
+                                                            the restores
     python tests/simulation/sweep.py --short                a small share of each, in about a minute
     python tests/simulation/sweep.py --short --seed 4711    the same share again
 """
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from math import ceil
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Final, get_args
@@ -27,6 +29,7 @@ if not __package__:
 from simulation.crash_points import How, every_point, every_turn, pairs, play_deaths
 from simulation.log_silencing import silent_pool
 from simulation.plan_runner import Outcome
+from simulation.restores import RESTORES, play_restores
 from simulation.scenarios import Options
 from simulation.seeds import command_of, play_seed
 from simulation.strangers import meet
@@ -46,10 +49,11 @@ class Extent:
     account_days: int
     rushed_days: int  # of worlds in which the minutes are what is short: they take longest to play
     dialects: int  # of services that nobody has seen
+    restores: int  # of the queue from an older copy
 
 
-FULL: Final = Extent(share=None, pairs=5000, account_days=10_000, rushed_days=400, dialects=10_000)
-SHORT: Final = Extent(share=16, pairs=24, account_days=60, rushed_days=4, dialects=150)
+FULL: Final = Extent(share=None, pairs=5000, account_days=10_000, rushed_days=400, dialects=10_000, restores=1000)
+SHORT: Final = Extent(share=16, pairs=24, account_days=60, rushed_days=4, dialects=150, restores=24)
 
 
 @dataclass
@@ -96,6 +100,14 @@ def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) 
     yield "worlds", "worlds", _worlds(pool, first_seed, OPTIONS, extent.account_days, batch=20)
     yield "worlds", "rushed worlds", _worlds(pool, first_seed, RUSHED, extent.rushed_days, batch=4)
     yield "dialects", "dialects", _dialects(pool, seed, extent.dialects)
+    yield "restores", "restores", _restores(pool, seed, extent.restores)
+
+
+def _restores(pool: Pool, seed: int, restores: int) -> Runs:
+    """Restore the queue from older copies; the deaths that are told are restores and kills."""
+    seeds = range(seed * 1_000_000, seed * 1_000_000 + ceil(restores / RESTORES))
+    for drawn, outcome in zip(seeds, pool.imap(play_restores, seeds), strict=True):
+        yield f"restores.py --seed {drawn}", outcome
 
 
 def _dialects(pool: Pool, seed: int, count: int) -> Runs:
@@ -144,7 +156,9 @@ def _tell(name: str, runs: Runs) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="play a small share of everything")
-    parser.add_argument("--part", choices=("points", "pairs", "worlds", "dialects"), help="play only this part")
+    parser.add_argument(
+        "--part", choices=("points", "pairs", "worlds", "dialects", "restores"), help="play only this part"
+    )
     parser.add_argument("--seed", type=int, default=secrets.randbelow(100_000), help="what is drawn from it is told")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()

@@ -39,6 +39,13 @@ class SetAside(_OfAttempt):
     """Hand an attempt in doubt over to a person: the service may have forgotten its key (Service rule 4.2)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Record an attempt again that a restored copy of the queue has lost; it is in doubt then, and is replayed."""
+
+    due: NotBefore
+
+
 class Poll(_OfAttempt):
     """Read the active generation (Service rule 4.4)."""
 
@@ -76,7 +83,7 @@ class WaitUntil:
     due: NotBefore
 
 
-Action = Replay | Withdraw | SetAside | Poll | Submit | WaitUntil
+Action = Replay | Withdraw | SetAside | Recover | Poll | Submit | WaitUntil
 Preparation = AskQuote | Upload | Reject | WaitUntil
 
 
@@ -84,13 +91,16 @@ def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> 
     """Choose the one next request about a generation, and the earliest moment to send it.
 
     The order is the rule: an attempt of unknown outcome first (Service rule 4.2), then the one active generation
-    (Law 3), then new work within windows and credits (Service section 8). Never raises.
+    (Law 3), then what was lost and may be paid, then new work within windows and credits (Service section 8). Never
+    raises.
     """
     if attempt := queue.unresolved:
         is_sent = attempt.state is AttemptState.SENT
         return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)
     if queue.is_slot_held:
         return WaitUntil(NotBefore(inf, WaitReason.HELD))  # a held item's attempt may still be under way (Law 4)
+    if queue.has_lost:
+        return Recover(NotBefore(now.monotonic))
     if account.starts_nothing:
         return WaitUntil(NotBefore(inf, account.starts_nothing))
     if any(entry.call is Call.CREATE for entry in account.misunderstood):  # another create may be paid, and lost too

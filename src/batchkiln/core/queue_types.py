@@ -43,6 +43,7 @@ class QueueView:
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
     is_unwanted: bool = False  # the unresolved attempt would not be begun any more: by its job, cap or budgets
     is_slot_held: bool = False  # the unresolved attempt belongs to a held item: a person has to end it
+    has_lost: bool = False  # an attempt of the account was lost with a restored copy, and its item is queued
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ class WaitReason(StrEnum):
     SETTLING = "settling"  # the job's budget depends on what is under way
     ACCOUNT_BLOCKED = "account_blocked"  # the service refuses the account until a person acts
     NO_KEY = "no_key"  # the account has none, and only fetches what is ready
+    RESTORED = "restored"  # the queue is an older copy, and what it had used of the minute is lost
     UNDECIDED = "undecided"  # the service answered the create, and did not decide it
     REFUSED_ALIKE = "refused_alike"  # several creates in a row were refused in the same words
     HELD = "held"  # the slot belongs to a held item (Law 4)

@@ -55,6 +55,7 @@ class TracedAttempt:
     sends: int
     recorded_at: datetime
     has_ended: bool
+    key_before: str | None  # the idempotency key of the item's attempt before
 
     @property
     def is_over(self) -> bool:
@@ -111,6 +112,7 @@ class Generations:
             sends=row["sends"],
             recorded_at=from_milliseconds(row["recorded_at"]),
             has_ended=row["ended_at"] is not None,
+            key_before=row["key_before"],
         )
 
     def traced_item(self, item_id: int) -> TracedItem:

@@ -29,7 +29,9 @@ JOIN item AS i ON i.id = a.item_id;
 SELECT
     a.item_id, j.name AS job, i.name AS item, i.state AS item_state, r.model, r.mode,
     a.number, a.state AS attempt_state, c.profile, c.name AS account, a.idempotency_key, a.generation_id,
-    a.quote_credits, a.cost_credits, a.is_refunded, a.sends, a.recorded_at, a.ended_at
+    a.quote_credits, a.cost_credits, a.is_refunded, a.sends, a.recorded_at, a.ended_at,
+    (SELECT b.idempotency_key FROM attempt AS b WHERE b.item_id = a.item_id AND b.number < a.number
+     ORDER BY b.number DESC LIMIT 1) AS key_before
 FROM attempt AS a
 JOIN item AS i ON i.id = a.item_id
 JOIN job AS j ON j.id = a.job_id

@@ -38,6 +38,7 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
             downloads=tuple(attempt_id for (attempt_id,) in downloads),
             is_unwanted=unresolved is not None and _is_unwanted(connection, viewpoint, unresolved, days),
             is_slot_held=is_held,
+            has_lost=bool(holds["has_lost"]),
         ),
         usages=usages(connection, account_id, days),
         creates_held=held_of(holds["creates_held_until"], holds["creates_held_reason"]),

@@ -1,5 +1,9 @@
 -- name: account_holds
-SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
+SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason,
+       EXISTS (
+           SELECT 1 FROM lost_item
+           WHERE lost_item.profile = account.profile AND lost_item.account = account.name
+             AND lost_item.state = 'queued') AS has_lost
 FROM account WHERE id = :account_id;
 
 -- name: unresolved_attempts -- one per account at most (Law 4)
@@ -48,9 +52,10 @@ WHERE attempt.id > (SELECT max(id) FROM attempt) - :newest
   AND attempt.seen_ended_ms IS NOT NULL AND account.profile = :profile
 ORDER BY attempt.id;
 
--- name: queued_heads -- the next items of one class
+-- name: queued_heads -- the next items of one class, without those whose last attempt was lost
 SELECT id, priority, inputs FROM item
 WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+  AND id NOT IN (SELECT item_id FROM lost_item)
 ORDER BY priority DESC, id LIMIT :limit;
 
 -- name: ready_inputs -- which of these inputs the account has as assets

@@ -47,7 +47,12 @@ def make_folder(folder: Path) -> None:
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder. Raise `OSError`."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as fault:

@@ -15,6 +15,7 @@ from batchkiln.store.session import Session
 from batchkiln.store.wakeup import listen, notify
 
 if TYPE_CHECKING:
+    from batchkiln.store.attempt_journal import AttemptJournal
     from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
     from batchkiln.store.writer import Writer
 
@@ -30,6 +31,8 @@ class Store:
         self._database = database
         self.path = database.path
         self.is_there = True
+        self._journal: AttemptJournal | None = None
+        self._keeps_journal = True
 
     @classmethod
     async def open_for_writing(cls, path: Path) -> Self:
@@ -59,7 +62,9 @@ class Store:
         """Open the queue without a thread, for an event loop in virtual time. A power cut loses it."""
         from batchkiln.store.sync_database import InlineDatabase  # noqa: PLC0415  for simulations alone
 
-        return cls(await InlineDatabase.open_for_writing(path))
+        store = cls(await InlineDatabase.open_for_writing(path))
+        store._keeps_journal = False  # nothing is paid in a simulation
+        return store
 
     @classmethod
     @asynccontextmanager
@@ -107,12 +112,22 @@ class Store:
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
-        """Hold the right to drive the queue. Raise `QueueInUse` where another process has it."""
+        """Hold the right to drive the queue, with the journal of attempts open.
+
+        Raise `QueueInUse` where another process has the right.
+        """
+        from batchkiln.store.lost_attempts import open_journal  # noqa: PLC0415  only who drives needs it
+
         lock = QueueLock(self.path)
         await lock.acquire(self._database, command=command, now=now)
         try:
+            if self._keeps_journal:
+                self._journal = await open_journal(self._database, now)
             yield
         finally:
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
             await lock.release(self._database)
 
     def for_workers(
@@ -122,7 +137,12 @@ class Store:
         from batchkiln.store.worker_store import WorkerStore  # noqa: PLC0415  only who drives needs it
 
         return WorkerStore(
-            self._database, changes, profile=profile, day=day, keep_requests_seconds=keep_requests_seconds
+            self._database,
+            changes,
+            profile=profile,
+            day=day,
+            keep_requests_seconds=keep_requests_seconds,
+            journal=self._journal,
         )
 
 

@@ -21,8 +21,9 @@ from batchkiln.core.queue_types import (
 )
 from batchkiln.core.rate_limits import LoggedRequest, RequestNote, ServiceDay
 from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
-from batchkiln.store import attempts, commit, downloads, planner_snapshot, preparations, usage
+from batchkiln.store import attempts, commit, downloads, lost_attempts, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import account_id, remember_time, service_time, update_account
+from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.database import Database
 from batchkiln.store.session import Session
 
@@ -60,8 +61,13 @@ class WorkerStore:
         profile: str,
         day: ServiceDay,
         keep_requests_seconds: float,
+        journal: AttemptJournal | None = None,
     ) -> None:
-        """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute."""
+        """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute.
+
+        Without `journal`, nothing is paid: a rehearsal, or a command that begins no attempt.
+        """
+        self._journal = journal
         self.changes = changes
         self._database = database
         self._profile = profile
@@ -87,6 +93,10 @@ class WorkerStore:
     async def remember_time(self, now: ClockReading) -> None:
         """Store the service's time: the next start guesses no earlier one."""
         await self._database.write(remember_time, self._profile, now)
+
+    async def lost_attempts_found_at(self) -> datetime | None:
+        """Return the machine's time at which the queue was found to be an older copy; None if it never was."""
+        return await self._database.read(lost_attempts.found_at)
 
     async def remembered_time(self) -> datetime | None:
         """Return the latest service time that was stored."""
@@ -136,7 +146,14 @@ class WorkerStore:
 
     async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
         """Make an attempt durable before it is sent (Law 1); None where the plan is no longer true."""
-        return await self._write(attempts.begin_attempt, new, keep_seconds=self._keep)
+        attempt = await self._write(attempts.begin_attempt, new, keep_seconds=self._keep)
+        if attempt is not None and self._journal is not None:
+            await self._database.run(lost_attempts.journal_attempt, self._journal, attempt.id)
+        return attempt
+
+    async def recover_attempt(self, viewpoint: Viewpoint, request: RequestNote) -> Attempt | None:
+        """Record a lost attempt of the account again; None where there is none any more."""
+        return await self._write(lost_attempts.recover_attempt, viewpoint, request)
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Count one more send before it happens; None where the stored attempt is damaged, and now held."""

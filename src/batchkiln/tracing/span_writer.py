@@ -7,7 +7,6 @@ from typing import Final
 import structlog
 
 from batchkiln.core.job import AttemptState
-from batchkiln.core.request import idempotency_key
 from batchkiln.core.states import ItemState
 from batchkiln.store import Store, TracedAttempt, TracedItem
 from batchkiln.tracing.exporter import Emitter, Root
@@ -86,13 +85,8 @@ class Writer:
             _names(attempt) | _figures(attempt),
             error=None if is_good else note.error or attempt.state.value,
         )
-        self._emitter.root(_root_of(attempt.idempotency_key), draft, before=self._before(attempt))
-
-    def _before(self, attempt: TracedAttempt) -> Root | None:
-        """Return the root of the previous attempt; each attempt has a trace of its own."""
-        if attempt.number == 1:
-            return None
-        return _root_of(idempotency_key(self._uid, item_id=attempt.item.id, number=attempt.number - 1))
+        before = None if attempt.key_before is None else _root_of(attempt.key_before)
+        self._emitter.root(_root_of(attempt.idempotency_key), draft, before=before)
 
     async def _turn_away(self, note: ItemTurnedAway) -> None:
         item = await self._reader.read(lambda reader: reader.generations.traced_item(note.item_id))

@@ -97,6 +97,17 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
             await _send(worker, counted)
 
 
+async def recover(worker: AccountWorker, now: ClockReading) -> None:
+    """Record an attempt again that a restored copy of the queue has lost. The next plan replays it (Law 2)."""
+    request = worker.new_request(RequestKind.CREATE, now)
+    attempt = await worker.ports.queue.recover_attempt(worker.viewpoint, request)
+    if attempt is None:
+        worker.plan_overtaken()
+        return
+    worker.plan_carried_out()
+    log.info("attempt_recovered", account=worker.viewpoint.account, attempt=attempt.id)
+
+
 async def _send(worker: AccountWorker, attempt: Attempt) -> None:
     """Send a recorded attempt once, decide what the reply means, and commit it."""
     log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)

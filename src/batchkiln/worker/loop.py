@@ -8,7 +8,7 @@ changes.
 import asyncio
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitUntil, Withdraw, choose_action
+from batchkiln.core.planner import Poll, Recover, Replay, SetAside, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker import executor
@@ -56,6 +56,8 @@ async def drive_slot(worker: AccountWorker) -> None:
                 await executor.withdraw(worker, action, now)
             case SetAside():
                 await executor.set_aside(worker, action, now)
+            case Recover():
+                await executor.recover(worker, now)
             case Poll():
                 await executor.poll(worker, action, now)
             case Submit():

@@ -194,6 +194,9 @@ class Queue(Protocol):
     async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
         """Make an attempt durable before it is sent (Law 1); None where the plan is no longer true."""
 
+    async def recover_attempt(self, viewpoint: Viewpoint, request: RequestNote) -> Attempt | None:
+        """Record a lost attempt of the account again; None where there is none any more."""
+
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Count one more send before it happens; None where the stored attempt is damaged, and now held."""
 

@@ -26,6 +26,11 @@ SCANNED: Final = {
     "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
     "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
     "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
+    "queued_heads": {
+        "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"
+    },  # empty, but for what a restored copy has lost
+    "accounts_under_way": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
+    "recorded_attempts": {"attempt"},  # once a start, from the newest on, up to the service's retention
     "get_lease": {"lease"},  # one row
     "drop_lease": {"lease"},
     "jobs_at_work": {"job"},  # jobs are few

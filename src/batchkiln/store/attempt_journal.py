@@ -1,0 +1,150 @@
+"""The journal of attempts: a file beside the queue, which an older copy of the queue does not replace.
+
+Each attempt has a line, flushed before its first send. What the journal has and the queue does not know was lost with
+a restored copy, and `store.lost_attempts` brings it back. A line names the attempt and holds no prompt, no link and no
+API key (Law 8). Its CRC-32 tells a damaged line, which is skipped: a wrong key would be paid again.
+
+An attempt is committed to the queue first, then appended here, then sent. A crash in between leaves a row without a
+line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, the
+crash would leave a line without a row, which looks like a restored copy and makes everybody wait for a minute.
+"""
+
+import json
+import os
+import stat
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from batchkiln.core.errors import QueueBusy, QueueUnusable
+from batchkiln.store.preflight import PRIVATE_MODE, sync_folder
+
+_CRC_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One attempt. `checksum` is that of the queue's row; `recorded_at` is milliseconds of service time."""
+
+    queue_uid: str
+    job: str
+    item: str
+    profile: str
+    account: str
+    number: int
+    idempotency_key: str
+    key_fingerprint: str
+    checksum: int
+    quote_credits: int
+    recorded_at: int
+
+    @property
+    def line(self) -> bytes:
+        """The entry as a line of the journal, with its CRC-32 in front."""
+        text = json.dumps(astuple(self), ensure_ascii=False, separators=(",", ":")).encode()
+        return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+_TYPES: Final = [field.type for field in fields(JournalEntry)]
+
+
+def _entry_of(line: bytes) -> JournalEntry | None:
+    """Return the entry of a line without its end; None for a damaged line."""
+    crc, text = line[:_CRC_DIGITS], line[_CRC_DIGITS + 1 :]
+    if crc != b"%08x" % zlib.crc32(text):
+        return None
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return None
+    is_entry = isinstance(values, list) and [type(value) for value in values] == _TYPES
+    return JournalEntry(*values) if is_entry else None
+
+
+class AttemptJournal:
+    """The journal of one queue file. Its functions run in the thread of the queue's connection."""
+
+    def __init__(self, queue: Path) -> None:
+        """Use the journal beside a queue; nothing is opened."""
+        self.path = Path(f"{queue}.attempts")
+        self._handle: int | None = None
+        self.is_torn = False
+
+    def read(self) -> tuple[list[JournalEntry], int]:
+        """Return the entries in order, and how many lines are damaged. A missing journal has none.
+
+        A last line without its end was cut off by a crash, before its attempt was sent.
+        """
+        *lines, rest = self._content().split(b"\n")
+        self.is_torn = bool(rest)
+        entries = [_entry_of(line) for line in lines if line]
+        found = [entry for entry in entries if entry is not None]
+        return found, len(entries) - len(found)
+
+    def _content(self) -> bytes:
+        try:
+            if not stat.S_ISREG(self.path.stat().st_mode):
+                raise QueueUnusable(f"{self.path}: the journal of attempts is not a regular file; move it away")
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise self._failed("read", error) from error
+
+    def begin(self, entries: Iterable[JournalEntry] | None) -> None:
+        """Open the journal for lines to come. Entries, where given, replace what is in it, all at once."""
+        try:
+            if entries is not None:
+                self._replace(entries)
+            self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise self._failed("written", error) from error
+
+    def _replace(self, entries: Iterable[JournalEntry]) -> None:
+        new = Path(f"{self.path}.new")
+        new.unlink(missing_ok=True)
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
+        try:
+            _write(handle, b"".join(entry.line for entry in entries))
+            _sync(handle)
+        finally:
+            os.close(handle)
+        new.replace(self.path)
+        self.is_torn = False
+
+    def append(self, entry: JournalEntry) -> None:
+        """Add an entry; it is on the disk when this returns. Raise `QueueBusy` where the disk refuses."""
+        assert self._handle is not None, "the journal is open while the queue is driven"
+        try:
+            _write(self._handle, (b"\n" if self.is_torn else b"") + entry.line)
+            _sync(self._handle)
+        except OSError as error:
+            self.is_torn = True  # a part of the line may be there, and the next one must not be joined to it
+            raise self._failed("written", error) from error
+        self.is_torn = False
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._handle is not None:
+            with suppress(OSError):  # each line is on the disk
+                os.close(self._handle)
+            self._handle = None
+
+    def _failed(self, what: str, error: OSError) -> QueueBusy:
+        return QueueBusy(
+            f"{self.path}: the journal of attempts cannot be {what}: {error.strerror}. Nothing was sent that is not in "
+            "it, and nothing is lost: free disk space or repair the disk, and run the same command again"
+        )
+
+
+def _write(handle: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(handle, content) :]
+
+
+def _sync(handle: int) -> None:
+    os.fsync(handle)
