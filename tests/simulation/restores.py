@@ -24,7 +24,7 @@ from simulation.scenarios import Storms
 from simulation.timeline import summary
 
 ACCOUNTS_MOST: Final = 8
-RESTORES: Final = 3
+RESTORES: Final = 4
 LOST_SECONDS: Final = (0.1, 60.0)
 _KINDS: Final = (
     "model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}",
@@ -34,12 +34,12 @@ _KINDS: Final = (
 
 
 def draw_restores(seed: int) -> Plan:
-    """Return the world of a seed: 1 to 8 accounts, some pictures and clips for each, and three restores."""
+    """Return the world of a seed: 1 to 8 accounts, some pictures and clips for each, and four restores."""
     chance = random.Random(f"restores {seed}")
     accounts = tuple(f"account-{number}" for number in range(1 + seed % ACCOUNTS_MOST))
     moments, moment = [], 0.0
     for _ in range(RESTORES):
-        moment += chance.uniform(15, 120)
+        moment += chance.uniform(10, 100)
         lost_seconds = min(chance.uniform(*LOST_SECONDS), moment - 1)  # at first there is nothing to copy
         moments.append(Restore(moment, lost_seconds))
     return Plan(
@@ -58,7 +58,7 @@ def draw_restores(seed: int) -> Plan:
 def _manifest(chance: random.Random, accounts: tuple[str, ...]) -> str:
     """Return a job that keeps its accounts busy for some minutes; some items fail once."""
     lines = ["version: 1", "job: restored", f"accounts: [{', '.join(accounts)}]", "items:"]
-    for number in range(chance.randint(8, 12) * len(accounts)):
+    for number in range(chance.randint(4, 7) * len(accounts)):
         fails = " [fail-once]" if chance.random() < 0.1 else ""
         kind = chance.choices(_KINDS, weights=(4, 4, 1))[0]
         lines.append(f'  - {{id: item-{number}, prompt: "Fox number {number}{fails}", {kind}}}')

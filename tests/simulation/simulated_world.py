@@ -38,7 +38,7 @@ from .crash_point_counter import DiedError, Points
 from .fault_schedule import fates_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
-from .operator_actions import ask_again, end_doubts, fetch_again, give_up_unreachable
+from .operator_actions import ask_again, end_doubts, fetch_again, give_up_unreachable, lost_attempts_of
 from .plan import RESTART_SECONDS, Plan
 from .power_cuts import Disk, FollowedFiles
 from .secret_scan import Canaries
@@ -93,6 +93,7 @@ class World:
         self.lives = 0
         self.service_lives = 0
         self.died_at: list[str] = []
+        self.blind_restores: list[float] = []  # from copies that lack no attempt, so that nobody can tell
         self.happenings: list[Happening] = []
         self.revoked_key: str | None = None  # its hash
         self.violations: list[str] = []
@@ -138,6 +139,8 @@ class World:
         for ending in ("-wal", "-shm"):
             (self.program_folder / f"queue.db{ending}").unlink(missing_ok=True)
         shutil.copyfile(copy, self.program_folder / "queue.db")
+        if not lost_attempts_of(self.program_folder / "queue.db"):
+            self.blind_restores.append(self.loop.time())
 
     async def kill_service(self) -> None:
         """Let the service die now, unless it is dead."""
@@ -241,6 +244,8 @@ class World:
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        if to_come := [each.moment for each in self.plan.restores if each.moment > self.loop.time()]:
+            return min(to_come) - self.loop.time() + RESTART_SECONDS
         if self.plan.is_left_alone:
             return self._until_topped_up() if left else None
         if left and self.revoked_key is not None:

@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -41,27 +41,32 @@ class JournalEntry:
     quote_credits: int
     recorded_at: int
 
-    @property
-    def line(self) -> bytes:
-        """The entry as a line of the journal, with its CRC-32 in front."""
-        text = json.dumps(astuple(self), ensure_ascii=False, separators=(",", ":")).encode()
-        return b"%08x %s\n" % (zlib.crc32(text), text)
-
 
 _TYPES: Final = [field.type for field in fields(JournalEntry)]
 
 
-def _entry_of(line: bytes) -> JournalEntry | None:
-    """Return the entry of a line without its end; None for a damaged line."""
-    crc, text = line[:_CRC_DIGITS], line[_CRC_DIGITS + 1 :]
-    if crc != b"%08x" % zlib.crc32(text):
+def _line(values: Sequence[str | int]) -> bytes:
+    """Return a line of the journal, with its CRC-32 in front."""
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _read_line(line: bytes) -> JournalEntry | str | None:
+    """Return the entry of a line, or the key of an attempt that was refused; None for a damaged line."""
+    text = line[_CRC_DIGITS + 1 :]
+    if line != b"%08x %s" % (zlib.crc32(text), text):
         return None
     try:
         values = json.loads(text)
     except ValueError:
         return None
-    is_entry = isinstance(values, list) and [type(value) for value in values] == _TYPES
-    return JournalEntry(*values) if is_entry else None
+    match values:
+        case [str(key)]:
+            return key
+        case [*_] if [type(value) for value in values] == _TYPES:
+            return JournalEntry(*values)
+        case _:
+            return None
 
 
 class AttemptJournal:
@@ -76,13 +81,20 @@ class AttemptJournal:
     def read(self) -> tuple[list[JournalEntry], int]:
         """Return the entries in order, and how many lines are damaged. A missing journal has none.
 
+        An attempt that was refused created nothing, and is left out: to ask again would be refused again.
+
         A last line without its end was cut off by a crash, before its attempt was sent.
         """
         *lines, rest = self._content().split(b"\n")
         self.is_torn = bool(rest)
-        entries = [_entry_of(line) for line in lines if line]
-        found = [entry for entry in entries if entry is not None]
-        return found, len(entries) - len(found)
+        found = [_read_line(line) for line in lines if line]
+        entries: dict[str, JournalEntry] = {}
+        for entry in found:
+            if isinstance(entry, JournalEntry):
+                entries[entry.idempotency_key] = entry
+            elif entry is not None:
+                entries.pop(entry, None)  # a restored queue may have made it again afterwards, under the same key
+        return list(entries.values()), found.count(None)
 
     def _content(self) -> bytes:
         try:
@@ -109,7 +121,7 @@ class AttemptJournal:
         new.unlink(missing_ok=True)
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
         try:
-            _write(handle, b"".join(entry.line for entry in entries))
+            _write(handle, b"".join(_line(astuple(entry)) for entry in entries))
             _sync(handle)
         finally:
             os.close(handle)
@@ -118,9 +130,16 @@ class AttemptJournal:
 
     def append(self, entry: JournalEntry) -> None:
         """Add an entry; it is on the disk when this returns. Raise `QueueBusy` where the disk refuses."""
+        self._append(_line(astuple(entry)))
+
+    def append_refused(self, idempotency_key: str) -> None:
+        """Add that an attempt was refused, and created nothing."""
+        self._append(_line([idempotency_key]))
+
+    def _append(self, line: bytes) -> None:
         assert self._handle is not None, "the journal is open while the queue is driven"
         try:
-            _write(self._handle, (b"\n" if self.is_torn else b"") + entry.line)
+            _write(self._handle, (b"\n" if self.is_torn else b"") + line)
             _sync(self._handle)
         except OSError as error:
             self.is_torn = True  # a part of the line may be there, and the next one must not be joined to it

@@ -47,18 +47,16 @@ class _Compared:
     replacement: list[JournalEntry] | None
 
 
-async def open_journal(database: Database, now: datetime) -> AttemptJournal:
-    """Compare the journal with the queue, record what the queue has lost, and return the journal, open for lines.
+async def open_journal(database: Database, journal: AttemptJournal, now: datetime) -> None:
+    """Compare the journal with the queue, record what the queue has lost, and open the journal for lines to come.
 
     `now` is the machine's time. Raise `QueueBusy` where the disk refuses, `QueueUnusable` for what is no file.
     """
-    journal = AttemptJournal(database.path)
     entries, damaged = await database.run(_read, journal)
     compared = await database.write(_compare, entries, to_milliseconds(now))
     is_changed = compared.replacement is not None or damaged or journal.is_torn
     await database.run(_begin, journal, (compared.replacement or entries) if is_changed else None)
     _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
-    return journal
 
 
 def _read(connection: Session, journal: AttemptJournal) -> tuple[list[JournalEntry], int]:
@@ -147,6 +145,12 @@ def journal_attempt(connection: Session, journal: AttemptJournal, attempt_id: in
     """Append a recorded attempt to the journal, before it is sent."""
     row = connection.execute(query("recorded_attempt"), {"attempt_id": attempt_id}).fetchone()
     journal.append(_entry(queue_uid(connection), row))
+
+
+def journal_refusal(connection: Session, journal: AttemptJournal, idempotency_key: str) -> None:
+    """Append to the journal that an attempt was refused."""
+    del connection
+    journal.append_refused(idempotency_key)
 
 
 def found_at(connection: Session) -> datetime | None:

@@ -19,13 +19,14 @@ SET profile = excluded.profile, account = excluded.account, number = excluded.nu
     checksum = excluded.checksum, quote_credits = excluded.quote_credits, recorded_at = excluded.recorded_at
 WHERE excluded.number > lost_attempt.number;
 
--- name: recorded_attempts -- as the journal has them, the newest first
+-- name: recorded_attempts -- as the journal has them, the newest first; one that was refused created nothing
 SELECT job.name, item.name, account.profile, account.name, attempt.number, attempt.idempotency_key,
        attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = item.job_id
 JOIN account ON account.id = attempt.account_id
+WHERE attempt.state <> 'refused'
 ORDER BY attempt.id DESC;
 
 -- name: recorded_attempt

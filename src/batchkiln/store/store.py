@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from batchkiln.core.rate_limits import ServiceDay
+from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.database import Database, data_version
 from batchkiln.store.lock import QueueLock
 from batchkiln.store.preflight import check_file, check_there
@@ -15,7 +16,6 @@ from batchkiln.store.session import Session
 from batchkiln.store.wakeup import listen, notify
 
 if TYPE_CHECKING:
-    from batchkiln.store.attempt_journal import AttemptJournal
     from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
     from batchkiln.store.writer import Writer
 
@@ -122,7 +122,8 @@ class Store:
         await lock.acquire(self._database, command=command, now=now)
         try:
             if self._keeps_journal:
-                self._journal = await open_journal(self._database, now)
+                self._journal = AttemptJournal(self.path)
+                await open_journal(self._database, self._journal, now)
             yield
         finally:
             if self._journal is not None:

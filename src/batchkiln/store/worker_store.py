@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from batchkiln.core.duration_model import Observation
-from batchkiln.core.job import Attempt
+from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
 from batchkiln.core.queue_types import (
@@ -162,9 +162,12 @@ class WorkerStore:
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history."""
         at = to_milliseconds(now.instant)
-        return await self._write(
+        committed = await self._write(
             commit.commit, attempt.id, outcome, facts, at, lambda instant: self._day.start_of(instant or now.latest)
         )
+        if self._journal is not None and committed.outcome.attempt is AttemptState.REFUSED:
+            await self._database.run(lost_attempts.journal_refusal, self._journal, attempt.idempotency_key)
+        return committed
 
     async def record_preparation(self, candidate: Candidate, result: Preparation, now: ClockReading) -> None:
         """Write what a preparation of a candidate came to."""
