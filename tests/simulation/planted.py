@@ -245,9 +245,9 @@ BUGS: Final = (
     Bug(
         "a save that nobody hears of",
         "store/worker_store.py",
-        "        return await self._write(\n            commit.commit, attempt.id",
+        "        committed = await self._write(\n            commit.commit, attempt.id",
         "        write = self._write if facts.saved is None else self._database.write\n"
-        "        return await write(\n            commit.commit, attempt.id",
+        "        committed = await write(\n            commit.commit, attempt.id",
     ),
     Bug(
         "the end that a format demands is not looked for",
@@ -440,6 +440,28 @@ BUGS: Final = (
         "        seconds = max(told, delay_seconds(",
         "        seconds = told or max(told, delay_seconds(",
         caught_by="tests/unit/worker/test_endpoints.py",
+    ),
+    Bug(
+        "the journal of attempts is not flushed",
+        "store/attempt_journal.py",
+        "            _sync(self._handle)\n",
+        "            pass\n",
+        caught_by="tests/simulation/test_restores.py",
+    ),
+    Bug(
+        "a lost attempt is begun by any account",
+        "store/planner_snapshot.sql",
+        "\n  AND id NOT IN (SELECT item_id FROM lost_item)",
+        "",
+        (("store/attempts.py", 'if row["is_lost"] or row["is_paused"]', 'if row["is_paused"]'),),
+        caught_by="tests/simulation/test_restores.py",
+    ),
+    Bug(
+        "a restored queue sends at once",
+        "worker/account_worker.py",
+        "        if due.at <= now.monotonic:\n            return\n        for is_create",
+        "        if due.at:\n            return\n        for is_create",
+        caught_by="tests/simulation/test_restores.py",
     ),
     Bug(
         "one recipe that fails holds up the others",

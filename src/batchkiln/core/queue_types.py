@@ -194,6 +194,17 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True)
+class LostAttempt:
+    """An attempt of an account that a restored copy of the queue has lost, to be recorded again: the oldest one.
+
+    `request` is its first send, which the copy has lost as well.
+    """
+
+    viewpoint: Viewpoint
+    request: RequestNote
+
+
+@dataclass(frozen=True, slots=True)
 class NewAttempt:
     """What an attempt is made with, for whom it was planned. The last of the request's days is to carry its credits."""
 

@@ -14,8 +14,7 @@ import structlog
 
 from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
-from batchkiln.core.queue_types import Viewpoint
-from batchkiln.core.rate_limits import RequestNote
+from batchkiln.core.queue_types import LostAttempt
 from batchkiln.core.request import request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
@@ -159,13 +158,14 @@ def found_at(connection: Session) -> datetime | None:
     return None if found is None else from_milliseconds(int(found))
 
 
-def recover_attempt(connection: Session, viewpoint: Viewpoint, request: RequestNote) -> Attempt | None:
+def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     """Record the oldest lost attempt of an account again, as one that may have been sent.
 
     Its checksum is the journal's. Where the same bytes cannot be made again, since the item was changed or its image
     was uploaded anew, the resend finds that out, and holds the item for a person. Return None where there is none,
     or where the account has an unresolved attempt (Law 4).
     """
+    viewpoint, request = wanted.viewpoint, wanted.request
     place = {"profile": viewpoint.profile, "account": viewpoint.account}
     lost = connection.execute(query("next_lost"), place).fetchone()
     if lost is None:

@@ -13,6 +13,7 @@ from batchkiln.core.queue_types import (
     Candidate,
     DownloadTask,
     Kind,
+    LostAttempt,
     NewAttempt,
     Snapshot,
     UploadHistory,
@@ -144,16 +145,14 @@ class WorkerStore:
             attempts.record_request, request, keep_seconds=self._keep, attempt_id=attempt_id, is_further=is_further
         )
 
-    async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
-        """Make an attempt durable before it is sent (Law 1); None where the plan is no longer true."""
+    async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:
+        """Make an attempt durable before it is sent (Law 1), or again; None where the plan is no longer true."""
+        if isinstance(new, LostAttempt):
+            return await self._write(lost_attempts.recover_attempt, new)
         attempt = await self._write(attempts.begin_attempt, new, keep_seconds=self._keep)
         if attempt is not None and self._journal is not None:
             await self._database.run(lost_attempts.journal_attempt, self._journal, attempt.id)
         return attempt
-
-    async def recover_attempt(self, viewpoint: Viewpoint, request: RequestNote) -> Attempt | None:
-        """Record a lost attempt of the account again; None where there is none any more."""
-        return await self._write(lost_attempts.recover_attempt, viewpoint, request)
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Count one more send before it happens; None where the stored attempt is damaged, and now held."""

@@ -19,7 +19,7 @@ from batchkiln.core.queue_changes import (
     Preparation,
     RecipeRefused,
 )
-from batchkiln.core.queue_types import Candidate, DownloadTask, NewAttempt, WantedInput
+from batchkiln.core.queue_types import Candidate, DownloadTask, LostAttempt, NewAttempt, WantedInput
 from batchkiln.core.rate_limits import RequestNote
 from batchkiln.core.responses import (
     CompleteReply,
@@ -160,7 +160,7 @@ class HeardOutputs(_Heard):
 class HeardQueue(_Heard):
     """Records which attempt or item a call concerned, and its result."""
 
-    async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
+    async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:
         """Record an attempt."""
         start_ns = self._recorder.now_ns()
         attempt: Attempt | None = await self._inner.begin_attempt(new)
