@@ -33,8 +33,9 @@ def corruption_error(path: Path, what: str) -> QueueUnusable:
     """Return the error for a damaged queue, with the remedy."""
     return QueueUnusable(
         f"{path}: the queue is damaged ({what}); nothing more is sent. Move the file, its -wal and its -shm away "
-        "together and keep them. Then restore a backup, even an old one (later payments are found again with the "
-        "same idempotency keys), or recover the file with the sqlite3 tool. A new queue in its place would pay again"
+        "together and keep them. Then restore a backup, even an old one (later payments are found again by the "
+        "queue's .attempts file, which stays in its place), or recover the file with the sqlite3 tool. A new queue in "
+        "its place would pay again"
     )
 
 
