@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import contextlib
 import socket
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -34,7 +33,8 @@ from batchkiln.core.queue_types import Scope, Viewpoint
 from batchkiln.core.rate_limits import Limits, RateLimits, ServiceDay, day_starts
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.store.apply import ApplyOptions, apply_manifest
-from batchkiln.store.database import Database
+from batchkiln.store.session import Session
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
 
 RUNS = 7
@@ -106,7 +106,7 @@ _DONE = (
 )
 
 
-def finish(connection: sqlite3.Connection, *, account_id: int, done: int) -> None:
+def finish(connection: Session, *, account_id: int, done: int) -> None:
     """Have the first items been generated and fetched, with all that is written down on the way."""
     for statement in _DONE:
         connection.execute(statement, {"account_id": account_id, "done": done})
@@ -114,7 +114,7 @@ def finish(connection: sqlite3.Connection, *, account_id: int, done: int) -> Non
 
 async def fill(folder: Path, count: int) -> float:
     """Enqueue, have most of it done, and return the median seconds of one decision, from the disk to the action."""
-    database = await Database.open_for_writing(folder / "queue.db")
+    database = await SqliteDatabase.open_for_writing(folder / "queue.db")
     await database.run(
         apply_manifest,
         job(folder),

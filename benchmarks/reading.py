@@ -16,8 +16,7 @@ from unittest import mock
 
 from bounds import POLL_SECONDS, best_detection, log_normal
 
-from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
-from batchkiln.core.poll_schedule import next_read_seconds
+from batchkiln.core.polling import DurationModel, LogNormal, Observation, next_read_seconds
 
 MEANS = (15.0, 20.0, 30.0, 60.0)
 CVS = (0.05, 0.1, 0.2, 0.5)
@@ -133,7 +132,7 @@ def _change(first: float, then: float, runs: int) -> str:
         (drawn(first, FIGURE_CV, BEFORE, seed), drawn(then, FIGURE_CV, AFTER, seed + runs)) for seed in range(runs)
     ]
     ours = _through(parts)
-    with mock.patch("batchkiln.core.duration_model._SHARPNESS", 1.0):
+    with mock.patch("batchkiln.core.polling._SHARPNESS", 1.0):
         plain = _through(parts)
     middle = _through(parts, draws=False)
     known_olds = _mean([best(old, first, FIGURE_CV) for old, _ in parts]).seconds * BEFORE

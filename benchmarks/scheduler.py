@@ -4,7 +4,9 @@ The service runs in a process of its own on one core, batchkiln on the other; ev
 Beside it, in the same run, plain `sqlite3` makes as many durable transactions as the run made, and the ratio is
 printed, since these machines are noisy.
 
-    python benchmarks/scheduler.py [--items 1000] [--profile]
+    python benchmarks/scheduler.py [--items 1000] [--profile] [--postgres postgresql://…]
+
+`--postgres` names an empty database, in which the same items are run once more.
 """
 
 import argparse
@@ -32,7 +34,7 @@ from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.logs import configure_logging
-from batchkiln.store import Store
+from batchkiln.store import DatabaseUrl, QueueLocation, Store, migrate
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.worker.run_state import RunState
 
@@ -110,13 +112,13 @@ def served(core: int) -> Iterator[str]:
         process.wait()
 
 
-async def run(folder: Path, base_url: str, items: int) -> tuple[float, float]:
+async def run(folder: Path, base_url: str, items: int, queue: QueueLocation) -> tuple[float, float]:
     """Enqueue and drive; return wall and CPU seconds of the drive alone."""
+    folder.mkdir(exist_ok=True)
     (folder / "key").write_text("benchmark-key")
     (folder / "batchkiln.yaml").write_text(CONFIG.format(base_url=base_url))
     numbers = ", ".join(str(number) for number in range(items))
     (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
-    queue = folder / "queue.db"
     setting = AppContext(queue, load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
     store = await Store.open_for_writing(queue)
     applied = await apply_manifests(store, setting, [str(folder / "m.yaml")], options=ApplyOptions(), stdin=BytesIO())
@@ -166,6 +168,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=1000)
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     parser.add_argument("--dir", type=Path, help="where the queue lies; default: a temporary folder")
+    parser.add_argument("--postgres", metavar="URL", help="an empty database, to run in as well")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
@@ -179,14 +182,20 @@ def main() -> None:
         profiler = cProfile.Profile()
         if args.profile:
             profiler.enable()
-        seconds, cpu = asyncio.run(run(folder, base_url, args.items))
+        seconds, cpu = asyncio.run(run(folder, base_url, args.items, folder / "queue.db"))
         profiler.disable()
         commits = commits_of(folder / "queue.db")
         bare = bare_loop(folder, commits)
+        if args.postgres:
+            database = DatabaseUrl(args.postgres)
+            migrate(database)
+            on_server, _ = asyncio.run(run(folder / "postgres", base_url, args.items, database))
     print(f"{'work':44} {'seconds':>9} {'a second':>9}")
     print(f"{f'batchkiln, {args.items} items':44} {seconds:9.2f} {args.items / seconds:9.0f}")
     print(f"{'  of this, CPU of batchkiln':44} {cpu:9.2f} {args.items / cpu:9.0f}")
     print(f"{f'sqlite3 alone, {commits} transactions':44} {bare:9.2f} {args.items / bare:9.0f}")
+    if args.postgres:
+        print(f"{f'batchkiln on PostgreSQL, {args.items} items':44} {on_server:9.2f} {args.items / on_server:9.0f}")
     print(f"ratio {seconds / bare:.2f}; goal: at least 150 items a second")
     if args.profile:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(45)

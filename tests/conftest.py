@@ -4,6 +4,8 @@ import gc
 import os
 import shutil
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -34,3 +36,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+
+
+def pytest_configure() -> None:
+    """Name the PostgreSQL server that all processes of this run share; whoever needs it first starts it."""
+    if "BATCHKILN_TESTS_POSTGRES" not in os.environ:
+        room = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+        os.environ["BATCHKILN_TESTS_POSTGRES"] = tempfile.mkdtemp(prefix="batchkiln-", dir=room)
+        os.environ["BATCHKILN_TESTS_BEGUN_BY"] = str(os.getpid())
+
+
+def pytest_unconfigure() -> None:
+    """Remove the folder of a server that nobody needed; a server's own watcher removes the other."""
+    if os.environ.get("BATCHKILN_TESTS_BEGUN_BY") == str(os.getpid()):
+        with suppress(OSError):
+            Path(os.environ["BATCHKILN_TESTS_POSTGRES"]).rmdir()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from batchkiln_service.faults import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
+from batchkiln_service.faults.fault_rules import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
 
 # All numbers are bounded, so that instants and sums fit a calendar and a database. A millisecond is the smallest
 # step of the service's clock.
@@ -40,19 +40,8 @@ class Limits(_Strict):
     @classmethod
     def lifted(cls) -> Self:
         """Return limits that are never reached, for benchmarks."""
-        never = MAX_COUNT
-        return cls(
-            active_generations=never,
-            creates_per_minute=never,
-            creates_per_day=never,
-            reads_per_minute=never,
-            reads_per_day=never,
-            credits_per_day=never,
-            upload_files_per_day=never,
-            upload_bytes_per_day=never,
-            requests_per_minute_per_ip=never,
-            poll_interval_seconds=0,
-        )
+        never = dict.fromkeys(cls.model_fields.keys() - {"minute_seconds"}, MAX_COUNT)
+        return cls.model_validate(never | {"poll_interval_seconds": 0})
 
 
 class KeyConfig(_Strict):

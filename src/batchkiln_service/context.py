@@ -11,11 +11,10 @@ from aiohttp import web
 from batchkiln_service.clock import RandomStream, ServiceClock
 from batchkiln_service.config import ServiceConfig
 from batchkiln_service.db.admission import Admission
-from batchkiln_service.db.asset_locks import AssetLocks
-from batchkiln_service.db.assets import AssetStore
+from batchkiln_service.db.assets import AssetLocks, AssetStore
 from batchkiln_service.db.creates import CreateStore
 from batchkiln_service.db.database import Database
-from batchkiln_service.faults import Faults
+from batchkiln_service.faults.registry import Faults
 from batchkiln_service.media.renderer import Renderer
 from batchkiln_service.media.worker_pool import WorkerPool
 from batchkiln_service.rules.catalog import Model

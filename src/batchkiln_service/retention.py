@@ -17,16 +17,9 @@ from typing import Final, Self, TypeVar
 
 from batchkiln_service.clock import ServiceClock
 from batchkiln_service.config import ServiceConfig
-from batchkiln_service.db.asset_locks import AssetLocks
-from batchkiln_service.db.assets import find_expired_assets, first_asset_ends, mark_assets_purged
+from batchkiln_service.db.assets import AssetLocks, find_expired_assets, first_asset_ends, mark_assets_purged
 from batchkiln_service.db.database import Database
-from batchkiln_service.db.generations import (
-    PURGE_BATCH,
-    find_expired_files,
-    first_end_kept,
-    mark_purged,
-    settle_unseen,
-)
+from batchkiln_service.db.generations import PURGE_BATCH, find_expired_files, first_end_kept, mark_purged, settle_unseen
 from batchkiln_service.media.renderer import is_shared
 
 Result = TypeVar("Result")

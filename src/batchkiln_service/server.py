@@ -13,21 +13,19 @@ from typing import Self, TypeVar
 from aiohttp import web
 from filelock import FileLock, Timeout
 
-from batchkiln_service.admin_api.admin_listener import listen_for_admin
-from batchkiln_service.admin_api.app import AdminContext, build_admin_app
-from batchkiln_service.admin_api.report_files import read_report, write_report
+from batchkiln_service.admin_api import AdminContext, build_admin_app, listen_for_admin
 from batchkiln_service.api.routes import build_app
 from batchkiln_service.clock import RandomStream, RunningClock, ServiceClock
 from batchkiln_service.config import ServiceConfig
 from batchkiln_service.context import PREFIX, Context, new_id
 from batchkiln_service.db.admission import Admission
 from batchkiln_service.db.assets import AssetStore, kept_assets
+from batchkiln_service.db.client_report import read_report, write_report
 from batchkiln_service.db.creates import CreateStore
 from batchkiln_service.db.database import Database
-from batchkiln_service.db.fault_counts import find_tallies, replace_tallies, save_tallies
-from batchkiln_service.db.generations import kept_files
+from batchkiln_service.db.generations import end_pending, kept_files, settle_all
 from batchkiln_service.db.report import Report
-from batchkiln_service.db.request_log import recent_arrivals
+from batchkiln_service.db.request_log import find_tallies, recent_arrivals, replace_tallies, save_tallies
 from batchkiln_service.db.setup import (
     buy_first_credits,
     calendar_of,
@@ -41,10 +39,9 @@ from batchkiln_service.db.setup import (
     warn_of_clock_jump,
     write_setting,
 )
-from batchkiln_service.db.support import end_pending, settle_all
 from batchkiln_service.dialects import Dialect
 from batchkiln_service.errors import StateFolderInUseError
-from batchkiln_service.faults import Faults
+from batchkiln_service.faults.registry import Faults
 from batchkiln_service.media.renderer import Renderer
 from batchkiln_service.media.worker_pool import MAX_EXAMINED_PIXELS, WorkerPool
 from batchkiln_service.retention import Retention, RetentionSweeper, delete_strays, ended
@@ -110,10 +107,7 @@ class LocalService:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
 
@@ -229,7 +223,7 @@ class LocalService:
                 keeps_all=config.keep_requests,
                 counting=Counting() if self._dialect is None else self._dialect.counting,
             ),
-            creates=CreateStore(config.limits, calendar),
+            creates=CreateStore(config.limits, calendar, time_scale=config.time_scale),
             assets=AssetStore(config.limits, calendar),
             renderer=self._renderer,
             examining=examining,

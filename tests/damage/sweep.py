@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from batchkiln.store import integrity
+from batchkiln.store.sqlite import page_checks
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--large", action="store_true", help="treat the queue as a large one")
     args = parser.parse_args()
     if args.large:
-        vars(integrity)["CHECKED_WHOLE_BYTES"] = 0
+        vars(page_checks)["CHECKED_WHOLE_BYTES"] = 0
     first, last = map(int, args.seeds.split("-"))
     ends: Counter[str] = Counter()
     is_bad = False

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from batchkiln.core.errors import QueueUnusable
-from batchkiln.store import integrity
-from batchkiln.store.database import SCHEMA_VERSION, Database
+from batchkiln.store.session import Session
+from batchkiln.store.sqlite import page_checks
+from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, SqliteDatabase
 from golden.files import load, resumed_world
 from golden.test_golden import ENDS
 from support.worker_world import World
@@ -42,7 +43,7 @@ async def test_every_lost_page_is_found_before_anything_is_sent(tmp_path: Path, 
         HARMS[how](harmed, page * PAGE, Random(f"{how} {page}"))
         sound.write_bytes(harmed)
         with pytest.raises(QueueUnusable) as raised:
-            await Database.open_for_writing(sound)
+            await SqliteDatabase.open_for_writing(sound)
         if sound.read_bytes() != harmed or "the queue is damaged" not in str(raised.value):
             missed.append((page, str(raised.value)))
 
@@ -74,7 +75,7 @@ async def test_truncated_file_is_refused(tmp_path: Path, length: int) -> None:
     path.write_bytes(content)
 
     with pytest.raises(QueueUnusable, match="the queue is damaged"):
-        await Database.open_for_writing(path)
+        await SqliteDatabase.open_for_writing(path)
 
     assert path.read_bytes() == content
 
@@ -83,7 +84,7 @@ async def test_new_queue_may_have_an_empty_file(tmp_path: Path) -> None:
     """A kill in the first moment leaves one, and was no drive yet."""
     (tmp_path / "queue.db").touch()
 
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
 
     await database.close()
 
@@ -98,7 +99,7 @@ async def test_row_that_others_need_is_missed(tmp_path: Path, table: str) -> Non
         connection.execute(f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table})")
 
     with pytest.raises(QueueUnusable, match="damaged"):
-        await Database.open_for_writing(path)
+        await SqliteDatabase.open_for_writing(path)
 
 
 async def test_value_that_no_check_allows_is_told(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ async def test_value_that_no_check_allows_is_told(tmp_path: Path) -> None:
         assert right in content
         path.write_bytes(content.replace(right, wrong))
         with pytest.raises(QueueUnusable) as raised:
-            await Database.open_for_writing(path)
+            await SqliteDatabase.open_for_writing(path)
         told.append("damaged" in str(raised.value))
 
     assert told == [True, True]
@@ -128,13 +129,13 @@ async def test_items_and_attempts_that_contradict_each_other_are_told(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is unresolved is known twice, at the item and at the attempt; also a large queue is looked at so."""
-    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(page_checks, "CHECKED_WHOLE_BYTES", 0)
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(change)
 
     with pytest.raises(QueueUnusable, match="contradict"):
-        await Database.open_for_writing(path)
+        await SqliteDatabase.open_for_writing(path)
 
 
 @pytest.mark.parametrize("name", ["meta", "account", "account_day", "job", "job_day", "request", "attempt_unresolved"])
@@ -142,7 +143,7 @@ async def test_large_queue_is_checked_where_money_is(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million items are not read at the start, but what says how much may be spent, and what is unresolved, is."""
-    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(page_checks, "CHECKED_WHOLE_BYTES", 0)
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path)) as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
@@ -151,7 +152,7 @@ async def test_large_queue_is_checked_where_money_is(
     path.write_bytes(harmed)
 
     with pytest.raises(QueueUnusable, match="damaged"):
-        await Database.open_for_writing(path)
+        await SqliteDatabase.open_for_writing(path)
 
 
 # --- what was to be sent again ---
@@ -292,7 +293,7 @@ async def test_log_of_another_queue_is_refused_and_not_folded_in(tmp_path: Path)
     shutil.copy(f"{world.path}-wal", tmp_path / "queue.db-wal")
 
     with pytest.raises(QueueUnusable, match="damaged"):
-        await Database.open_for_writing(path)
+        await SqliteDatabase.open_for_writing(path)
 
     assert path.read_bytes() == before
     assert (tmp_path / "queue.db-wal").exists()
@@ -301,11 +302,11 @@ async def test_log_of_another_queue_is_refused_and_not_folded_in(tmp_path: Path)
 
 async def test_new_queue_is_itself_without_its_log(tmp_path: Path) -> None:
     """A copy of the file alone is this queue, with its keys, from the first moment on; else all would be paid again."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     shutil.copy(tmp_path / "queue.db", tmp_path / "copy.db")
-    copy = await Database.open_for_writing(tmp_path / "copy.db")
+    copy = await SqliteDatabase.open_for_writing(tmp_path / "copy.db")
 
-    def uid(connection: sqlite3.Connection) -> str:
+    def uid(connection: Session) -> str:
         return str(connection.execute("SELECT value FROM meta WHERE key = 'queue_uid'").fetchone()[0])
 
     assert await database.read(uid) == await copy.read(uid)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.errors import BatchkilnError, QueueUnusable
-from batchkiln.store import integrity
-from batchkiln.store.database import Database
+from batchkiln.store.sqlite import page_checks
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 
 from .file_damage import is_told, queue_with_log, sound_queue
 
@@ -20,7 +20,7 @@ MODES = pytest.mark.parametrize("mode", ["writing", "reading"])
 
 async def refusal_of(path: Path, mode: str = "writing") -> BatchkilnError:
     with pytest.raises(BatchkilnError) as raised:
-        await getattr(Database, f"open_for_{mode}")(path)
+        await getattr(SqliteDatabase, f"open_for_{mode}")(path)
     return raised.value
 
 
@@ -31,7 +31,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 async def uid_of(path: Path) -> str:
     """Open a queue and return what its keys are derived from."""
-    database = await Database.open_for_writing(path)
+    database = await SqliteDatabase.open_for_writing(path)
     uid = await database.read(lambda c: c.execute("SELECT value FROM meta WHERE key = 'queue_uid'").fetchone()[0])
     await database.close()
     return str(uid)
@@ -243,7 +243,7 @@ async def test_queue_whose_maker_was_killed_in_its_first_moment_is_made(tmp_path
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every queue be a large one, which is not read whole."""
-    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(page_checks, "CHECKED_WHOLE_BYTES", 0)
 
 
 def grow(connection: sqlite3.Connection, rows: range) -> None:

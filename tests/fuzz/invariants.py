@@ -22,7 +22,7 @@ from batchkiln.manifest.templates import TemplateFailed, compile_condition, comp
 from batchkiln.outputs import FileSystem
 from batchkiln.outputs.paths import place_inside
 from batchkiln.store.apply import ApplyOptions, apply_manifest
-from batchkiln.store.database import prepare_for_writing
+from batchkiln.store.sqlite.file_database import prepare_for_writing
 
 ITEMS_READ: Final = 2_000  # of one hostile manifest; what comes later is made by the same code
 PATIENCE_SECONDS: Final = 20.0  # an input that takes longer counts as a hang, also on a busy machine

@@ -17,8 +17,8 @@ import pytest
 from batchkiln.cli.main import run_program
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.core.states import ItemState
-from batchkiln.store import database as queue_connection
-from batchkiln.store.database import SCHEMA_VERSION, Database
+from batchkiln.store.sqlite import file_database as queue_connection
+from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, SqliteDatabase
 from golden.files import COMMAND, dump, load, queue_file, resumed_world, schema, surroundings_file
 from support.fake_service import Create, content_of
 from support.worker_world import World
@@ -199,7 +199,7 @@ async def test_older_queue_opened_for_reading_says_what_to_do(tmp_path: Path) ->
     before = (tmp_path / "queue.db").read_bytes()
 
     with pytest.raises(QueueUnusable, match="older schema; `batchkiln work` updates it"):
-        await Database.open_for_reading(tmp_path / "queue.db")
+        await SqliteDatabase.open_for_reading(tmp_path / "queue.db")
 
     assert (tmp_path / "queue.db").read_bytes() == before
 
@@ -213,7 +213,7 @@ def test_kill_in_the_middle_of_a_migration_leaves_the_queue_as_it_was(tmp_path: 
         """
         import os, signal, sqlite3, sys
         from pathlib import Path
-        from batchkiln.store import database as queue
+        from batchkiln.store.sqlite import file_database as queue
         known = [*queue.migrations(), (queue.SCHEMA_VERSION + 1, sys.argv[2] + "SELECT die();\\n")]
         queue.migrations = lambda: known
         connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -244,6 +244,6 @@ async def test_queue_of_the_future_is_left_alone_to_the_byte(tmp_path: Path, mod
         (tmp_path / f"queue.db{ending}").write_bytes(content)
 
     with pytest.raises(QueueUnusable, match="nothing was changed: update batchkiln"):
-        await getattr(Database, f"open_for_{mode}")(tmp_path / "queue.db")
+        await getattr(SqliteDatabase, f"open_for_{mode}")(tmp_path / "queue.db")
 
     assert {ending: (tmp_path / f"queue.db{ending}").read_bytes() for ending in ENDINGS} == before

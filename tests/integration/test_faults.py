@@ -15,7 +15,7 @@ from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.worker.run_state import RunState
 from batchkiln_service import AccountConfig, LocalService, ServiceConfig
-from batchkiln_service.faults import FaultRule
+from batchkiln_service.faults.fault_rules import FaultRule
 from crash.service_books import Books
 
 SCALE = 1500.0

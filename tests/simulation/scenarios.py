@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from batchkiln.rehearsal.network import Misfortune
-from batchkiln_service.faults import Endpoint, Misbehaviour
+from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 
 from .disk_faults import Trouble
 from .manifests import Wishes, draw_wishes

@@ -39,6 +39,7 @@ from .fault_schedule import fates_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
 from .operator_actions import ask_again, end_doubts, fetch_again, give_up_unreachable, lost_attempts_of
+from .oversleeping import Oversleeping
 from .plan import RESTART_SECONDS, Plan
 from .power_cuts import Disk, FollowedFiles
 from .secret_scan import Canaries
@@ -268,6 +269,7 @@ class World:
     def _die(self, point: str) -> None:
         """Take the picture of the disk at this instant, and let the node be dead."""
         self.died_at.append(point)
+        self.loop.on_move = lambda: None
         self.note("program", f"dies at {point}")
         _bury(self.program_folder, self.folder / f"grave-{self.lives}")
         if self.plan.cuts_power is not None:
@@ -314,8 +316,11 @@ class World:
                 names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
                 applied = await apply_manifests(store, setting, names, options=ApplyOptions(), stdin=BytesIO())
                 control.scope = scope_of(applied)
+                sleepers = Oversleeping(driver, Path(str(setting.queue)), self.violations)
+                self.loop.on_move = sleepers.look
                 outstanding = await driver.run()
         finally:
+            self.loop.on_move = lambda: None
             await store.close()
         return outstanding.total
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln_service.dialects import Dialect
-from batchkiln_service.dialects.dialect_outputs import count_of_outputs
 from batchkiln_service.dialects.sample_files import EXTENSIONS, small_file
 
 from .plan import START, Plan
@@ -248,7 +247,9 @@ class Books:
                 continue
             item = by_prompt[made["prompt"]]
             is_open = item["state"] in {"queued", "submitting", "active", "downloading", "held"}
-            wanted = count_of_outputs(self._dialect, is_video=json.loads(made["drawing_json"])["kind"] == "video")
+            is_video = json.loads(made["drawing_json"])["kind"] == "video"
+            has_second = self._dialect["outputs"] == "two" or (self._dialect["outputs"] != "one" and is_video)
+            wanted = 2 if has_second else 1
             is_here = len(files[item["id"]]) >= wanted and item["state"] == "done"
             if not is_open and not is_here:
                 yield made["prompt"]

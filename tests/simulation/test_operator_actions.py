@@ -8,7 +8,7 @@ import pytest
 
 from batchkiln.store.sql import query
 from batchkiln_service import LocalService
-from batchkiln_service.faults import Misbehaviour
+from batchkiln_service.faults.fault_rules import Misbehaviour
 
 from .log_silencing import silence
 from .plan import Outage, Plan

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from batchkiln_service.faults import KINDS
+from batchkiln_service.faults.fault_rules import KINDS
 
 from .log_silencing import silence
 from .plan import Outage, Plan

@@ -24,13 +24,15 @@ __all__ = ["NothingScheduledError", "TimeStandsStillError", "VirtualLoop"]
 class VirtualLoop(virtual_loop.VirtualLoop):
     """A loop in virtual time whose nodes can be killed.
 
-    `on_step(node)` is called before each step of a node that lives; it may kill nodes, also this one.
+    `on_step(node)` is called before each step of a node that lives; it may kill nodes, also this one. `on_move()` is
+    called before time moves on: nothing is ready to run then.
     """
 
     def __init__(self, network: MemoryNetwork, *, now: float = 0.0) -> None:
         super().__init__(network, now=now)
         self._dead: set[str] = set()
         self.on_step: Callable[[str], None] | None = None
+        self.on_move: Callable[[], None] = lambda: None
         self.steps: Counter[str] = Counter()
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
         self.set_task_factory(self._new_task)
@@ -62,6 +64,11 @@ class VirtualLoop(virtual_loop.VirtualLoop):
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **settings)
         self._tasks[task] = node_of(settings.get("context"))
         return task
+
+    def _move_on(self, moment: float) -> None:
+        """Let time move on."""
+        self.on_move()
+        super()._move_on(moment)
 
     def _step(self, handle: Handle) -> None:
         """Run one step of a node, unless the node is dead by then."""

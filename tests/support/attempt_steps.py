@@ -130,7 +130,7 @@ def viewpoint_of(world: World, account: str = "main") -> Viewpoint:
 
 
 def account_of(world: World, name: str = "main") -> int:
-    world.connection.execute("INSERT OR IGNORE INTO account (profile, name) VALUES ('test', ?)", (name,))
+    world.connection.execute("INSERT INTO account (profile, name) VALUES ('test', ?) ON CONFLICT DO NOTHING", (name,))
     account_id: int = world.one("SELECT id FROM account WHERE name = ?", name)
     return account_id
 

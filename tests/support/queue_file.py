@@ -1,11 +1,11 @@
 """A queue file to test on, with short ways to apply manifests and to bring items into any state."""
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic, InputError
@@ -13,11 +13,13 @@ from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
-from batchkiln.store.database import prepare_for_writing
 from batchkiln.store.plans import ManifestPlan, Plans
 from batchkiln.store.transitions import transition
 
-from .queue_template import place_empty_queue
+from .stores import is_postgres, open_session
+
+if TYPE_CHECKING:
+    import sqlite3
 
 NOW = 1_800_000_000_000
 RECIPE = Recipe("epsilon-2", Mode.TEXT_TO_IMAGE, (("resolution", "1024x1024"),), 0, None, 3)
@@ -69,10 +71,7 @@ class QueueFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        place_empty_queue(path, prepare_for_writing)
-        self.connection = sqlite3.connect(path, isolation_level=None)
-        prepare_for_writing(self.connection, path)
-        self.connection.execute("PRAGMA synchronous = OFF")  # nobody cuts the power here
+        self.connection = open_session(path)
 
     def apply(
         self,
@@ -111,8 +110,7 @@ class QueueFile:
             one if isinstance(one, Placed) else Placed(one, job.manifest_path, line)
             for line, one in enumerate(items, start=10)
         )
-        self.connection.execute("PRAGMA query_only = ON")
-        try:
+        with self._read_only():
             return Plans(self.connection).compare(
                 job,
                 rows,
@@ -122,12 +120,31 @@ class QueueFile:
                 options=options or ApplyOptions(),
                 mistake_at=mistake_at,
             )
+
+    @contextmanager
+    def _read_only(self) -> Iterator[None]:
+        """Let nothing but the staging be written within."""
+        name, on, off, now = (
+            ("SET default_transaction_read_only =", "on", "off", "SHOW default_transaction_read_only")
+            if is_postgres()
+            else ("PRAGMA query_only =", "ON", "OFF", "PRAGMA query_only")
+        )
+        self.connection.execute(f"{name} {on}")
+        try:
+            yield
         finally:
-            assert self.one("PRAGMA query_only") == 1
-            self.connection.execute("PRAGMA query_only = OFF")
+            assert self.one(now) in {1, "on"}
+            self.connection.execute(f"{name} {off}")
 
     def all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.connection.execute(sql, values)]
+
+    def dump(self) -> list[str]:
+        """Return all that the queue holds."""
+        if not is_postgres():
+            return list(cast("sqlite3.Connection", self.connection).iterdump())
+        tables = self.all("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+        return sorted(f"{table}: {row}" for (table,) in tables for row in self.all(f'SELECT * FROM "{table}"'))
 
     def one(self, sql: str, *values: object) -> Any:  # noqa: ANN401  a column's value
         return self.all(sql, *values)[0][0]
@@ -162,13 +179,13 @@ class QueueFile:
             "INSERT INTO account (profile, name) VALUES ('local', ?) ON CONFLICT DO NOTHING", (account,)
         )
         number = self.one("SELECT count(*) + 1 FROM attempt WHERE item_id = ?", item["id"])
-        attempt_id = self.connection.execute(
+        attempt_id: int = self.connection.execute(
             "INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key,"
             " key_fingerprint, body, checksum, quote_credits, day_start_at, sends, recorded_at)"
-            " VALUES (?, ?, (SELECT id FROM account WHERE name = ?), ?, 'sent', 0, ?, 'f', x'7b7d', 0, ?, 0, 1, ?)",
-            (item["id"], item["job_id"], account, number, f"key-{item['id']}-{number}", quote, NOW),
-        ).lastrowid
-        assert attempt_id is not None
+            " VALUES (?, ?, (SELECT id FROM account WHERE name = ?), ?, 'sent', 0, ?, 'f', ?, 0, ?, 0, 1, ?)"
+            " RETURNING id",
+            (item["id"], item["job_id"], account, number, f"key-{item['id']}-{number}", b"{}", quote, NOW),
+        ).fetchone()[0]
         self._money(item["job_id"], reserved=quote)
         self.move(name, Event.ATTEMPT_RECORDED, attempt_id=attempt_id)
         if generation_id is not None:
@@ -228,8 +245,9 @@ class QueueFile:
         """Know the price of every recipe, or of one."""
         self.connection.execute(
             "INSERT INTO quote (profile, price_key, cost_credits, quoted_at)"
-            " SELECT DISTINCT 'local', price_key, ?, 0 FROM recipe WHERE ? IS NULL OR price_key = ?"
-            " ON CONFLICT DO UPDATE SET cost_credits = excluded.cost_credits",
+            " SELECT DISTINCT 'local', price_key, CAST(? AS INTEGER), 0 FROM recipe"
+            " WHERE CAST(? AS TEXT) IS NULL OR price_key = ?"
+            " ON CONFLICT (profile, price_key) DO UPDATE SET cost_credits = excluded.cost_credits",
             (cost, price_key, price_key),
         )
 
@@ -254,4 +272,5 @@ class QueueFile:
         rows = self.all("SELECT job_id, position FROM item ORDER BY job_id, id")
         assert rows == sorted(rows)
         assert len(set(rows)) == len(rows)
-        assert self.all("PRAGMA foreign_key_check") == []
+        if not is_postgres():  # which looks at each commit
+            assert self.all("PRAGMA foreign_key_check") == []

@@ -2,11 +2,10 @@
 
 import asyncio
 import itertools
-import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from batchkiln.core.job import InputFile, Mode
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
@@ -15,9 +14,9 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.attempt_journal import AttemptJournal
-from batchkiln.store.database import Database, prepare_for_writing
 from batchkiln.store.lost_attempts import open_journal
 from batchkiln.store.planner_snapshot import outstanding
+from batchkiln.store.session import Session
 from batchkiln.store.staging import transaction
 from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
 from batchkiln.worker.account_worker import AccountWorker, Ports
@@ -29,38 +28,11 @@ from .builders import PlacedItem, item_spec, job_spec, mistake_at, recipe
 from .fake_clock import FakeClock
 from .fake_service import FakeService
 from .memory_files import MemoryInputs, MemoryOutputs
-from .queue_template import place_empty_queue
+from .stores import InlineConnection
 
 T = TypeVar("T")
 
 PROFILE = "test"
-
-
-class InlineConnection:
-    """A connection that works in the loop's own thread, so that an idle loop means that nothing is under way.
-
-    It stands for aiosqlite's. `is_dead` refuses all further work, as the disk would after a kill.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._conn = sqlite3.connect(path, isolation_level=None)
-        self.is_dead = False
-
-    async def _execute(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
-        if self.is_dead:
-            raise Killed
-        return work(*args, **kwargs)
-
-    async def close(self) -> None:
-        self._conn.close()
-
-    @property
-    def raw(self) -> sqlite3.Connection:
-        return self._conn
-
-
-class Killed(BaseException):
-    """The process is gone: nothing is written any more."""
 
 
 class World:
@@ -93,15 +65,8 @@ class World:
         self._open()
 
     def _open(self) -> None:
-        place_empty_queue(self.path, prepare_for_writing)
         self._inline = InlineConnection(self.path)
-        try:
-            prepare_for_writing(self._inline.raw, self.path)
-        except BaseException:
-            self.close()
-            raise
-        self._inline.raw.execute("PRAGMA synchronous = OFF")  # these tests kill processes, not machines
-        self.database = Database(cast("Any", self._inline), self.path)
+        self.database = self._inline.database
         self.journal = AttemptJournal(self.path)
         self.store = WorkerStore(
             self.database,
@@ -145,7 +110,7 @@ class World:
         return chosen
 
     @property
-    def connection(self) -> sqlite3.Connection:
+    def connection(self) -> Session:
         return self._inline.raw
 
     def write(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
@@ -153,7 +118,7 @@ class World:
         with transaction(self.connection):
             return work(self.connection, *args, **kwargs)
 
-    def rows(self, statement: str, *parameters: object) -> list[sqlite3.Row]:
+    def rows(self, statement: str, *parameters: object) -> list[Any]:
         return self.connection.execute(statement, parameters).fetchall()
 
     def one(self, statement: str, *parameters: object) -> Any:  # noqa: ANN401  any column
@@ -163,7 +128,7 @@ class World:
         return ItemState(self.one("SELECT state FROM item WHERE name = ?", item))
 
     def states(self) -> dict[str, int]:
-        return dict(self.connection.execute("SELECT state, count(*) FROM item GROUP BY state").fetchall())
+        return dict(tuple(row) for row in self.rows("SELECT state, count(*) FROM item GROUP BY state"))
 
     def error(self, item: str) -> str | None:
         code: str | None = self.one("SELECT error_code FROM item WHERE name = ?", item)
@@ -245,9 +210,9 @@ class World:
         return await drive(self, self.control)
 
     @property
-    def version(self) -> int:
-        """Grows with each change of the queue."""
-        return self.store.changes.version
+    def news(self) -> ChangeNotifier:
+        """Wakes the tracks that wait."""
+        return self.store.changes
 
     def announce(self) -> None:
         """Wake all who wait for news."""

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from batchkiln_service.admin_api import app as operator_app
+from batchkiln_service import admin_api
 from batchkiln_service.api import scripted_outcomes
 from batchkiln_service.api.routes import ROUTES
 from batchkiln_service.commands.config_loading import DEFAULT_STATE_DIR
 from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
 from batchkiln_service.db.report import Report, Spread
-from batchkiln_service.faults import KINDS, Endpoint, FaultMatch, FaultRule, places_of
+from batchkiln_service.faults.fault_rules import KINDS, Endpoint, FaultMatch, FaultRule, places_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANUAL: Final = (ROOT / "docs" / "serve.md").read_text("utf-8")
@@ -147,7 +147,7 @@ def test_every_prompt_marker_is_explained() -> None:
 
 def test_every_route_of_the_operator_is_explained() -> None:
     """As the port itself lists them."""
-    assert names(table("The operator's port")) == list(operator_app._ENDPOINTS)
+    assert names(table("The operator's port")) == list(admin_api._ENDPOINTS)
 
 
 def test_every_field_of_the_report_is_explained() -> None:

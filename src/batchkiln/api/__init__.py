@@ -1,1 +1,86 @@
-"""The Python API: everything that `import batchkiln` offers and that the commands use."""
+"""The application layer: all that Python programs, commands, the watcher and the dashboard do with a queue.
+
+The types that its answers are made of come from the store. They are imported from here, on first use.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batchkiln.store import (
+        PAGE,
+        SCHEMA_VERSION,
+        SQLITE_VERSION,
+        ApplyOptions,
+        AttemptDetail,
+        Change,
+        ChangeKind,
+        DatabaseUrl,
+        Decision,
+        EventRecord,
+        Filter,
+        Hour,
+        ItemDetail,
+        ItemSummary,
+        JobSummary,
+        LoggedEvent,
+        Migration,
+        OutputFile,
+        OutputSummary,
+        QueueLocation,
+        Reader,
+        ReportRow,
+        RequestRecord,
+        RetryReport,
+        Skipped,
+        Trouble,
+        UnderWay,
+        check_resolvable,
+        hide_passwords,
+        local_path,
+        migrate,
+        parse_location,
+    )
+
+__all__ = [
+    "PAGE",
+    "SCHEMA_VERSION",
+    "SQLITE_VERSION",
+    "ApplyOptions",
+    "AttemptDetail",
+    "Change",
+    "ChangeKind",
+    "DatabaseUrl",
+    "Decision",
+    "EventRecord",
+    "Filter",
+    "Hour",
+    "ItemDetail",
+    "ItemSummary",
+    "JobSummary",
+    "LoggedEvent",
+    "Migration",
+    "OutputFile",
+    "OutputSummary",
+    "QueueLocation",
+    "Reader",
+    "ReportRow",
+    "RequestRecord",
+    "RetryReport",
+    "Skipped",
+    "Trouble",
+    "UnderWay",
+    "check_resolvable",
+    "hide_passwords",
+    "local_path",
+    "migrate",
+    "parse_location",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the name stands for; type checkers read the import above
+    """Import a type of the store on first use: `status` is run often, and needs few of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from batchkiln import store  # noqa: PLC0415  see above
+
+    return getattr(store, name)

@@ -10,6 +10,7 @@ from batchkiln.clock import machine_now, machine_suspended
 from batchkiln.config import Config
 from batchkiln.core.rate_limits import Limits
 from batchkiln.outputs import FileSystem
+from batchkiln.store import QueueLocation
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
@@ -47,7 +48,7 @@ class AppContext:
     `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
     """
 
-    queue: Path
+    queue: QueueLocation
     config: Config
     profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)

@@ -17,7 +17,7 @@ from batchkiln.core.queue_types import Scope
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
 from batchkiln.outputs.paths import taken_names
-from batchkiln.store import ApplyOptions, ApplyReport, Reader, Store, Writer
+from batchkiln.store import ApplyOptions, ApplyReport, Store, Writer
 
 CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
 """Reads the catalogue of a profile's service through an account; returns None if it is not available."""
@@ -146,7 +146,9 @@ def read_manifest(
 
 def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
     manifest, profile = read.manifest, read.profile
-    job = _placed(manifest.job, setting)
+    job = manifest.job
+    if setting.output_root is not None:
+        job = replace(job, output_dir=str(setting.output_root / job.name))
     report = writer.apply_manifest(
         job,
         manifest.items(read.catalogue),
@@ -155,14 +157,8 @@ def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: App
         options=options,
         mistake_at=manifest.mistake_at,
     )
-    return Applied(job, profile.name, report, () if options.dry_run else _taken(writer, job, report))
-
-
-def _taken(reader: Reader, job: JobSpec, report: ApplyReport) -> tuple[str, ...]:
-    if not report.new or report.job_id is None:
-        return ()
-    return tuple(taken_names(Path(job.output_dir), reader.items.new_file_names(report.job_id, job, new=report.new)))
-
-
-def _placed(job: JobSpec, setting: AppContext) -> JobSpec:
-    return job if setting.output_root is None else replace(job, output_dir=str(setting.output_root / job.name))
+    taken: tuple[str, ...] = ()
+    if report.new and report.job_id is not None and not options.dry_run:
+        names = writer.items.new_file_names(report.job_id, job, new=report.new)
+        taken = tuple(taken_names(Path(job.output_dir), names))
+    return Applied(job, profile.name, report, taken)

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from batchkiln.clock import machine_now
@@ -20,13 +19,13 @@ from batchkiln.store import (
     CancelReport,
     Decision,
     ItemDetail,
+    QueueLocation,
     Reader,
     Resolved,
     RetryReport,
     Skipped,
     Store,
     Writer,
-    undriven,
 )
 
 _DIGITS_MAX: Final = 18
@@ -101,34 +100,39 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
 class Changes:
     """Changes an open queue as a person asks. Unknown names raise `InputError` before anything is changed."""
 
-    def __init__(self, store: Store, clock: Callable[[], datetime] = machine_now) -> None:
-        """Change this queue. `clock` is the machine's; a change is recorded at the service's time."""
-        self._store = store
+    def __init__(self, store: Store, reader: Store, clock: Callable[[], datetime] = machine_now) -> None:
+        """Change and read an open queue. `clock` is the machine's; a change is recorded at the service's time."""
+        self.writer = store
+        self.reader = reader
         self._clock = clock
 
     async def question(self, action: Action, job: str, items: Sequence[str] = ()) -> Question:
         """Return what a person is asked before an action."""
-        return await self._store.read(question_of, action, job, items)
+        return await self.reader.read(question_of, action, job, items)
 
     async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Queue ended items again: those named, or all that failed, were rejected or expired."""
-        return await self._store.run(Writer.retry, job, items, self._clock())
+        """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid again."""
+        async with self._to_change() as store:
+            return await store.run(Writer.retry, job, items, self._clock())
 
     async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
-        """Cancel items that were never sent: those named, or all of the job."""
-        return await self._store.run(Writer.cancel, job, items, self._clock())
+        """Cancel items that were never sent: those named, or all of the job. This costs nothing."""
+        async with self._to_change() as store:
+            return await store.run(Writer.cancel, job, items, self._clock())
 
     async def pause(self, job: str) -> bool:
-        """Pause a job: what was sent is finished. Return whether it was not paused."""
-        return await self._store.write(Writer.pause, job, self._clock())
+        """Pause a job: nothing new of it is sent, and what was sent is finished. Return whether it was not paused."""
+        async with self._to_change() as store:
+            return await store.write(Writer.pause, job, self._clock())
 
     async def unpause(self, job: str) -> bool:
         """Unpause a job. Return whether it was paused."""
-        return await self._store.write(Writer.unpause, job, self._clock())
+        async with self._to_change() as store:
+            return await store.write(Writer.unpause, job, self._clock())
 
-    async def item(self, job: str, item: str) -> ItemDetail:
-        """Return the item that a decision is about."""
-        return await self._store.read(lambda reader: reader.items.detail(job, item))
+    async def show(self, job: str, item: str) -> ItemDetail:
+        """Return one item with its request, attempts, files and history."""
+        return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
     async def resolve(self, asked: ItemDetail, decision: Decision, *, generation_id: str | None = None) -> Resolved:
         """End the hold of an item, or, while nobody drives the queue, an item that was sent.
@@ -137,29 +141,34 @@ class Changes:
         think for minutes, while the item is sent and held again for what may be paid already (Law 2).
         """
         is_in_hand = asked.item.state in WITH_SERVICE
-        with undriven(self._store.path) if is_in_hand else nullcontext():
-            return await self._store.write(
-                _resolve,
-                asked,
-                decision,
-                generation_id=generation_id,
-                machine_now=self._clock(),
-            )
+        async with self.writer.undriven() if is_in_hand else nullcontext(), self._to_change() as store:
+            return await store.write(_resolve, asked, decision, generation_id=generation_id, machine_now=self._clock())
 
-    async def ask_again(self, account: str | None = None) -> tuple[tuple[AskedAgain, ...], tuple[str, ...]]:
-        """Ask again what was not understood, and end stored waits, of one account (PROFILE/NAME) or of all.
+    async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
+        """Ask again what was not understood, of one account (PROFILE/NAME) or of all; return those calls.
 
-        Return the calls and the accounts whose waits were ended.
+        Where a create was not understood, the next queued item is sent, and may be charged. Raise `InputError` for an
+        unknown account.
         """
-        asked = await self._store.write(Writer.ask_again, account)
-        return asked, await self._store.write(Writer.end_waits, account)
+        async with self._to_change() as store:
+            return await store.write(Writer.ask_again, account)
+
+    async def end_waits(self, account: str | None = None) -> tuple[str, ...]:
+        """End the stored waits of one account (PROFILE/NAME) or of all; return the accounts that had one."""
+        async with self._to_change() as store:
+            return await store.write(Writer.end_waits, account)
+
+    @asynccontextmanager
+    async def _to_change(self) -> AsyncIterator[Store]:
+        """Yield the connection for one change."""
+        yield self.writer
 
 
 @asynccontextmanager
-async def open_changes(path: Path, clock: Callable[[], datetime] = machine_now) -> AsyncIterator[Changes]:
+async def open_changes(location: QueueLocation, clock: Callable[[], datetime] = machine_now) -> AsyncIterator[Changes]:
     """Open an existing queue for changes, and wake its driver afterwards. Raise `QueueUnusable` for a missing one."""
-    async with Store.open_for_update(path) as store:
-        yield Changes(store, clock)
+    async with Store.open_for_update(location) as store:
+        yield Changes(store, store, clock)
 
 
 def _resolve(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from math import inf
 from pathlib import Path
@@ -15,8 +16,7 @@ from aiohttp import ClientSession
 import batchkiln
 from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.api.local_service import embedded_config, embedded_folder, local_service
-from batchkiln.api.service_clients import new_service_client
-from batchkiln.api.shared_keys import refuse_shared_keys
+from batchkiln.api.service_clients import new_service_client, refuse_shared_keys
 from batchkiln.client import ReplyMapping, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
@@ -30,10 +30,11 @@ from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels, PollTiming
 from batchkiln.worker.run_state import HostState, RunState
+from batchkiln.worker.spans import Spans
 
 if TYPE_CHECKING:
     from batchkiln.store import WorkerStore
-    from batchkiln.tracing.tracing import Listener
+    from batchkiln.tracing import Tracing
     from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
@@ -55,11 +56,6 @@ class ServiceRuntime:
     mapping: ReplyMapping
     embedded: "LocalService | None" = None
 
-    def keys(self, account: str) -> dict[str, str]:
-        """Return an account's API keys by fingerprint, the newest first."""
-        found = [self.embedded.api_key(account)] if self.embedded else self.profile.keys(account)
-        return {fingerprint(key): key for key in found}
-
 
 class Engine:
     """Runs one queue: holds its lock, its workers, and their services."""
@@ -73,11 +69,11 @@ class Engine:
         self.workers: list[AccountWorker] = []
         self.services: dict[str, ServiceRuntime] = {}
         self.meter = RequestMeter()
-        self.listener: Listener | None = None
+        self.tracing: Tracing | None = None
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
-        self._has_started = False
+        self.has_started = False
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
@@ -91,14 +87,13 @@ class Engine:
                 looking.cancel()
                 await asyncio.wait({looking})
 
-    @property
-    def version(self) -> int:
-        """A number that grows with each change of the queue."""
-        return self.news.version
-
     def announce(self) -> None:
         """Wake all tasks that wait for changes."""
         self.news.announce()
+
+    def observed_times(self) -> dict[str, datetime]:
+        """Return the current service time of each profile whose service this run has heard."""
+        return {name: each.clock.now().instant for name, each in self.services.items() if each.clock.is_observed}
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count the items that can still change without a person."""
@@ -111,7 +106,7 @@ class Engine:
         """
         if not self._has_been_rung:
             return []
-        is_start, self._has_started, self._has_been_rung = not self._has_started, True, False
+        is_start, self.has_started, self._has_been_rung = not self.has_started, True, False
         before = len(self.workers)
         try:
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
@@ -220,23 +215,27 @@ class Engine:
             is_first=account == profile.account_names[0],
             scope=self.control.scope,
         )
-        ports = Ports(service.clock, service.store, client, outputs, LocalInputs())
         return AccountWorker(
             viewpoint=viewpoint,
-            ports=self.listener.around(ports, service.clock, viewpoint) if self.listener else ports,
+            ports=Ports(service.clock, service.store, client, outputs, LocalInputs()),
             control=self.control,
             host=service.host,
             rates=RateLimits(profile.limits, profile.day, service.host.rates),
             polls=PollTiming(service.durations),
             digest=_digest(profile),
+            spans=self.tracing.spans(viewpoint, service.clock) if self.tracing else Spans(),
         )
 
     def _keys(self, service: ServiceRuntime, account: str, *, needs_key: bool) -> dict[str, str]:
-        """Return the API keys; an account that only has work under way may have none, and its items are then held."""
+        """Return the API keys by fingerprint, the newest first.
+
+        An account that only has work under way may have none, and its items are then held.
+        """
         is_configured = service.embedded is not None or account in service.profile.account_names
         try:
             if is_configured:
-                return service.keys(account)
+                found = [service.embedded.api_key(account)] if service.embedded else service.profile.keys(account)
+                return {fingerprint(key): key for key in found}
         except InputError:
             if needs_key:
                 raise
@@ -244,7 +243,7 @@ class Engine:
 
     async def _http(self) -> ClientSession:
         if self._session is None:
-            traced = [self.listener.http] if self.listener else []
+            traced = [self.tracing.statuses()] if self.tracing else []
             made = new_session(self.setting.surroundings.connector(), trace_configs=traced)
             self._session = await self._stack.enter_async_context(made)
         return self._session
@@ -295,10 +294,12 @@ def _digest(profile: Profile) -> str:
 
 
 @asynccontextmanager
-async def open_engine(store: Store, setting: AppContext, control: RunState, *, command: str) -> AsyncIterator[Engine]:
+async def open_engine(
+    store: Store, setting: AppContext, control: RunState | None = None, *, command: str
+) -> AsyncIterator[Engine]:
     """Hold the queue's lock and everything a drive needs. Raise `QueueInUse` where another process has it."""
     async with store.locked(command=command, now=setting.surroundings.wall()):
-        engine = Engine(store, setting, control)
+        engine = Engine(store, setting, control or RunState())
         try:
             yield engine
         finally:

@@ -1,5 +1,6 @@
 """The local service, run in this process."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,8 @@ from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits as ClientLimits
-from batchkiln.core.responses import ModelEntry
+from batchkiln.core.responses import ErrorInfo, ModelEntry
+from batchkiln.store import QueueLocation, local_path
 
 if TYPE_CHECKING:
     from batchkiln_service import Limits, LocalService, ServiceConfig
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
-    """Run the local service in a temporary folder; its prices are the same, and nothing remains."""
+    """Run the local service in a temporary folder, of which nothing remains."""
     from batchkiln_service import Limits  # noqa: PLC0415  as below
 
     try:
@@ -102,9 +104,19 @@ def embedded_catalogue(profile: Profile) -> Catalogue:
     return Catalogue(profile.name, {entry.id: entry for entry in entries})
 
 
-def embedded_folder(queue: Path, profile: Profile) -> Path:
+def embedded_price(body: bytes) -> int | ErrorInfo:
+    """Return what the local service asks for a request, in credits, or why it refuses it. Nothing is sent."""
+    from batchkiln_service import ApiError, check_request, load_catalog  # noqa: PLC0415  as above
+
+    try:
+        return check_request(json.loads(body), load_catalog()).cost_credits
+    except ApiError as error:
+        return ErrorInfo(error.code, error.message)
+
+
+def embedded_folder(queue: QueueLocation, profile: Profile) -> Path:
     """Return the folder of a profile's embedded service, beside the queue."""
-    return queue.absolute().parent / "embedded" / profile.name
+    return local_path(queue).absolute().parent / "embedded" / profile.name
 
 
 def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:

@@ -1,9 +1,13 @@
-"""An open queue for a Python program: enqueue, run, wait, follow, inspect and change."""
+"""An open queue for a Python program: enqueue, run, wait, follow, inspect and change.
+
+Cancelling a program at any moment is as safe as killing it: the next run continues from what is on disk. Leaving
+an open queue otherwise stops a run as the first Ctrl-C does: work in progress is finished and recorded.
+"""
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
@@ -11,31 +15,25 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
 from batchkiln.api.changes import Changes
-from batchkiln.api.results import Results
-from batchkiln.api.run_options import RunOptions, Until
-from batchkiln.api.run_result import RunResult
+from batchkiln.api.reading import Results
+from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
-from batchkiln.core.queue_types import Scope
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
     ApplyOptions,
-    AskedAgain,
-    CancelReport,
-    ItemDetail,
     ItemSummary,
     LoggedEvent,
     Reader,
     RetryReport,
     Store,
-    Writer,
 )
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
-    from batchkiln.worker.run_state import RunState
+    from batchkiln.api.run import Run
 
 LOOK_SECONDS: Final = 1.0
 """How often a queue that another process runs is checked, in seconds of real time."""
@@ -45,17 +43,17 @@ _EVENTS_AT_ONCE: Final = 1000
 T = TypeVar("T")
 
 
-class Queue:
+class Queue(Changes):
     """An open queue. Jobs and items are identified by name; times are the service's."""
 
     def __init__(self, store: Store, reader: Store, setting: AppContext) -> None:
         """Use `open_queue` instead."""
+        super().__init__(store, reader)
         self.setting = setting
-        self.reader = reader
-        self.writer = store
         self._beside: Store | None = None  # for changes while the first connection serves a run
         self._changing = asyncio.Lock()
         self._engine: Engine | None = None
+        self._is_forever = False  # whether the run of `_engine` waits for more work
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_told = False
 
@@ -138,17 +136,19 @@ class Queue:
     # --- running ---
 
     @asynccontextmanager
-    async def driving(self, control: "RunState", *, command: str) -> AsyncIterator["Engine"]:
-        """Hold the queue's lock for a drive of one's own making, as the commands do.
+    async def driving(self, options: RunOptions = RunOptions(), *, command: str) -> "AsyncIterator[Run]":  # noqa: B008  frozen
+        """Hold the queue's lock, and yield a run that the caller limits to jobs and starts.
 
         Raise `QueueInUse` where anybody drives the queue already.
         """
         from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
+        from batchkiln.api.run import Run  # noqa: PLC0415  as above
 
-        async with open_engine(self.writer, self.setting, control, command=command) as engine:
-            self._engine = engine
+        async with open_engine(self.writer, self.setting, command=command) as engine:
+            self._engine, self._is_forever = engine, options.is_forever
             try:
-                yield engine
+                newest = await self.reader.read(lambda reader: reader.events.last_id())
+                yield Run(engine, self.reader, options, after_event=newest)
             finally:
                 self._engine = None
                 engine.announce()
@@ -173,13 +173,11 @@ class Queue:
             raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC)")
         if max_credits is not None and max_credits < 0:
             raise InputError("max_credits must be a number of credits, 0 or more")
-        wishes = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
-        ids = await self.reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
-        scope = Scope(frozenset(ids) if jobs else None)
-        if self._task is not None and not self._task.done():  # checked last: another start may have begun in between
+        options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
+        if self._task is not None and not self._task.done():
             raise QueueInUse(f"{self.setting.queue}: this program already runs this queue; call `stop` first")
         begun, self._is_failure_told = asyncio.Event(), False
-        task = self._task = asyncio.create_task(self._drive(scope, wishes, jobs, begun), name="batchkiln-drive")
+        task = self._task = asyncio.create_task(self._drive(options, jobs, begun), name="batchkiln-drive")
         task.add_done_callback(lambda _: begun.set())
         try:
             await begun.wait()
@@ -190,13 +188,12 @@ class Queue:
             self._task = None
             task.result()
 
-    async def _drive(self, scope: Scope, wishes: RunOptions, jobs: Sequence[str], begun: asyncio.Event) -> RunResult:
-        from batchkiln.api.run import Run  # noqa: PLC0415  slow to import, and only who drives needs them
-        from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
-
-        async with self.driving(RunState(scope=scope), command="python") as engine:
+    async def _drive(self, options: RunOptions, jobs: Sequence[str], begun: asyncio.Event) -> RunResult:
+        async with self.driving(options, command="python") as run:
+            if jobs:
+                await run.limit_to(jobs)
             begun.set()
-            return await Run(engine, self.reader, wishes, jobs=jobs or None).run()
+            return await run.run()
 
     async def join(self) -> RunResult:
         """Wait for the run to finish and return its result; re-raise the error that stopped it."""
@@ -343,15 +340,20 @@ class Queue:
         """Return how far a job has come, and when it will end."""
         return (await self._overview([job])).jobs[0]
 
+    async def unfinished_jobs(self) -> frozenset[str]:
+        """Return the names of the jobs with queued or active items."""
+        return await self.reader.read(lambda reader: reader.jobs.unfinished())
+
+    async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
+        """Return which of these jobs are in the queue."""
+        return await self.reader.read(lambda reader: reader.jobs.known(names))
+
     async def overview(self) -> Overview:
         """Return all jobs, the accounts' usage of today, and the process that drives the queue."""
         return await self._overview(None)
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
-        services = self._engine.services if self._engine is not None else {}
-        observed = {
-            name: service.clock.now().instant for name, service in services.items() if service.clock.is_observed
-        }
+        observed = self._engine.observed_times() if self._engine is not None else {}
         return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
 
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
@@ -362,59 +364,20 @@ class Queue:
                 yield item
             after = page[-1].id
 
-    async def show(self, job: str, item: str) -> ItemDetail:
-        """Return one item with its request, attempts, files and history."""
-        return await self.reader.read(lambda reader: reader.items.detail(job, item))
-
-    # --- changing ---
-
     async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
         """Return what `retry` would do and may cost; nothing is changed."""
         return await self.reader.read(Reader.preview_retry, job, items)
-
-    async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid again."""
-        async with self._changes() as changes:
-            return await changes.retry(job, items)
-
-    async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
-        """Cancel items that were never sent: those named, or all. This costs nothing."""
-        async with self._changes() as changes:
-            return await changes.cancel(job, items)
-
-    async def pause(self, job: str) -> bool:
-        """Pause a job: nothing new of it is sent, and what was sent is finished. Return whether it was not paused."""
-        async with self._changes() as changes:
-            return await changes.pause(job)
-
-    async def unpause(self, job: str) -> bool:
-        """Unpause a job. Return whether it was paused."""
-        async with self._changes() as changes:
-            return await changes.unpause(job)
-
-    async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
-        """Ask again what was not understood, of one account (PROFILE/NAME) or of all; return those calls.
-
-        Where a create was not understood, the next queued item is sent, and may be charged. Raise `InputError` for an
-        unknown account.
-        """
-        async with self._to_change() as store:
-            return await store.write(Writer.ask_again, account)
-
-    @asynccontextmanager
-    async def _changes(self) -> AsyncIterator[Changes]:
-        async with self._to_change() as store:
-            yield Changes(store)
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
         """Yield a connection for a change, one change at a time, and wake whoever drives the queue.
 
-        While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
+        While a run is under way here, or one that waits for more work is about to start, that is a connection of its
+        own: a large manifest must not delay a poll.
         """
         async with self._changing:
-            is_at_work = self._engine is not None and bool(self._engine.workers)
-            if is_at_work and self._beside is None:
+            is_apart = self._engine is not None and (self._is_forever or self._engine.has_started)
+            if is_apart and self._beside is None:
                 self._beside = await Store.open_for_writing(self.setting.queue)
             yield self._beside or self.writer
         self.writer.notify()
@@ -432,3 +395,27 @@ def _is_driven(reader: Reader) -> bool:
     """Return whether a living process holds the queue's lease."""
     held = reader.lease()
     return held is not None and held.is_alive
+
+
+@asynccontextmanager
+async def opened(setting: AppContext) -> AsyncIterator[Queue]:
+    """Open the queue of a context; see `open_queue`."""
+    store = await Store.open_for_writing(setting.queue)
+    try:
+        reader = await Store.open_for_reading(setting.queue)
+        try:
+            queue = Queue(store, reader, setting)
+            try:
+                yield queue
+            except asyncio.CancelledError:
+                await queue.abandon()
+                raise
+            except BaseException:
+                with suppress(Exception):  # the caller's own error must be raised
+                    await queue.close()
+                raise
+            await queue.close()
+        finally:
+            await reader.close()
+    finally:
+        await store.close()

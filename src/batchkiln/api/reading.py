@@ -1,14 +1,15 @@
-"""Reads of an open queue for commands and pages: all jobs, one job, one item, items page by page."""
+"""Reads of an open queue for commands, pages and programs: jobs, items, and the items that have ended."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from batchkiln.clock import machine_now
-from batchkiln.store import Reader, Store
+from batchkiln.core.states import AT_REST, ItemState
+from batchkiln.store import ItemEnded, ItemSummary, QueueLocation, Reader, Store, open_reader as open_sync_reader
 
 if TYPE_CHECKING:
     from batchkiln.config import Config
@@ -74,6 +75,10 @@ class QueueReader:
         """Return all of one item. Raise `InputError` for an unknown job or item."""
         return await self._store.read(read_item_report, config, job, item, machine_now())
 
+    async def data_version(self) -> int:
+        """Return a number that changes with each change of the queue; this reads a few bytes."""
+        return await self._store.data_version()
+
     async def read(self, work: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(reader, …)` on one consistent snapshot."""
         return await self._store.read(work, *args, **kwargs)
@@ -84,10 +89,76 @@ class QueueReader:
 
 
 @asynccontextmanager
-async def open_reader(path: Path) -> AsyncIterator[QueueReader]:
+async def open_reader(location: QueueLocation) -> AsyncIterator[QueueReader]:
     """Open an existing queue for reading. Raise `QueueUnusable` for a missing, damaged or newer one."""
-    store = await Store.open_for_reading(path)
+    store = await Store.open_for_reading(location)
     try:
         yield QueueReader(store)
     finally:
         await store.close()
+
+
+_EVENTS_AT_ONCE: Final = 1000
+
+
+class Results:
+    """The bounds of the pages tell what was yielded already: a few numbers for a thousand items."""
+
+    def __init__(self, reader: Store, job_id: int, job: str) -> None:
+        """Start with nothing returned."""
+        self._reader = reader
+        self._job_id = job_id
+        self._job = job
+        self._after: int | None = None
+        self._pages: dict[
+            ItemState, tuple[list[int], list[int]]
+        ] = {}  # last item ids, and the newest events at that time
+
+    async def so_far(self) -> AsyncGenerator[ItemSummary]:
+        """Yield the items that have ended, state by state."""
+        for state in AT_REST:
+            last_ids, newest = self._pages.setdefault(state, ([], []))
+            is_over = False
+            while not is_over:
+                after = last_ids[-1] if last_ids else 0
+                page, event_id = await self._reader.read(_page, self._job, state, after)
+                self._after = event_id if self._after is None else self._after
+                for item in page:
+                    yield item
+                is_over = not page
+                if page:
+                    last_ids.append(page[-1].id)
+                    newest.append(event_id)
+
+    async def further(self) -> AsyncGenerator[ItemSummary]:
+        """Yield the items that have ended since, as far as the history goes now."""
+        assert self._after is not None, "`so_far` comes first"
+        while True:
+            items, last = await self._reader.read(self._ended_items, self._after)
+            if last == self._after:
+                return
+            self._after = last
+            for item in items:
+                yield item
+
+    def _ended_items(self, reader: Reader, after: int) -> tuple[list[ItemSummary], int]:
+        ended, last = reader.events.ended_after(after, _EVENTS_AT_ONCE)
+        states = {one.item_id: one.state for one in ended if one.job_id == self._job_id and not self._was_given(one)}
+        items = reader.items.of_ids(list(states))
+        return [item for item in items if item.state is states[item.id]], last
+
+    def _was_given(self, ended: ItemEnded) -> bool:
+        """Return whether a page that was read after the event held the item."""
+        last_ids, newest = self._pages[ended.state]
+        page = bisect_left(last_ids, ended.item_id)
+        return page < len(newest) and ended.event_id <= newest[page]
+
+
+def _page(reader: Reader, job: str, state: ItemState, after: int) -> tuple[list[ItemSummary], int]:
+    return reader.items.page(job, state=state, after_id=after), reader.events.last_id()
+
+
+def job_names(location: QueueLocation) -> Sequence[str]:
+    """Return the names of a queue's jobs, without an event loop. Raise whatever keeps it from being read."""
+    with open_sync_reader(location) as reader:
+        return reader.jobs.names()

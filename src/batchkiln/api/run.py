@@ -1,81 +1,208 @@
-"""One run of a queue whose lock is held."""
+"""One run of a queue whose lock is held: its options, its course, and its result with the exit status."""
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING, Final
 
-from batchkiln.api.run_options import RunOptions
-from batchkiln.api.run_result import RunResult
+import structlog
+
 from batchkiln.clock import machine_now
+from batchkiln.config import Traces
+from batchkiln.core.calls import Misunderstood
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.queue_types import Scope
+from batchkiln.core.responses import AccountBlocked, AccountProblem
+from batchkiln.core.states import PROBLEM_STATES, UNDER_WAY, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView, Overview, read_overview
-from batchkiln.store import JobSummary, Store
-from batchkiln.worker.loop import next_due
+from batchkiln.store import JobSummary, LoggedEvent, Store
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
+    from batchkiln.tracing import Tracing
+    from batchkiln.worker.run_state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When a run stops early. `at` is an instant, or a time of day (UTC), which means its next occurrence."""
+
+    is_budget: bool = False
+    at: datetime | time | None = None
+
+    def instant(self, now: datetime) -> datetime | None:
+        """Return the instant at which the run stops, in service time; `now` is the current service time."""
+        if not isinstance(self.at, time):
+            return self.at
+        today = datetime.combine(now.astimezone(UTC).date(), self.at, UTC)
+        return today if today > now else today + timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work."""
+
+    until: Until = field(default_factory=Until)
+    max_credits: int | None = None
+    is_forever: bool = False
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether the run may end with work left."""
+        return self.until.is_budget or self.until.at is not None or self.max_credits is not None
+
+    def set_up(self, control: "RunState", now: datetime) -> None:
+        """Apply these options to the state of a run; `now` is the current service time."""
+        control.stops_at_reset = self.until.is_budget
+        if self.until.at is not None:
+            control.starts_until = self.until.instant(now)
+        control.credits_left = self.max_credits
+        control.waits_for_more = self.is_forever
+
+
+_NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The result of a run. `rests` contains each worker's next wait.
+
+    `blocked` and `misunderstood` name profile and account.
+    """
+
+    views: tuple[JobView, ...]
+    signal_status: int | None = None
+    may_end_early: bool = False
+    blocked: tuple[tuple[str, str, AccountBlocked], ...] = ()
+    rests: tuple[WaitReason, ...] = ()
+    did_anything: bool = True
+    misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
+
+    @property
+    def left(self) -> int:
+        """The number of items that are under way, or queued in jobs that are not paused."""
+        return sum(left_of(view) for view in self.views)
+
+    @property
+    def exit_status(self) -> ExitStatus:
+        """The exit status (contract, section 4)."""
+        if self.signal_status is not None:
+            return ExitStatus(self.signal_status)
+        has_paused_items = any(waiting_in_pause(view) for view in self.views)
+        if has_paused_items and any(trouble.problem is AccountProblem.OVERCHARGED for _, _, trouble in self.blocked):
+            return ExitStatus.ACCOUNT_CANNOT_WORK  # a charge exceeded the maximum that was sent, which pauses its job
+        if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.rests)):
+            return ExitStatus.ACCOUNT_CANNOT_WORK
+        if self.left and self.may_end_early:
+            return ExitStatus.STOPPED_WITH_WORK_LEFT
+        is_short = self.left or has_paused_items or any(bad_of(view) for view in self.views)
+        return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
+
+
+def left_of(view: JobView) -> int:
+    """Return how many of a job's items can still change without a person."""
+    items = view.summary.items
+    return sum(items[state] for state in UNDER_WAY) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
+
+
+def bad_of(view: JobView) -> int:
+    """Return how many of a job's items are held or ended without being done; canceled items do not count."""
+    return sum(view.summary.items[state] for state in PROBLEM_STATES)
+
+
+def waiting_in_pause(view: JobView) -> int:
+    """Return how many items are queued in a paused job."""
+    return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0
+
+
+log = structlog.get_logger()
+
+JOBS_SHOWN: Final = 20
+EVENTS_AT_ONCE: Final = 1000
 
 
 class Run:
-    """Runs the queue according to the options. `jobs` are the jobs to end; None means the whole queue."""
+    """Runs the queue according to `options`; see `Queue.driving`."""
 
-    def __init__(self, engine: "Engine", reader: Store, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
-        """Run an engine whose scope is set, with a store that is open for reading."""
+    def __init__(self, engine: "Engine", reader: Store, options: RunOptions, *, after_event: int) -> None:
+        """Run the whole queue. `reader` is open for reading; `new_events` starts after the event `after_event`."""
         self.engine = engine
-        self.wishes = wishes
-        self.jobs = jobs
+        self.options = options
+        self._jobs: Sequence[str] | None = None
         self._reader = reader
+        self._last_event = after_event
+
+    async def limit_to(self, jobs: Sequence[str]) -> None:
+        """Run only these jobs. Raise `InputError` for an unknown job."""
+        ids = await self._reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
+        self.engine.control.scope = Scope(frozenset(ids))
+        self._jobs = jobs
 
     async def run(self) -> RunResult:
         """Run until the jobs have ended or the run must stop, and return the result.
 
         Raises the error that prevents the run; everything is on disk then, and the next run continues.
         """
-        before = await self.overview(self.jobs)
-        async with (
-            self._tracing(),
-            self._telling(),
-        ):  # also without work: notifications of an earlier run may be pending
-            if self.wishes.is_forever or _has_work(before):
-                self._set_up(before)
+        before = await self._overview(self._jobs)
+        async with self._observed():  # also without work: notifications of an earlier run may be pending
+            if self.options.is_forever or _has_work(before):
+                now = max((view.now for view in before.jobs), default=machine_now())
+                self.options.set_up(self.engine.control, now)
                 await self.engine.run()
         return await self._ending(before)
 
-    async def overview(self, jobs: Sequence[str] | None) -> Overview:
+    async def _overview(self, jobs: Sequence[str] | None) -> Overview:
         """Read the jobs' progress, with the service times that this run has observed."""
-        observed = {
-            name: service.clock.now().instant
-            for name, service in self.engine.services.items()
-            if service.clock.is_observed
-        }
+        observed = self.engine.observed_times()
         return await self._reader.read(read_overview, self.engine.setting.config, jobs, machine_now(), observed)
 
-    def _telling(self) -> AbstractAsyncContextManager[None]:
-        if not self.engine.setting.config.notifiers:
-            return nullcontext()
-        from batchkiln.api.notify_runner import notifying  # noqa: PLC0415  only who is told needs it
+    async def progress(self) -> Overview:
+        """Read the progress of the run's jobs; of the whole queue, that of the first `JOBS_SHOWN` jobs with work."""
+        jobs = self._jobs
+        if jobs is None:
+            work = await self._reader.read(lambda reader: reader.jobs.work(self.engine.control.scope))
+            jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
+        return await self._overview(jobs)
 
-        return notifying(self.engine, self._reader)
+    async def new_events(self) -> list[LoggedEvent]:
+        """Return the next events that were recorded since the lock was taken, at most `EVENTS_AT_ONCE`."""
+        events = await self._reader.read(lambda reader: reader.events.after(self._last_event, EVENTS_AT_ONCE))
+        if events:
+            self._last_event = events[-1].id
+        return events
 
-    def _tracing(self) -> AbstractAsyncContextManager[None]:
-        traces = self.engine.setting.config.traces
-        if traces is None:
-            return nullcontext()
-        from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  as above
+    @asynccontextmanager
+    async def _observed(self) -> AsyncIterator[None]:
+        """Trace the run, and send its notifications, as far as these are configured."""
+        config, surroundings = self.engine.setting.config, self.engine.setting.surroundings
+        async with AsyncExitStack() as stack:
+            if config.traces is not None and (tracing := _tracing_extra(config.traces)) is not None:
+                traced = tracing(self._reader, config.traces, wall=surroundings.wall, jobs=self._jobs)
+                self.engine.tracing = await stack.enter_async_context(traced)
+            if config.notifiers:
+                from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  slow to import
 
-        return tracing(self.engine, self._reader, traces, wall=self.engine.setting.surroundings.wall, jobs=self.jobs)
-
-    def _set_up(self, before: Overview) -> None:
-        control = self.engine.control
-        self.wishes.until.set_up(control, lambda: max((view.now for view in before.jobs), default=machine_now()))
-        control.credits_left = self.wishes.max_credits
-        control.waits_for_more = self.wishes.is_forever
+                await stack.enter_async_context(
+                    notifying(
+                        self.engine,
+                        self._reader,
+                        config.notifiers,
+                        connector=surroundings.connector,
+                        wall=surroundings.wall,
+                    )
+                )
+            yield
 
     async def _ending(self, before: Overview) -> RunResult:
-        after = await self.overview(self.jobs)
+        from batchkiln.worker.loop import next_due  # noqa: PLC0415  slow to import, and a queue may only be read
+
+        after = await self._overview(self._jobs)
         blocked = self.engine.control.blocked
         return RunResult(
-            views=after.jobs if self.jobs is not None else _touched(before, after),
-            may_end_early=self.wishes.may_end_early,
+            views=after.jobs if self._jobs is not None else _touched(before, after),
+            may_end_early=self.options.may_end_early,
             blocked=tuple(
                 (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
                 for worker in self.engine.workers
@@ -109,3 +236,14 @@ def _touched(before: Overview, after: Overview) -> tuple[JobView, ...]:
         return known is None or not known.is_finished or known.items != summary.items
 
     return tuple(view for view in after.jobs if is_news(view.summary))
+
+
+def _tracing_extra(traces: Traces) -> "Callable[..., AbstractAsyncContextManager[Tracing | None]] | None":
+    """Return `tracing`, or None with a line in the log if its extra is not installed."""
+    try:
+        from batchkiln.tracing import tracing  # noqa: PLC0415  slow to import, and an extra
+    except ImportError:
+        tell = log.info if traces.endpoint is None else log.warning  # the environment's variables are for all
+        tell("traces_unusable", reason="an extra is missing", remedy="pip install 'batchkiln[traces]'")
+        return None
+    return tracing

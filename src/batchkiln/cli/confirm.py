@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.apply_manifests import Applied, describe_taken_files
-from batchkiln.api.queue import Queue
-from batchkiln.api.run_options import RunOptions
-from batchkiln.cli.options import Common
+from batchkiln.api.run import RunOptions
+from batchkiln.cli.command import Common
 from batchkiln.cli.output import is_terminal, print_status
 from batchkiln.core.errors import InputError
-from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.formatting import plural
-from batchkiln.store import ApplyOptions, Writer
 
 if TYPE_CHECKING:
     from batchkiln.planning.catalogues import Catalogues
     from batchkiln.planning.plan import Plan
+    from batchkiln.planning.queue_access import QueueAccess
 
 
 def can_ask(manifests: Sequence[str], *, assume_yes: bool) -> bool:
@@ -30,7 +29,7 @@ def can_ask(manifests: Sequence[str], *, assume_yes: bool) -> bool:
 
 async def ask_before_spending(
     common: Common,
-    queue: Queue,
+    access: "QueueAccess",
     manifests: Sequence[str],
     *,
     options: ApplyOptions,
@@ -46,19 +45,13 @@ async def ask_before_spending(
     twice and no limit is exceeded (Law 5). Raises `InputError` if the answer is no; nothing was enqueued then.
     """
     from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  as above
-    from batchkiln.planning.quotes import QuoteOptions  # noqa: PLC0415  as above
-    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  slow to import, and only needed for the question
 
-    store, setting = queue.writer, queue.setting
-    manner = QuoteOptions(setting.surroundings, note=RequestLog(store, setting).note, is_alone=True)
     try:
         plan = await make_plan(
-            store,
-            setting,
+            access,
             manifests,
             options=options,
             stdin=sys.stdin.buffer,
-            manner=manner,
             catalogues=catalogues,
         )
     except SameJobTwice as error:  # a run may apply several manifests of one job in turn
@@ -68,17 +61,14 @@ async def ask_before_spending(
             else f"at most {plural(run_options.max_credits, 'credit')}"
         )
         return error.digests
-    for profile in {job.manifest.profile for job in plan.jobs}:
-        if prices := plan.book.of(profile):
-            now = plan.book.times.get(profile, setting.surroundings.wall())
-            await store.write(Writer.keep_quotes, profile=profile, prices=prices, now=to_milliseconds(now))
+    await access.keep_prices(plan.book)
     if not common.is_quiet:
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
         return plan.digests  # applying the manifests raises the error
     most = _credits_at_most(plan, run_options)
     is_open = bool(plan.unpriced) and not plan.is_bounded and run_options.max_credits is None
-    if is_open or most > setting.config.confirm_above_credits:
+    if is_open or most > access.setting.config.confirm_above_credits:
         await _confirm(_amount_text(plan, most))
     return plan.digests
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchkiln.cli.command import command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_status
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 
@@ -62,7 +61,7 @@ async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIte
 
             try:
                 served = await stack.enter_async_context(
-                    serving_dashboard(engine.store.path, engine.setting.config, engine=EngineProbe(engine))
+                    serving_dashboard(engine.setting.queue, engine.setting.config, engine=EngineProbe(engine))
                 )
             except (BatchkilnError, OSError) as error:
                 print_status(f"The run continues without a dashboard: {error}")

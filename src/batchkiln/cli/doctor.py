@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.cli.command import command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import Common, Signals, command, handle_signals, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_status
-from batchkiln.cli.signals import Signals, handle_signals
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of, warn
@@ -86,7 +84,7 @@ async def _all_checks(
     if any(result.level is Level.FAIL and not result.check.startswith("description") for result in earlier):
         yield warn("probe", "not started: a check above failed", "fix that problem first")
         return
-    from batchkiln.doctor.probing import probe  # noqa: PLC0415  the worker is slow to import, and only the probe needs it
+    from batchkiln.doctor.runner import probe  # noqa: PLC0415  the worker is slow to import, and only the probe needs it
 
     async for result in probe(AppContext(common.queue, common.load_config(), common.profile), person=person):
         yield result

@@ -6,15 +6,14 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
-from batchkiln.api.open_queue import opened
-from batchkiln.cli.command import command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.api.queue import opened
+from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store import ApplyOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,11 +69,11 @@ async def _enqueue(
     common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_unchecked: bool
 ) -> ExitStatus:
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
-    from batchkiln.planning.request_log import shared_request_log  # noqa: PLC0415  as above
+    from batchkiln.planning.queue_access import open_access  # noqa: PLC0415  as above
 
     setting = AppContext(common.queue, common.load_config(), common.profile)
-    async with opened(setting) as queue, shared_request_log(setting) as note:
-        catalogues = Catalogues(queue.reader, setting, note, is_off=is_unchecked)
+    async with opened(setting) as queue, open_access(setting) as access:
+        catalogues = Catalogues(access, is_off=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
     print_warnings(common, applied, catalogues.complaints())
     if common.is_json:

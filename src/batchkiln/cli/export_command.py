@@ -12,17 +12,15 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api import JobSummary, Reader
 from batchkiln.api.reading import open_reader
-from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
-from batchkiln.cli.signals import handle_signals
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
 from batchkiln.exports import Export, ExportOptions, ExportResult, Format, JobFacts, LeftOut, Link, SchemaInference
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store import JobSummary, Reader
 
 _SPLIT_NAME: Final = re.compile(r"\w+", re.ASCII)
 _ROUNDING: Final = 1e-6

@@ -7,14 +7,13 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api import PAGE, ItemSummary, Reader
 from batchkiln.api.reading import open_reader
-from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import sanitize
-from batchkiln.store import PAGE, ItemSummary, Reader
 
 _NARROWEST: Final = 60
 

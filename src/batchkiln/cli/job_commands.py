@@ -1,4 +1,4 @@
-"""`batchkiln retry`, `cancel`, `pause` and `unpause`. Each prints its possible cost first."""
+"""`batchkiln retry`, `cancel`, `pause`, `unpause`, `resolve` and `ask-again`. Each states its possible cost first."""
 
 import sys
 from collections.abc import Sequence
@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api import Decision, RetryReport, Skipped, check_resolvable
 from batchkiln.api.changes import Action, open_changes
-from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
-from batchkiln.core.errors import ExitStatus
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.presentation.account_errors import CALLS
+from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.presentation.formatting import plural
-from batchkiln.store import RetryReport, Skipped
 
 MANY: Final = 20
 """The number of named items from which a confirmation is needed; without names it is two."""
@@ -96,31 +97,20 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
 @click.argument("job", type=JOB)
 def pause(common: Common, job: str) -> ExitStatus:
     """Start no new items of JOB. Items that were sent are charged already, and are finished and downloaded."""
-    return run_async(_pause(common, job))
-
-
-async def _pause(common: Common, job: str) -> ExitStatus:
-    async with open_changes(common.queue) as changes:
-        print_status((await changes.question(Action.PAUSE, job)).cost)
-        is_changed = await changes.pause(job)
-    return _print_paused(common, job, is_paused=True, is_changed=is_changed)
+    return run_async(_set_paused(common, job, is_paused=True))
 
 
 @command("unpause", example="batchkiln unpause field-guide")
 @click.argument("job", type=JOB)
 def unpause(common: Common, job: str) -> ExitStatus:
     """Resume a paused JOB. The command first states the possible cost of its queued items."""
-    return run_async(_unpause(common, job))
+    return run_async(_set_paused(common, job, is_paused=False))
 
 
-async def _unpause(common: Common, job: str) -> ExitStatus:
+async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        print_status((await changes.question(Action.UNPAUSE, job)).cost)
-        is_changed = await changes.unpause(job)
-    return _print_paused(common, job, is_paused=False, is_changed=is_changed)
-
-
-def _print_paused(common: Common, job: str, *, is_paused: bool, is_changed: bool) -> ExitStatus:
+        print_status((await changes.question(Action.PAUSE if is_paused else Action.UNPAUSE, job)).cost)
+        is_changed = await (changes.pause(job) if is_paused else changes.unpause(job))
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
     else:
@@ -151,3 +141,95 @@ def _print_skipped(skipped: Sequence[Skipped]) -> None:
 
 def _skipped_document(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
     return [{"item": entry.name, "reason": entry.reason} for entry in skipped]
+
+
+@command(
+    "resolve",
+    example="batchkiln resolve field-guide red-fox --as not-created\n"
+    "batchkiln resolve field-guide red-fox --as generation --generation-id gen_123 --confirm red-fox",
+)
+@click.argument("job", type=JOB)
+@click.argument("item")
+@click.option(
+    "--as",
+    "decision",
+    required=True,
+    type=click.Choice([decision.value for decision in Decision]),
+    help="not-created: nothing was created; queue it again. failed: give the item up. generation: download this "
+    "generation. ask-again: send the same request again with the same idempotency key. saved: the files on disk are "
+    "sufficient.",
+)
+@click.option("--generation-id", metavar="ID", help="With --as generation: the id of the generation.")
+@click.option("--confirm", metavar="ITEM", help="The item's id again; required without a terminal.")
+def resolve(
+    common: Common, job: str, item: str, *, decision: str, generation_id: str | None, confirm: str | None
+) -> ExitStatus:
+    """End the held ITEM of JOB by your decision. `batchkiln show` states why the item is held.
+
+    While no process runs the queue, an active item that makes no progress can be ended too. Because the decision may
+    cost credits, the command asks for the item's id again. A wrong id changes nothing.
+    """
+    chosen = Decision(decision)
+    if (generation_id is not None) != (chosen is Decision.GENERATION):
+        raise InputError("--as generation needs --generation-id, and no other decision accepts it")
+    return run_async(_resolve(common, job, item, decision=chosen, generation_id=generation_id, confirm=confirm))
+
+
+async def _resolve(
+    common: Common, job: str, item: str, *, decision: Decision, generation_id: str | None, confirm: str | None
+) -> ExitStatus:
+    async with open_changes(common.queue) as changes:
+        asked = await changes.show(job, item)
+        check_resolvable(item, asked.item.state, is_undriven=True)  # `resolve` takes the lock where it matters
+        print_status(cost_of_resolve(decision, asked))
+        _check_confirmed(item, confirm)
+        resolved = await changes.resolve(asked, decision, generation_id=generation_id)
+    if common.is_json:
+        print_json({"job": job, "item": item, "state": resolved.state, "may_pay_again": resolved.may_pay_again})
+    else:
+        print_result(f"{job}/{item} is {resolved.state}.")
+    return ExitStatus.OK
+
+
+def _check_confirmed(item: str, confirm: str | None) -> None:
+    """Check that the item's id is typed or given again. Raises `InputError` otherwise; nothing has changed then."""
+    if confirm is None:
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            raise InputError(
+                f"not a terminal: add --confirm {item} to accept that this may cost credits; nothing was changed"
+            )
+        confirm = click.prompt(f"Type the item's id ({item}) to continue", err=True)
+    if confirm != item:
+        raise InputError(f"the confirmation {confirm!r} is not the item's id {item!r}; nothing was changed")
+
+
+@command("ask-again", example="batchkiln ask-again\nbatchkiln ask-again studio/main")
+@click.argument("account", metavar="[PROFILE/ACCOUNT]", required=False)
+def ask_again(common: Common, account: str | None) -> ExitStatus:
+    """Repeat requests whose replies were not understood, on PROFILE/ACCOUNT or on all accounts.
+
+    `batchkiln status` lists them. A quote, an upload or a read costs nothing. After a reply to a create that was not
+    understood, the next queued item is sent, and may be charged. Works while another process runs the queue, which
+    then repeats them immediately. Also ends waits that the service requested, such as a wrong Retry-After of days.
+    """
+    return run_async(_ask_again(common, account))
+
+
+async def _ask_again(common: Common, account: str | None) -> ExitStatus:
+    async with open_changes(common.queue) as changes:
+        asked = await changes.ask_again(account)
+        ended = await changes.end_waits(account)
+    if common.is_json:
+        calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
+        print_json({"asked_again": calls, "waits_ended": list(ended)})
+    elif not asked and not ended:
+        print_result("There is nothing to ask again: every reply was understood, and no account has to wait.")
+    else:
+        for each in asked:
+            print_result(f"{each.profile}/{each.account}: {CALLS[each.entry.call]} is requested again.")
+        for name in ended:
+            print_result(
+                f"{name}: ended the wait that the service requested. Restart a process that is already waiting."
+            )
+        print_result("`batchkiln work` runs the queued items.")
+    return ExitStatus.OK

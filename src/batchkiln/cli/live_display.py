@@ -63,7 +63,8 @@ def panel(state: ProgressState) -> RenderableType:
 def _head(state: ProgressState) -> RenderableType:
     if not state.total:
         return Text(NOTHING_TO_DO)
-    counts = Text(f"{state.ended:,}/{state.total:,}  ")
+    ended = state.total - state.left
+    counts = Text(f"{ended:,}/{state.total:,}  ")
     counts.append(f"{state.done:,} done", style="green")
     if state.problems:
         counts.append(f"  {plural(state.problems, 'problem')}", style="red")
@@ -74,7 +75,7 @@ def _head(state: ProgressState) -> RenderableType:
     grid.add_column(no_wrap=True, max_width=24)
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
-    grid.add_row(Text(title, style="bold"), ProgressBar(max(1, state.total), state.ended, width=_BAR_WIDTH), counts)
+    grid.add_row(Text(title, style="bold"), ProgressBar(max(1, state.total), ended, width=_BAR_WIDTH), counts)
     return grid
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from batchkiln.cli.options import common_options
+from batchkiln.cli.command import common_options
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus
@@ -31,11 +31,12 @@ _COMMANDS: Final = {
     "cancel": ("batchkiln.cli.job_commands", "cancel"),
     "pause": ("batchkiln.cli.job_commands", "pause"),
     "unpause": ("batchkiln.cli.job_commands", "unpause"),
-    "resolve": ("batchkiln.cli.resolve_command", "resolve"),
+    "resolve": ("batchkiln.cli.job_commands", "resolve"),
     "models": ("batchkiln.cli.models", "models"),
     "balance": ("batchkiln.cli.models", "balance"),
-    "ask-again": ("batchkiln.cli.ask_again", "ask_again"),
+    "ask-again": ("batchkiln.cli.job_commands", "ask_again"),
     "doctor": ("batchkiln.cli.doctor", "doctor"),
+    "migrate": ("batchkiln.cli.migrate", "migrate"),
     "export": ("batchkiln.cli.export_command", "export"),
     "report": ("batchkiln.cli.report", "report"),
     "dashboard": ("batchkiln.cli.dashboard", "dashboard"),
@@ -100,6 +101,7 @@ SUMMARIES: Final = {
     "balance": "Show the remaining credits.",
     "ask-again": "Repeat requests whose replies were not understood.",
     "doctor": "Check configuration, API keys, service, disk and queue, at no cost.",
+    "migrate": "Make or update the queue in a PostgreSQL database.",
     "export": "Make a dataset from the outputs of a job.",
     "report": "Write a job as one HTML file to view and share.",
     "dashboard": "Serve the web dashboard of this queue.",

@@ -1,32 +1,27 @@
 """`batchkiln models` and `batchkiln balance`: the service's catalogue with prices, and the remaining credits."""
 
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.local_service import embedded_folder
-from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
-from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.request_log import shared_request_log
+from batchkiln.planning.queue_access import QueueAccess, open_access
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store import ApplyOptions, Store
 
 if TYPE_CHECKING:
+    from batchkiln.config import Profile
     from batchkiln.planning.balances import Balance
     from batchkiln.planning.offers import Price
-    from batchkiln.planning.quotes import Note, QuoteOptions
 
 
 @command(
@@ -57,44 +52,13 @@ def balance(common: Common) -> ExitStatus:
     return run_async(_balance(common))
 
 
-@dataclass(frozen=True, slots=True)
-class _QueryContext:
-    """The application context, the queue for reading, and a callback that records requests in an existing queue."""
-
-    setting: AppContext
-    store: Store
-    note: "Note | None"
-
-    @property
-    def profile(self) -> Profile:
-        return self.setting.config.profile(self.setting.profile)
-
-    @property
-    def manner(self) -> "QuoteOptions":
-        from batchkiln.planning.quotes import QuoteOptions  # noqa: PLC0415  the client is slow to import
-
-        return QuoteOptions(self.setting.surroundings, note=self.note)
-
-
-@asynccontextmanager
-async def _query_context(common: Common) -> AsyncIterator[_QueryContext]:
-    """Open the queue for reading if it exists; record requests in it, also while another process runs it (Law 5)."""
-    setting = AppContext(common.queue, common.load_config(), common.profile)
-    store = await Store.open_if_there(common.queue)
-    try:
-        async with shared_request_log(setting) as note:
-            yield _QueryContext(setting, store, note if store.is_there else None)
-    finally:
-        await store.close()
-
-
 # --- models ---------------------------------------------------------------------------------------
 
 
 async def _models(common: Common, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
-    async with _query_context(common) as counter:
-        catalogues = Catalogues(counter.store, counter.setting, counter.note)
-        prices, profile = await _prices(counter, catalogues, manifest, job)
+    async with open_access(AppContext(common.queue, common.load_config(), common.profile)) as access:
+        catalogues = Catalogues(access)
+        prices, profile = await _prices(access, catalogues, manifest, job)
         catalogue = await catalogues.of(profile, profile.account_names[0])
     entries = _requested_models(catalogue, model)
     if common.is_json:
@@ -118,32 +82,29 @@ async def _models(common: Common, model: str | None, manifest: str | None, job: 
 
 
 async def _prices(
-    counter: _QueryContext, catalogues: Catalogues, manifest: str | None, job: str | None
+    access: QueueAccess, catalogues: Catalogues, manifest: str | None, job: str | None
 ) -> "tuple[list[Price], Profile]":
     """Ask for the prices of a manifest or a job. Return them with the profile that they apply to."""
-    from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  the client is slow to import
-    from batchkiln.planning.offers import planned_prices, queued_job  # noqa: PLC0415  as above
+    from batchkiln.planning.offers import planned_prices, queued_job  # noqa: PLC0415  the client is slow to import
     from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
-    from batchkiln.planning.quotes import ask_quotes  # noqa: PLC0415  as above
+    from batchkiln.planning.quotes import ask_quotes, read_account_states  # noqa: PLC0415  as above
 
-    store, setting, profiles = counter.store, counter.setting, counter.setting.config.profiles
+    config = access.setting.config
     if manifest is not None:
         plan = await make_plan(
-            store,
-            setting,
+            access,
             [manifest],
             options=ApplyOptions(on_change="keep"),
             stdin=sys.stdin.buffer,
-            manner=counter.manner,
             catalogues=catalogues,
         )
-        return list(planned_prices(plan)), profiles[plan.jobs[0].manifest.profile]
+        return list(planned_prices(plan)), config.profile(plan.jobs[0].manifest.profile)
     if job is None:
-        return [], counter.profile
-    queued = await store.read(queued_job, job, profiles)
-    known = await store.read(known_accounts, setting)
-    book = await ask_quotes(queued.questions(), profiles=profiles, known=known, manner=counter.manner)
-    return list(queued.prices(book)), profiles[queued.profile]
+        return [], config.profile(access.setting.profile)
+    queued = await access.store.read(queued_job, job, config.profiles)
+    known = await read_account_states(access)
+    book = await ask_quotes(queued.questions(), profiles=config.profiles, known=known, access=access)
+    return list(queued.prices(book)), config.profile(queued.profile)
 
 
 def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
@@ -214,13 +175,10 @@ def _price_document(price: "Price") -> dict[str, Any]:
 
 async def _balance(common: Common) -> ExitStatus:
     from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
-    from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  as above
 
-    async with _query_context(common) as counter:
-        profile = counter.profile
-        known = await counter.store.read(known_accounts, counter.setting)
-        folder = embedded_folder(counter.setting.queue, profile)
-        found = await read_balances(profile, known, counter.manner, folder=folder)
+    setting = AppContext(common.queue, common.load_config(), common.profile)
+    async with open_access(setting) as access:
+        found = await read_balances(setting.config.profile(setting.profile), access)
     if common.is_json:
         print_json({"accounts": [_balance_document(each) for each in found]})
     else:

@@ -6,17 +6,15 @@ from typing import Literal
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
-from batchkiln.cli.command import command, run_async
+from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options
-from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
 from batchkiln.core.errors import ExitStatus
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
-from batchkiln.planning.quotes import QuoteOptions
-from batchkiln.planning.request_log import shared_request_log
-from batchkiln.store import ApplyOptions, Store
+from batchkiln.planning.queue_access import open_access
 
 
 @command(
@@ -56,21 +54,14 @@ async def _plan(
     from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich is slow to import
 
     setting = AppContext(common.queue, common.load_config(), common.profile)
-    store = await Store.open_if_there(common.queue)
-    try:
-        async with shared_request_log(setting) as note:
-            manner = QuoteOptions(setting.surroundings, note=note if store.is_there else None)
-            made = await make_plan(
-                store,
-                setting,
-                manifests,
-                options=options,
-                stdin=sys.stdin.buffer,
-                manner=manner,
-                catalogues=Catalogues(store, setting, manner.note, is_off=is_unchecked),
-            )
-    finally:
-        await store.close()
+    async with open_access(setting) as access:
+        made = await make_plan(
+            access,
+            manifests,
+            options=options,
+            stdin=sys.stdin.buffer,
+            catalogues=Catalogues(access, is_off=is_unchecked),
+        )
     if common.is_json:
         print_json(plan_document(made))
     else:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from batchkiln.api import Change, ChangeKind
 from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
@@ -15,7 +16,6 @@ from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import cautions
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
-from batchkiln.store import Change, ChangeKind
 
 CHANGES_SHOWN: Final = 6
 """The number of items shown per kind of change; --json contains more."""

@@ -1,16 +1,16 @@
 """The state that a progress display shows, and the display without a terminal: one line per change."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from typing import Final, Protocol
 
+from batchkiln.api import UnderWay
 from batchkiln.cli.output import print_status
 from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
-from batchkiln.store import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 64.0
@@ -56,50 +56,35 @@ class WorkerState:
         return f"waiting for {REASONS[self.reason]}{until}{error}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProgressState:
-    """The state of a run at one moment."""
+    """The state of a run at one moment.
+
+    `problems` counts items that failed, were rejected, expired or are held; `left`, items that a run can still change.
+    `under_way` are the items that were sent and have not ended, each with the current time of its service.
+    `estimated_end_at` is the latest end of all jobs, or None if the end of a job cannot be estimated.
+    """
 
     jobs: tuple[JobView, ...]
     workers: tuple[WorkerState, ...]
     is_stopping: bool = False
+    total: int = field(init=False)
+    done: int = field(init=False)
+    problems: int = field(init=False)
+    left: int = field(init=False)
+    under_way: list[tuple[UnderWay, datetime]] = field(init=False)
+    estimated_end_at: datetime | None = field(init=False)
 
-    @property
-    def total(self) -> int:
-        """The number of items."""
-        return sum(view.summary.total for view in self.jobs)
-
-    @property
-    def done(self) -> int:
-        """The number of items in the state done."""
-        return sum(view.summary.items[ItemState.DONE] for view in self.jobs)
-
-    @property
-    def problems(self) -> int:
-        """The number of items that failed, were rejected, expired or are held."""
-        return sum(view.summary.items[state] for view in self.jobs for state in PROBLEM_STATES)
-
-    @property
-    def left(self) -> int:
-        """The number of items that a run can still change."""
-        return sum(view.summary.items[state] for view in self.jobs for state in WORKING_STATES)
-
-    @property
-    def ended(self) -> int:
-        """The number of items that are final or held."""
-        return self.total - self.left
-
-    @property
-    def under_way(self) -> list[tuple[UnderWay, datetime]]:
-        """The items that were sent and have not ended, each with the current time of its service."""
-        return [(entry, view.now) for view in self.jobs for entry in view.summary.under_way]
-
-    @property
-    def estimated_end_at(self) -> datetime | None:
-        """The latest end of all jobs, or None if the end of a job cannot be estimated."""
-        open_jobs = [view for view in self.jobs if not view.summary.is_finished]
-        ends = [view.estimated_end_at for view in open_jobs if view.estimated_end_at is not None]
-        return max(ends) if ends and len(ends) == len(open_jobs) else None
+    def __post_init__(self) -> None:
+        summaries = [view.summary for view in self.jobs]
+        self.total = sum(summary.total for summary in summaries)
+        self.done = sum(summary.items[ItemState.DONE] for summary in summaries)
+        self.problems = sum(summary.items[state] for summary in summaries for state in PROBLEM_STATES)
+        self.left = sum(summary.items[state] for summary in summaries for state in WORKING_STATES)
+        self.under_way = [(entry, view.now) for view in self.jobs for entry in view.summary.under_way]
+        ends = [view.estimated_end_at for view in self.jobs if not view.summary.is_finished]
+        known = [end for end in ends if end is not None]
+        self.estimated_end_at = max(known) if known and len(known) == len(ends) else None
 
 
 class RefreshBackoff:

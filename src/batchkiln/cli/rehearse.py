@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from batchkiln.cli.command import command
+from batchkiln.cli.command import Common, command
 from batchkiln.cli.enqueue import MANIFESTS
-from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus

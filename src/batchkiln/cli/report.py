@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from batchkiln.api import OutputSummary, Reader, ReportRow
 from batchkiln.api.reading import QueueReader, open_reader
-from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import is_terminal, iso, print_json, print_result
 from batchkiln.cli.redaction import known_keys, mask_keys, redact_text, strip_folders
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import JobView
-from batchkiln.store import OutputSummary, Reader, ReportRow
 
 if TYPE_CHECKING:
     from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob

@@ -9,23 +9,18 @@ from typing import Any, Final, Literal, TypeVar
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.apply_manifests import Applied, scope_of
-from batchkiln.api.open_queue import opened
-from batchkiln.api.queue import Queue
-from batchkiln.api.run import Run
-from batchkiln.api.run_options import RunOptions, Until
-from batchkiln.cli.command import command, run_async
+from batchkiln.api.apply_manifests import Applied
+from batchkiln.api.queue import Queue, opened
+from batchkiln.api.run import RunOptions, Until
+from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
 from batchkiln.cli.dashboard import dashboard_during_run
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
-from batchkiln.cli.options import Common
 from batchkiln.cli.run_display import RunDisplay
-from batchkiln.cli.signals import handle_signals
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
-from batchkiln.store import ApplyOptions
-from batchkiln.worker.run_state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -131,17 +126,16 @@ async def _run(
 ) -> ExitStatus:
     ignore_closed_output()
     with handle_signals() as signals:
-        async with opened(AppContext(common.queue, common.load_config(), common.profile)) as queue:
-            control = RunState()
-            async with queue.driving(control, command="run") as engine:
-                newest = await queue.reader.read(lambda reader: reader.events.last_id())
-                applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
-                if mode.is_asking:
-                    await ask_before_paying_again(applied)
-                control.scope = scope_of(applied)
-                active_run = Run(engine, queue.reader, run_options, jobs=[entry.job.name for entry in applied])
-                async with dashboard_during_run(engine, is_wanted=mode.has_dashboard):
-                    return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()
+        async with (
+            opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
+            queue.driving(run_options, command="run") as active_run,
+        ):
+            applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
+            if mode.is_asking:
+                await ask_before_paying_again(applied)
+            await active_run.limit_to([entry.job.name for entry in applied])
+            async with dashboard_during_run(active_run.engine, is_wanted=mode.has_dashboard):
+                return await RunDisplay(common, active_run, signals).run()
 
 
 async def _applied(
@@ -155,14 +149,14 @@ async def _applied(
 ) -> list[Applied]:
     """Enqueue the manifests, after a confirmation if one is needed. The caller owns the queue's lock."""
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
-    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  as above
+    from batchkiln.planning.queue_access import QueueAccess  # noqa: PLC0415  as above
 
-    note = RequestLog(queue.writer, queue.setting).note
-    catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=mode.is_unchecked)
+    access = QueueAccess.of_driver(queue)
+    catalogues = Catalogues(access, is_off=mode.is_unchecked)
     agreed = None
     if mode.is_asking:
         agreed = await ask_before_spending(
-            common, queue, manifests, options=options, run_options=run_options, catalogues=catalogues
+            common, access, manifests, options=options, run_options=run_options, catalogues=catalogues
         )
     applied = await queue.apply(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
@@ -195,9 +189,7 @@ async def _work(common: Common, run_options: RunOptions, *, has_dashboard: bool)
     with handle_signals() as signals:
         async with (
             opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
-            queue.driving(RunState(), command="work") as engine,
-            dashboard_during_run(engine, is_wanted=has_dashboard),
+            queue.driving(run_options, command="work") as active_run,
+            dashboard_during_run(active_run.engine, is_wanted=has_dashboard),
         ):
-            newest = await queue.reader.read(lambda reader: reader.events.last_id())
-            active_run = Run(engine, queue.reader, run_options, jobs=None)
-            return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()
+            return await RunDisplay(common, active_run, signals).run()

@@ -1,43 +1,42 @@
-"""The display of one run: progress and events while it runs, and a summary at its end."""
+"""The display of one run: progress and events while it runs; at its end a summary and the next steps."""
 
 import asyncio
+import shlex
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
-from batchkiln.api.run import Run
-from batchkiln.api.run_result import RunResult
-from batchkiln.cli.json_output import job_document
-from batchkiln.cli.options import Common
-from batchkiln.cli.output import is_terminal, iso, print_json_lines
+from batchkiln.api import LoggedEvent, hide_passwords
+from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
+from batchkiln.cli.command import Common, Signals
+from batchkiln.cli.output import is_terminal, iso, print_json_lines, print_status
 from batchkiln.cli.progress import Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
-from batchkiln.cli.run_summary import print_run_summary
-from batchkiln.cli.signals import Signals
+from batchkiln.cli.status import job_document
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus
-from batchkiln.presentation.overview import Overview
-from batchkiln.store import LoggedEvent, Store
+from batchkiln.core.states import PROBLEM_STATES, ItemState
+from batchkiln.core.waits import WaitReason
+from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
+from batchkiln.presentation.formatting import REASONS, plural, sanitize
+from batchkiln.presentation.overview import JobView, Overview
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
 TICK_SECONDS: Final = 0.25
-JOBS_SHOWN: Final = 20
-_EVENTS_AT_ONCE: Final = 1000
 
 
 class RunDisplay:
     """Runs the queue with a progress display, and stops it on a signal."""
 
-    def __init__(self, common: Common, active_run: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
-        """Print events whose id is greater than `after_event`."""
+    def __init__(self, common: Common, active_run: Run, signals: Signals) -> None:
+        """Display a run that has not started."""
         self._common = common
         self._run = active_run
         self._engine = active_run.engine
-        self._reader = reader
         self._signals = signals
-        self._after_event = after_event
 
     async def run(self) -> ExitStatus:
         """Run to the end, print the summary, and return the exit status."""
@@ -93,19 +92,11 @@ class RunDisplay:
                 backoff.heard(is_news=news.is_set())
 
     async def _print_events(self) -> None:
-        while self._common.is_json:
-            events = await self._reader.read(lambda reader: reader.events.after(self._after_event, _EVENTS_AT_ONCE))
-            if not events:
-                return
+        while self._common.is_json and (events := await self._run.new_events()):
             print_json_lines([_event_document(event) for event in events])
-            self._after_event = events[-1].id
 
     async def _state(self) -> ProgressState:
-        jobs = self._run.jobs
-        if jobs is None:
-            work = await self._reader.read(lambda reader: reader.jobs.work(self._engine.control.scope))
-            jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
-        overview = await self._run.overview(jobs)
+        overview = await self._run.progress()
         workers = tuple(_worker_state(worker, overview) for worker in self._engine.workers)
         return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
 
@@ -147,3 +138,81 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
         last_error=worker.backoffs.trouble,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
     )
+
+
+def print_run_summary(result: RunResult, common: Common) -> None:
+    """Print the jobs to standard output, unless --json is set, and the next steps to standard error."""
+    if not common.is_json:
+        _print_jobs(result)
+    for line in _next_steps(result, common):
+        print_status(line)
+
+
+def _print_jobs(result: RunResult) -> None:
+    from batchkiln.cli.rich_console import console  # noqa: PLC0415  Rich is slow to import
+    from batchkiln.cli.status_text import problem_lines  # noqa: PLC0415  Rich is slow to import
+
+    out = console()
+    if not result.views:
+        out.print("There is nothing to do.")
+    for view in result.views:
+        out.print(_job_line(view, did_anything=result.did_anything))
+        for line in problem_lines(view):
+            out.print(line)
+
+
+def _job_line(view: JobView, *, did_anything: bool) -> str:
+    summary = view.summary
+    items, spent = summary.items, summary.credits
+    parts = [f"{items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done"]
+    parts += [f"{items[state]:,} {state}" for state in (*PROBLEM_STATES, ItemState.CANCELED) if items[state]]
+    if left := left_of(view):
+        parts.append(f"{left:,} left")
+    money = f"{plural(spent.charged, 'credit')} charged"
+    if spent.refunded:
+        money += f", {spent.refunded:,} refunded"
+    if spent.reserved:
+        money += f", {spent.reserved:,} reserved"
+    opening = "" if did_anything or left else "Nothing to do. "
+    where = f" Files are in {sanitize(summary.output_dir)}." if items[ItemState.DONE] else ""
+    return f"{opening}{summary.name}: {', '.join(parts)}; {money}.{where}"
+
+
+def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
+    """Yield the problems that need a person, and the command that resumes."""
+    for view in result.views:
+        if waiting := waiting_in_pause(view):
+            name = view.summary.name
+            yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
+    for profile, account, trouble in result.blocked:
+        said = sanitize(f"{trouble.error.code}: {trouble.error.message}")
+        yield (
+            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. "
+            f"The service said: {said}. All data is safe; queued items stay queued."
+        )
+    for profile, account, entry in result.misunderstood:
+        yield f"{misunderstanding(entry, f'{profile}/{account}')}."
+    if result.left and WaitReason.HELD in result.rests:
+        yield (
+            "A held item occupies an account's only slot, and its API key is not configured: configure that API key "
+            "beside the new one, or end the item with `batchkiln resolve`."
+        )
+    if result.left and WaitReason.NO_KEY in result.rests:
+        yield (
+            "An account has no API key, so only its active items were continued: put its API key where the "
+            "configuration expects it."
+        )
+    status = result.exit_status
+    if status is ExitStatus.ITEMS_NOT_DONE and result.left:
+        reasons = {REASONS[reason] for reason in result.rests if reason not in {WaitReason.NOTHING, WaitReason.NOW}}
+        waits = " and ".join(sorted(reasons)) or "a person"
+        yield f"{plural(result.left, 'item')} cannot continue; waiting for {waits}."
+    if result.left or result.signal_status is not None:
+        yield f"Everything is saved. To resume: {resume_command(common)}"
+
+
+def resume_command(common: Common) -> str:
+    """Return the command line that resumes. A manifest from standard input is in the queue, so `work` resumes it."""
+    if "-" in common.arguments:
+        return shlex.join(["batchkiln", "work", "--queue", str(common.queue)])
+    return shlex.join(["batchkiln", *map(hide_passwords, common.arguments)])

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from batchkiln.cli.command import ServerCommand, set_up_logging
-from batchkiln.cli.options import Common, common_of
+from batchkiln.cli.command import Common, ServerCommand, common_of, set_up_logging
 from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import Diagnostic, InputError

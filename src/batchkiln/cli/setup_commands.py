@@ -9,8 +9,7 @@ import click
 import orjson
 from click.shell_completion import get_completion_class
 
-from batchkiln.cli.command import command
-from batchkiln.cli.options import Common
+from batchkiln.cli.command import Common, command
 from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
 

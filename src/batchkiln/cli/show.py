@@ -7,15 +7,14 @@ from typing import Any
 
 import click
 
+from batchkiln.api import AttemptDetail, EventRecord
 from batchkiln.api.reading import ItemReport, open_reader
-from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.items import item_document
-from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import format_second, plural, sanitize
 from batchkiln.presentation.item_context import Wait
-from batchkiln.store import AttemptDetail, EventRecord
 
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")

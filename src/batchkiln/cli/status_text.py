@@ -5,14 +5,13 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table
 from rich.text import Text
 
+from batchkiln.api import Trouble
 from batchkiln.cli.rich_console import console
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
-from batchkiln.presentation.alerts import alerts_of
+from batchkiln.presentation.account_errors import CALLS, misunderstanding
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
-from batchkiln.presentation.overview import AccountView, JobView, Overview
-from batchkiln.presentation.unread_replies import CALLS, misunderstanding
-from batchkiln.store import Trouble
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
 
 _LONGEST_MESSAGE = 160
 

@@ -2,77 +2,60 @@
 
 import asyncio
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.apply_manifests import apply_manifests, check_output_folder
+from batchkiln.api.apply_manifests import check_output_folder
 from batchkiln.api.engine import Engine
-from batchkiln.api.open_queue import opened
-from batchkiln.api.run import Run
-from batchkiln.api.run_options import RunOptions, Until
-from batchkiln.api.run_result import RunResult
-from batchkiln.cli.command import command, run_async
+from batchkiln.api.queue import Queue, opened
+from batchkiln.api.run import Run, RunOptions, RunResult, Until
+from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.dashboard import dashboard_during_run
 from batchkiln.cli.enqueue import applied_document
-from batchkiln.cli.json_output import job_document
-from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_status
 from batchkiln.cli.run import run_control_options
 from batchkiln.cli.run_display import RunDisplay
-from batchkiln.cli.signals import Signals, handle_signals
+from batchkiln.cli.status import job_document
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.queue_types import Scope
 from batchkiln.presentation.formatting import plural
-from batchkiln.presentation.overview import read_overview
-from batchkiln.store import ApplyOptions, Store
-from batchkiln.watch.fs_events import watch_events
-from batchkiln.watch.watcher import Watcher
+from batchkiln.watch.watcher import Watcher, watch_events
 from batchkiln.worker.loop import first_error
-from batchkiln.worker.run_state import RunState
 
 _CONFIGURATION: Final = "batchkiln.yaml"
 
 
 class QueueSink:
-    """Enqueues manifests through a separate store, so that a large manifest does not delay the run."""
+    """The queue as the watcher uses it. `Queue.apply` keeps a large manifest from delaying the run."""
 
-    def __init__(self, store: Store, setting: AppContext, engine: Engine) -> None:
-        """Write to `store`, and notify `engine` after each manifest."""
-        self._store = store
-        self._setting = setting
+    def __init__(self, queue: Queue, engine: Engine) -> None:
+        """Enqueue into an open queue, and notify `engine` after each manifest."""
+        self._queue = queue
         self._engine = engine
+        self.open_jobs = queue.unfinished_jobs
+        self.known_jobs = queue.known_jobs
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
         """Enqueue a manifest and return its job and result document. Raises `InputError` with its errors.
 
         The output folder is checked first: an unwritable one would end the whole run after a charge.
         """
-        await check_output_folder(self._setting, str(path))
-        applied = await apply_manifests(
-            self._store, self._setting, [str(path)], options=ApplyOptions(), stdin=io.BytesIO()
-        )
+        await check_output_folder(self._queue.setting, str(path))
+        applied = await self._queue.apply([str(path)], options=ApplyOptions(), stdin=io.BytesIO())
         self._engine.hear()
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
-    async def open_jobs(self) -> frozenset[str]:
-        """Return the jobs with queued or active items."""
-        return await self._store.read(lambda reader: reader.jobs.unfinished())
-
-    async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
-        """Return which of these jobs are in the queue."""
-        return await self._store.read(lambda reader: reader.jobs.known(names))
-
     async def ended(self, job: str) -> Mapping[str, Any]:
         """Return a job as `status JOB --json` prints it, with the exit code that `run` would have."""
-        overview = await self._store.read(read_overview, self._setting.config, [job], machine_now())
-        exit_status = RunResult(views=overview.jobs).exit_status
-        return {"at": iso(machine_now()), "exit": int(exit_status)} | job_document(overview.jobs[0])
+        view = await self._queue.status(job)
+        exit_status = RunResult(views=(view,)).exit_status
+        return {"at": iso(machine_now()), "exit": int(exit_status)} | job_document(view)
 
     def refused(self, error: InputError) -> Mapping[str, Any]:
         """Return the errors of a manifest with their positions."""
@@ -121,29 +104,21 @@ async def _watch(common: Common, folder: Path, run_options: RunOptions, *, has_d
     ignore_closed_output()
     with handle_signals() as signals:
         setting = AppContext(common.queue, common.load_config(), common.profile)
-        async with opened(setting) as queue, queue.driving(RunState(), command="watch") as engine:
-            intake = await Store.open_for_writing(common.queue)
-            try:
-                sink = QueueSink(intake, setting, engine)
-                watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
-                active_run = Run(engine, queue.reader, run_options, jobs=None)
-                play = _forever if run_options.is_forever else _once
-                async with dashboard_during_run(engine, is_wanted=has_dashboard):
-                    return await play(common, active_run, queue.reader, signals, watcher)
-            finally:
-                await intake.close()
+        async with opened(setting) as queue, queue.driving(run_options, command="watch") as active_run:
+            sink = QueueSink(queue, active_run.engine)
+            watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
+            play = _forever if run_options.is_forever else _once
+            async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard):
+                return await play(RunDisplay(common, active_run, signals), active_run, watcher)
 
 
-async def _once(common: Common, active_run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _once(display: RunDisplay, active_run: Run, watcher: Watcher) -> ExitStatus:
     """Run the manifests in the folder to their end. A refused manifest makes the exit status 2."""
-    newest = await reader.read(lambda reader: reader.events.last_id())
     await watcher.drain()
     jobs, status = sorted(watcher.jobs), ExitStatus.OK
     if jobs:
-        ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
-        active_run.engine.control.scope = Scope(frozenset(ids))
-        active_run.jobs = jobs
-        status = await RunDisplay(common, active_run, reader, signals, after_event=newest).run()
+        await active_run.limit_to(jobs)
+        status = await display.run()
     await watcher.report_ended()
     if watcher.refused:
         print_status(f"{plural(watcher.refused, 'manifest')} refused; the errors are in the *.result.json files.")
@@ -151,10 +126,8 @@ async def _once(common: Common, active_run: Run, reader: Store, signals: Signals
     return status
 
 
-async def _forever(common: Common, active_run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _forever(display: RunDisplay, active_run: Run, watcher: Watcher) -> ExitStatus:
     """Run the queue and watch the folder until the run ends."""
-    newest = await reader.read(lambda reader: reader.events.last_id())
-    display = RunDisplay(common, active_run, reader, signals, after_event=newest)
     try:
         async with asyncio.TaskGroup() as group:
             beside = [

@@ -6,8 +6,7 @@ If two names give different amounts, none is taken: a price too low is refused, 
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from batchkiln.client.coercion import read_cost, read_number
-from batchkiln.client.json_tree import JsonNode, unwrap, walk, words_in
+from batchkiln.client.json_tree import JsonNode, read_cost, read_number, unwrap, walk, words_in
 from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping
 from batchkiln.core.response_rules import ReplyField
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from batchkiln.client.coercion import read_instant
 from batchkiln.client.json_tree import (
     JsonNode,
     Path,
@@ -13,6 +12,7 @@ from batchkiln.client.json_tree import (
     is_field_name,
     normalize_fields,
     normalize_name,
+    read_instant,
     words_in,
 )
 from batchkiln.client.list_entries import FileEntry, scalar_text
@@ -80,7 +80,7 @@ def candidate_paths(entry: FileEntry, name: str = "") -> Iterator[str]:
     """Yield the JMESPaths of fields that a user might mean."""
     for node in entry.scalars():
         value = scalar_text(node)
-        is_open = value is not None and _may_be_id(value, name, 0)
+        is_open = value is not None and _may_be_id(value, name)
         if is_open and not _is_excluded(node.path) and not _is_of_reply(node, entry):
             yield as_jmespath(node.path)
 
@@ -236,7 +236,7 @@ def _by_elimination(
         for values in best[points]:
             names_id = points > 10  # noqa: PLR2004  scores of names with any word for id
             is_open = all(
-                _may_be_id(value, names[position], position) or (names_id and _PLAIN_ID.fullmatch(value) is not None)
+                _may_be_id(value, names[position]) or (names_id and _PLAIN_ID.fullmatch(value) is not None)
                 for position, value in enumerate(values)
             )
             if is_open and values not in left and not _is_enumeration(values):
@@ -273,17 +273,15 @@ def _is_token(value: str) -> bool:
     return 0 < len(value) <= _ID_MAX_CHARACTERS and value.isprintable() and " " not in value and "://" not in value
 
 
-def _may_be_id(value: str, name: str, position: int) -> bool:
+def _may_be_id(value: str, name: str) -> bool:
     """Return whether a text is nothing else that commonly accompanies an id."""
     return (
-        _is_token(value)
-        and value != name
-        and _TOKEN.fullmatch(value) is not None
+        value != name
+        and _TOKEN.fullmatch(value) is not None  # at least three characters, so no position
+        and "://" not in value
         and not _COMMON.fullmatch(value)
         and not _MEDIA_TYPE.fullmatch(value)
-        and not value.startswith("/")
         and not _looks_like_file(value)
-        and not _is_position(value, position)
         and not _SIGNATURE.fullmatch(value)
         and read_instant(value) is None
     )

@@ -4,6 +4,7 @@ Nothing here retries, waits or follows redirects, because a hidden second reques
 8) that the planner counts. Network errors become `NoResponse`; only cancellation is raised.
 """
 
+import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,13 +17,11 @@ from multidict import MultiMapping
 from yarl import URL
 
 from batchkiln.client import parse, transfers
-from batchkiln.client.api_keys import ApiKeys
 from batchkiln.client.http_response import RawReply, read_date
-from batchkiln.client.http_session import NETWORK_ERRORS, Timeouts, describe_network_error
+from batchkiln.client.http_session import NETWORK_ERRORS, NO_REPLY, RequestMeter, Timeouts, describe_network_error
 from batchkiln.client.model_catalog import parse_catalog
-from batchkiln.client.openapi_fields import hints_from_openapi
+from batchkiln.client.openapi import hints_from_openapi
 from batchkiln.client.reply_mapping import ReplyMapping
-from batchkiln.client.request_metrics import NO_REPLY, RequestMeter
 from batchkiln.client.uploads import numeric_ids
 from batchkiln.core import provider
 from batchkiln.core.errors import InputError, InvariantBroken
@@ -44,6 +43,58 @@ from batchkiln.core.responses import (
     UploadsPrepared,
     UploadTicket,
 )
+
+# The prefix makes the fingerprint differ from a plain SHA-256 of the key, which others may store.
+_DOMAIN: Final = b"batchkiln/api-key/1:"
+
+
+def fingerprint(api_key: str) -> str:
+    """Return a key's identifier, `k-` and 16 hex digits; the queue stores it instead of the key."""
+    return "k-" + hashlib.sha256(_DOMAIN + api_key.encode()).hexdigest()[:16]
+
+
+class ApiKeys:
+    """API keys by fingerprint, newest first. Neither `repr` nor an exception shows a key."""
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        """Take keys by fingerprint. Raises `InputError` for a key that cannot be sent in a header."""
+        for name, key in keys.items():
+            if not key or not key.isascii() or not key.isprintable() or " " in key:
+                raise InputError(f"The API key {name} is empty or contains characters that a key cannot have.")
+        self._keys = dict(keys)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._keys
+
+    def __repr__(self) -> str:
+        return f"ApiKeys({', '.join(self._keys)})"
+
+    @property
+    def fingerprints(self) -> frozenset[str]:
+        """All fingerprints."""
+        return frozenset(self._keys)
+
+    @property
+    def newest(self) -> str:
+        """The fingerprint of the key that new attempts use."""
+        if not self._keys:
+            raise InvariantBroken("An account without an API key cannot call the service.")
+        return next(iter(self._keys))
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The keys themselves, to be removed from texts that are stored."""
+        return tuple(self._keys.values())
+
+    def authorization(self, name: str) -> dict[str, str]:
+        """Return the `Authorization` header for a fingerprint.
+
+        The caller checks `in` first: a key that is no longer configured is for the user to restore.
+        """
+        if name not in self._keys:
+            raise InvariantBroken(f"No API key with the fingerprint {name} is configured.")
+        return {"Authorization": f"Bearer {self._keys[name]}"}
+
 
 REPLY_MAX_BYTES: Final = 4 * 1024 * 1024
 CATALOG_MAX_BYTES: Final = 16 * 1024 * 1024

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Final
 
-from batchkiln.client.coercion import read_text
 from batchkiln.client.http_response import NOT_JSON, RawReply
-from batchkiln.client.json_tree import normalize_fields, normalize_name
+from batchkiln.client.json_tree import normalize_fields, normalize_name, read_text
 
 _DEPTH_MAX: Final = 6
 _ENTRIES_MAX: Final = 8

@@ -4,13 +4,12 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from batchkiln.client.coercion import read_text
 from batchkiln.client.error_messages import ErrorTexts, code_and_message, error_texts, plain_text
-from batchkiln.client.http_response import NOT_JSON, RawReply
+from batchkiln.client.http_response import NOT_JSON, RawReply, retry_after
+from batchkiln.client.json_tree import read_text
 from batchkiln.client.redact import CODE_MAX_CHARACTERS, MESSAGE_MAX_CHARACTERS, safe_text
 from batchkiln.client.refusal_words import ErrorMeaning, meaning_by_code, meaning_by_prose
 from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping
-from batchkiln.client.retry_after import retry_after
 from batchkiln.core.provider import UPGRADE_CODE
 from batchkiln.core.response_rules import RefusalMeaning, ReplyField
 from batchkiln.core.responses import (

@@ -1,13 +1,18 @@
-"""A reply as it came: status, headers and body, so that parsing needs no network."""
+"""A reply as it came, so that parsing needs no network; and how long it asks to wait (Service section 7)."""
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from http import HTTPStatus
 from typing import Final
+
+from batchkiln.client.json_tree import read_instant, read_number, unwrap, walk
+from batchkiln.core.backoff import LONGEST_HOLD
 
 
 class NotJson(Enum):
@@ -62,3 +67,84 @@ def read_date(value: str | None) -> datetime | None:
         return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
+
+
+RETRY_AFTER_MAX: Final = LONGEST_HOLD
+_RESET_MAX_SECONDS: Final = 3600.0  # a limit's reset is not documented; asking again each hour loses no day
+_EPOCH_MIN: Final = 10**9  # a larger number of seconds is a time since 1970, if its year is plausible
+_LAST_YEAR: Final = 2100
+_SPAN: Final = re.compile(
+    r"(\d{1,9}(?:\.\d{1,9})?)\s*(?:(ms|milliseconds?)|(s|secs?|seconds?)|(m|mins?|minutes?)|(h|hours?))(?![a-z])"
+)
+_UNITS: Final = (0.001, 1.0, 60.0, 3600.0)
+_HEADERS: Final = (
+    ("retry-after", 1.0),
+    ("retry-after-ms", 0.001),
+    ("x-ms-retry-after-ms", 0.001),
+    ("x-retry-after", 1.0),
+)
+_LIMIT_HEADERS: Final = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset", "x-ratelimit-reset-after")
+_FIELDS: Final[Mapping[str, float]] = {
+    "retryafter": 1.0,
+    "retryafterseconds": 1.0,
+    "retryaftersecs": 1.0,
+    "retryafters": 1.0,
+    "retryinseconds": 1.0,
+    "retrydelay": 1.0,
+    "retryafterms": 0.001,
+    "retryaftermilliseconds": 0.001,
+    "retryat": 1.0,
+}
+
+
+def retry_after(raw: RawReply) -> timedelta | None:
+    """Return the wait that a reply asks for, from 0 to eight days; None if it names none that can be read.
+
+    `Retry-After` wins over other headers, these over fields of the body, and these over the reset of a limit, which
+    counts as one hour at most. A date without a `Date` header in the reply gives no wait.
+    """
+    for seconds in _candidates(raw):
+        if seconds is not None and not math.isnan(seconds):
+            return timedelta(seconds=min(max(seconds, 0), RETRY_AFTER_MAX.total_seconds()))
+    return None
+
+
+def _candidates(raw: RawReply) -> Iterator[float | None]:
+    sent_at = read_date(raw.headers.get("date"))
+    header = raw.headers.get("retry-after")
+    # A date that cannot be measured. The reset of another window, a day away, says nothing about this wait.
+    has_unmeasurable_date = (
+        sent_at is None and header is not None and (read_date(header) or read_instant(header)) is not None
+    )
+    for name, scale in _HEADERS:
+        yield _seconds(raw.headers.get(name), sent_at, scale)
+    if not raw.is_success:
+        for node in walk(raw.document()):
+            if node.name in _FIELDS:
+                yield _seconds(unwrap(node.value), sent_at, _FIELDS[node.name])
+    for name in () if has_unmeasurable_date else _LIMIT_HEADERS:
+        seconds = _seconds(raw.headers.get(name), sent_at, 1.0)
+        yield None if seconds is None else min(seconds, _RESET_MAX_SECONDS)
+
+
+def _seconds(value: object, sent_at: datetime | None, scale: float) -> float | None:
+    """Return seconds from a number, a text with a unit, or a date; a date needs the reply's own `Date`."""
+    number = read_number(value)
+    if number is not None:
+        instant = read_instant(number) if scale == 1.0 and number >= _EPOCH_MIN else None
+        if instant is None or instant.year > _LAST_YEAR:
+            return number * scale
+        is_near = sent_at is not None and abs(instant - sent_at) < RETRY_AFTER_MAX
+        return (instant - sent_at).total_seconds() if sent_at is not None and is_near else None
+    if not isinstance(value, str) or len(value) > 100:  # noqa: PLR2004  no wait is that long a text
+        return None
+    text = value.strip().lower()
+    parts = _SPAN.findall(text)
+    if parts and not _SPAN.sub("", text).strip(" ,"):
+        return sum(
+            float(figure) * scale for figure, *units in parts for unit, scale in zip(units, _UNITS, strict=True) if unit
+        )
+    if "," in text and (number := read_number(text.partition(",")[0])) is not None:
+        return number * scale
+    until = read_instant(value) or read_date(value)
+    return None if until is None or sent_at is None else (until - sent_at).total_seconds()

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from batchkiln.client.coercion import read_text, read_url
 from batchkiln.client.json_tree import (
     DEPTH_MAX,
     NODES_MAX,
@@ -17,6 +16,8 @@ from batchkiln.client.json_tree import (
     is_field_name,
     normalize_fields,
     normalize_name,
+    read_text,
+    read_url,
     unwrap,
     walk,
     walk_below,

@@ -8,10 +8,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from batchkiln.client.coercion import read_number, read_text
 from batchkiln.client.error_responses import not_an_api_reply, transient_error
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.json_tree import JsonNode, normalize_fields, normalize_name, walk, words_in
+from batchkiln.client.json_tree import (
+    JsonNode,
+    normalize_fields,
+    normalize_name,
+    read_number,
+    read_text,
+    walk,
+    words_in,
+)
 from batchkiln.client.list_entries import entries_around
 from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping, search_path
 from batchkiln.core.provider import DOCUMENTED_MODELS

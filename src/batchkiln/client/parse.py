@@ -8,7 +8,6 @@ from typing import Final
 
 from batchkiln.client.amounts import find_balance, find_price, price_candidates
 from batchkiln.client.asset_ids import candidate_paths
-from batchkiln.client.coercion import read_number, read_text, read_url
 from batchkiln.client.error_messages import error_texts
 from batchkiln.client.error_responses import (
     configured_meaning,
@@ -21,7 +20,17 @@ from batchkiln.client.error_responses import (
     transient_error,
 )
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.json_tree import JsonNode, as_jmespath, keys_as_jmespath, normalize_fields, normalize_name, walk
+from batchkiln.client.json_tree import (
+    JsonNode,
+    as_jmespath,
+    keys_as_jmespath,
+    normalize_fields,
+    normalize_name,
+    read_number,
+    read_text,
+    read_url,
+    walk,
+)
 from batchkiln.client.list_entries import entries_around
 from batchkiln.client.records import find_record
 from batchkiln.client.redact import describe_shape, safe_text

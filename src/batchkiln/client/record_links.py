@@ -3,8 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from batchkiln.client.coercion import read_instant, read_text, read_url
-from batchkiln.client.json_tree import JsonNode, is_field_name, normalize_fields, unwrap, walk
+from batchkiln.client.json_tree import (
+    JsonNode,
+    is_field_name,
+    normalize_fields,
+    read_instant,
+    read_text,
+    read_url,
+    unwrap,
+    walk,
+)
 from batchkiln.client.redact import safe_text
 from batchkiln.client.reply_mapping import ReplyMapping, search_path
 from batchkiln.core.response_rules import ReplyField

@@ -9,10 +9,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
-from batchkiln.client.coercion import read_cost, read_instant, read_text
 from batchkiln.client.error_responses import read_error_object
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.json_tree import JsonNode, children, is_field_name, normalize_fields, unwrap, walk, walk_below
+from batchkiln.client.json_tree import (
+    JsonNode,
+    children,
+    is_field_name,
+    normalize_fields,
+    read_cost,
+    read_instant,
+    read_text,
+    unwrap,
+    walk,
+    walk_below,
+)
 from batchkiln.client.record_links import read_links
 from batchkiln.client.redact import safe_text
 from batchkiln.client.reply_mapping import ReplyMapping

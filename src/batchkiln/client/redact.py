@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from batchkiln.client.json_tree import is_field_name
+
 CODE_MAX_CHARACTERS: Final = 200
 MESSAGE_MAX_CHARACTERS: Final = 500
 
@@ -36,7 +38,6 @@ _TEXT_MAX_CHARACTERS: Final = 400
 _PLACES_MAX: Final = 300
 _PLACES_DEPTH_MAX: Final = 8
 _NODES_MAX: Final = 20_000
-_NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@.\-]{0,39}")
 
 
 def describe_shape(document: object) -> str:
@@ -106,7 +107,4 @@ def _map_shape(fields: Mapping[object, object], depth: int) -> str:
 
 
 def _name(name: object) -> str:
-    """Return a field's name; `*` if several digits make it look like an id or a key."""
-    text = str(name)
-    looks_like_id = sum(character.isdigit() for character in text) > 2  # noqa: PLR2004  v1, x2 are names
-    return "*" if looks_like_id or not _NAME.fullmatch(text) else text
+    return str(name) if is_field_name(name) else "*"

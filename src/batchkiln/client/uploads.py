@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from batchkiln.client.asset_ids import choose_asset_ids
-from batchkiln.client.coercion import read_text, read_url
-from batchkiln.client.json_tree import JsonNode, normalize_fields, walk, walk_below, words_in
+from batchkiln.client.json_tree import JsonNode, normalize_fields, read_text, read_url, walk, walk_below, words_in
 from batchkiln.client.list_entries import FileEntry, columns_to_rows, entries_around, in_requested_order, scalar_text
 from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping
 from batchkiln.core.response_rules import ReplyField

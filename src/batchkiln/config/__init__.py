@@ -32,6 +32,8 @@ __all__ = [
     "found_file",
     "is_loopback",
     "load_config",
+    "queue_path",
+    "queue_setting",
 ]
 
 
@@ -94,6 +96,22 @@ def _from_environment(base_url: str, allow_http: str) -> Profile:
         raise InputError(f"BATCHKILN_BASE_URL: {problem}")
     account = Account("main", (KeySource(env="BATCHKILN_API_KEY"),))
     return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,), allows_http=allows_http)
+
+
+def queue_setting(path: Path | None, environ: Mapping[str, str]) -> tuple[str | None, bool]:
+    """Return what the configuration says of the queue: its place, and whether commits may be lost.
+
+    A path is relative to the file. A file that is missing or wrong says nothing; `load_config` tells why.
+    """
+    chosen = found_file(path, environ)
+    if chosen is None or not chosen.is_file():
+        return None, False
+    from batchkiln.config.file import queue_of  # noqa: PLC0415  as above
+
+    queue, may_lose_commits = queue_of(chosen)
+    if queue is not None and "://" not in queue:
+        queue = str(chosen.absolute().parent / queue)
+    return queue, may_lose_commits
 
 
 def queue_path(path: Path) -> Path:

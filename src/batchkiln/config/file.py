@@ -245,6 +245,8 @@ class _File(_Model):
 
     default_profile: str | None = None
     confirm_above_credits: int | None = Field(default=None, ge=0)
+    queue: str | None = Field(default=None, min_length=1)  # read by `queue_setting`
+    allow_lost_commits: bool = False  # likewise
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
@@ -258,6 +260,18 @@ class _File(_Model):
             confirm_above_credits=self.confirm_above_credits,
             traces=None if self.traces is None else Traces(self.traces.endpoint),
         )
+
+
+def queue_of(path: Path) -> tuple[str | None, bool]:
+    """Return `queue` and `allow_lost_commits` of a file; a wrong file has neither, and `read_file` tells of it."""
+    try:
+        content = yaml.load(path.read_text("utf-8"), Loader=yaml.BaseLoader)  # noqa: S506  as below
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None, False
+    if not isinstance(content, dict):
+        return None, False
+    queue = content.get("queue")
+    return queue if isinstance(queue, str) and queue else None, content.get("allow_lost_commits") == "true"
 
 
 def read_file(path: Path) -> Config:

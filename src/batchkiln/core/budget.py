@@ -19,6 +19,11 @@ class JobCredits:
     budget_per_day: int | None = None
 
     @property
+    def is_limited(self) -> bool:
+        """Whether the job has a budget."""
+        return self.budget is not None or self.budget_per_day is not None
+
+    @property
     def committed(self) -> int:
         """What the job would have cost if nothing more happened."""
         return self.reserved + self.charged - self.refunded

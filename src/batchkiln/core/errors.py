@@ -94,6 +94,14 @@ class QueueBusy(BatchkilnError):
     """The database stayed locked, or the disk refused a write; nothing of the change was stored."""
 
 
+class QueueConnectionLost(QueueBusy):
+    """The connection to the queue's database is gone. A change that was not committed is not stored."""
+
+
+class CommitInDoubt(QueueConnectionLost):
+    """The connection was lost inside a commit: the change is stored or not, and only a read by a new one tells."""
+
+
 class OutputDirNotWritable(BatchkilnError):
     """An output file could not be written. Paid results stay recorded, and are fetched later."""
 

@@ -57,18 +57,13 @@ def fields(pattern: str) -> frozenset[str]:
     return frozenset(piece.field for component in _parse(pattern) for piece in component if piece.field)
 
 
-def needs_variables(pattern: str) -> bool:
-    """Return whether a field needs an item's variables or metadata."""
-    return any(name not in BUILT_IN_FIELDS for name in fields(pattern))
-
-
 def identifies_item(pattern: str) -> bool:
     """Return whether two items of a job can never get the same name for their first outputs.
 
     That holds if one component contains {item} or {index} such that its value can be read back from the name.
     `{kind}-{item}` does not: kind `a-b` with item `c` reads like kind `a` with item `b-c`.
     """
-    return any(_reads_back(component) for component in _parse(pattern))
+    return any(_READS_BACK.fullmatch("".join(map(_shape, component))) for component in _parse(pattern))
 
 
 def prerender(pattern: str, values: Mapping[str, str]) -> str:
@@ -241,41 +236,18 @@ def _check_component(component: list[_Piece]) -> None:
         raise PatternError(f"{literal!r} may not be a folder of a file name pattern: files stay inside `output.dir`")
 
 
-def _reads_back(component: tuple[_Piece, ...]) -> bool:
-    for at, piece in enumerate(component):
-        before, after = component[:at], component[at + 1 :]
-        if piece.field == "item" and _is_framed(before[::-1]) and _is_framed(after):
-            return True
-        if piece.field == "index" and (
-            (_is_fixed(before) and _starts_apart(after)) or (_is_framed(after) and _ends_apart(before))
-        ):
-            return True
-    return False
+def _shape(piece: _Piece) -> str:
+    """Return a letter for a field; for a text, `d` for each digit and `c` for any other character."""
+    if piece.field:
+        return _SHAPES.get(piece.field, "F")
+    return "".join("d" if character.isdigit() else "c" for character in piece.text)
 
 
-def _is_fixed(pieces: tuple[_Piece, ...]) -> bool:
-    """Return whether the pieces give the same text for all items of a job."""
-    return all(piece.field in {"", "job"} for piece in pieces)
+_SHAPES: Final = {"job": "J", "item": "I", "index": "N", "ext": "E", "output": "E"}
 
-
-def _is_framed(pieces: tuple[_Piece, ...]) -> bool:
-    """Return whether the pieces beside a free text, nearest first, can be told apart from it.
-
-    They can if they are fixed, or separated by a character that is not a digit.
-    """
-    return all(
-        piece.field in {"", "job"}
-        or (piece.field in {"ext", "output"} and at > 0 and bool(pieces[at - 1].text.strip("0123456789")))
-        for at, piece in enumerate(pieces)
-    )
-
-
-def _starts_apart(after: tuple[_Piece, ...]) -> bool:
-    return not after or (after[0].field == "" and not after[0].text[0].isdigit())
-
-
-def _ends_apart(before: tuple[_Piece, ...]) -> bool:
-    return not before or (before[-1].field == "" and not before[-1].text[-1].isdigit())
+# What stands beside a free text can be told apart from it: it is equal for all items, or an extension or number that
+# something other than digits separates. An index can also be told apart from any text that has no digit beside it.
+_READS_BACK: Final = re.compile(r"(?:[Jcd]|Ed*c)*I(?:[Jcd]|cd*E)*|[Jcd]*N(?:c.*)?|(?:.*c)?N(?:[Jcd]|cd*E)*")
 
 
 FILENAME_ENCODING_ERROR: Final = (

@@ -6,9 +6,9 @@ what they cost. Failures and refusals are not foreseen, nor are uploads: what th
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import dropwhile
 from math import ceil, inf
 from typing import Final
 
@@ -97,12 +97,6 @@ class _Room:
     items: int = 0
     spent: int = 0
 
-    def use(self, usage: DayUsage) -> None:
-        """Take away what was used before."""
-        self.credits = max(0, self.credits - usage.credits)
-        self.creates = max(0, self.creates - usage.creates)
-        self.reads = max(0, self.reads - usage.reads)
-
     def day(self, day: ServiceDay, accounts: int) -> CalendarDay:
         """Give what was placed; what goes on after the reset takes time of the next day."""
         busy = (min(self.at, self.ends_at) - self.begins_at) * accounts
@@ -126,11 +120,8 @@ class _Purse:
     """What a job may still spend: in all, and on this day."""
 
     left: float
-    per_day: int | None
-    today: float = field(default=inf)
-
-    def open_day(self, taken: int = 0) -> None:
-        self.today = inf if self.per_day is None else max(0, self.per_day - taken)
+    per_day: float
+    today: float
 
     def pay(self, credit_count: int) -> None:
         self.left -= credit_count
@@ -152,8 +143,7 @@ def forecast(
     """
     piles, unpayable = _piles(loads, limits)
     purses = {load.name: _purse(load) for load in loads}
-    room = _room(now, day.reset_after(now), limits, accounts)
-    room.use(usage)
+    room = _room(now, day.reset_after(now), limits, accounts, usage)
     ended: dict[str, datetime] = {load.name: now for load in loads}
     days: list[CalendarDay] = []
     for _ in range(MOST_DAYS):
@@ -167,10 +157,10 @@ def forecast(
         if not piles:
             break
         at = max(room.at, room.ends_at)
-        room = _room(at, day.reset_after(at), limits, accounts)
+        room = _room(at, day.reset_after(at), limits, accounts, DayUsage())
         room.begins_at = day.start_of(at)
         for purse in purses.values():
-            purse.open_day()
+            purse.today = purse.per_day
     unknown = {pile.job for pile in piles} | set(_behind_unpriced(loads))
     ends = {name: at for name, at in ended.items() if name not in unknown}
     return Forecast(ends, tuple(_without_idle_ends(days)) if _has_days(loads) else (), tuple(unpayable))
@@ -183,8 +173,7 @@ def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:
 
 def _behind_unpriced(loads: Sequence[JobLoad]) -> Iterable[str]:
     """Give the first job that has items without a price, and all behind it."""
-    priced = takewhile(lambda load: not any(_needs_price(entry) for entry in load.classes), loads)
-    return (load.name for load in loads[sum(1 for _ in priced) :])
+    return (load.name for load in dropwhile(lambda load: not any(map(_needs_price, load.classes)), loads))
 
 
 def _has_days(loads: Sequence[JobLoad]) -> bool:
@@ -198,19 +187,20 @@ def _needs_price(entry: ItemClass) -> bool:
 
 
 def _purse(load: JobLoad) -> _Purse:
-    purse = _Purse(inf if load.credits_left is None else max(0, load.credits_left), load.credits_per_day)
-    purse.open_day(load.credits_taken)
-    return purse
+    per_day = inf if load.credits_per_day is None else load.credits_per_day
+    left = inf if load.credits_left is None else max(0, load.credits_left)
+    return _Purse(left, per_day, today=max(0, per_day - load.credits_taken))
 
 
-def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int) -> _Room:
+def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage: DayUsage) -> _Room:
+    """Return what a day still allows after `usage`."""
     return _Room(
         begins_at=at,
         at=at,
         ends_at=ends_at,
-        credits=limits.credits_per_day * accounts,
-        creates=limits.creates_per_day * accounts,
-        reads=limits.reads_per_day * accounts,
+        credits=max(0, limits.credits_per_day * accounts - usage.credits),
+        creates=max(0, limits.creates_per_day * accounts - usage.creates),
+        reads=max(0, limits.reads_per_day * accounts - usage.reads),
     )
 
 

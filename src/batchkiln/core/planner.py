@@ -1,16 +1,15 @@
-"""The order of all work: what an account does next, and the earliest moment to do it.
+"""The order of all work: what an account does next about its one generation, and the earliest moment to do it.
 
-Pure. Two tracks ask here, each its own question: `choose_action` is about the one generation that may be active,
-`choose_preparation` about quotes and uploads of what comes next. A track waits until its action's `due.at`, or until
-the queue has news, and then asks again: nobody acts on a plan that was made before a wait.
+Pure. A track of the loop waits until its action's `due.at`, or until the queue has news, and then asks again: nobody
+acts on a plan that was made before a wait. Quotes and uploads of what comes next are `core/preparation.py`'s.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 from batchkiln.core.account_view import AccountView
-from batchkiln.core.budget import Affordable, BudgetLimit
+from batchkiln.core.budget import Affordable
 from batchkiln.core.calls import Call
 from batchkiln.core.job import Attempt, AttemptState, Order
 from batchkiln.core.outcomes import KEY_REMEMBERED
@@ -51,29 +50,11 @@ class Poll(_OfAttempt):
 
 
 @dataclass(frozen=True, slots=True)
-class _OfCandidate:
-    candidate: Candidate
-    due: NotBefore
-
-
-class Submit(_OfCandidate):
+class Submit:
     """Record and send a new attempt."""
 
-
-class AskQuote(_OfCandidate):
-    """Ask the price of a candidate's recipe, by a request that counts as a read (Service rule 4.6)."""
-
-
-class Upload(_OfCandidate):
-    """Upload images that are needed soon: up to five in one request (Service section 4, upload flow)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """End the items of a recipe that can never be paid; nothing was sent (contract, section 7)."""
-
     candidate: Candidate
-    obstacle: BudgetLimit
+    due: NotBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +65,6 @@ class WaitUntil:
 
 
 Action = Replay | Withdraw | SetAside | Recover | Poll | Submit | WaitUntil
-Preparation = AskQuote | Upload | Reject | WaitUntil
 
 
 def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> Action:
@@ -172,43 +152,6 @@ def _lacking(candidate: Candidate, account: AccountView) -> WaitReason:
     """Return why a candidate without a price or an upload waits: what it lacks is on the way, or is not understood."""
     calls = (Call.QUOTE,) if candidate.is_ready else (Call.UPLOAD, Call.COMPLETION)
     return WaitReason.NOT_UNDERSTOOD if account.rests(*calls) else WaitReason.PREPARING
-
-
-def choose_preparation(queue: QueueView, account: AccountView, now: ClockReading) -> Preparation:
-    """Choose what to make ready while the slot is busy, in the order in which it will be needed.
-
-    What has to wait, as uploads do once the day's are used up, lets what may leave now go first.
-    """
-    if account.starts_nothing:
-        return WaitUntil(NotBefore(inf, account.starts_nothing))
-    ordered = in_order(queue.candidates)
-    for candidate in ordered:
-        if candidate.cost is not None:
-            decision = account.check(candidate, candidate.cost)
-            if decision.fit is Affordable.NEVER and decision.obstacle is not None:
-                return Reject(candidate, decision.obstacle)
-    soonest: AskQuote | Upload | WaitUntil = WaitUntil(NotBefore(inf, WaitReason.NOTHING))
-    for choice in _requests_for(ordered, account, now):
-        if choice.due.at <= now.monotonic:
-            return choice
-        if choice.due.at < soonest.due.at or soonest.due.reason is WaitReason.NOTHING:
-            soonest = choice
-    return soonest
-
-
-def _requests_for(ordered: Sequence[Candidate], account: AccountView, now: ClockReading) -> Iterator[AskQuote | Upload]:
-    """Yield the requests that candidates lack, the most urgent first; a quote needs the uploads (Service rule 4.6).
-
-    Where the service fails to price a recipe, the others go first.
-    """
-    for candidate in sorted(ordered, key=lambda each: each.recipe_id in account.waits.quotes):
-        if not candidate.is_ready:
-            yield Upload(candidate, account.upload_due(candidate, now))
-        elif candidate.cost is None:
-            yield AskQuote(candidate, account.quote_due(candidate, now))
-    for candidate in ordered:
-        if candidate.is_ready and candidate.missing_inputs:
-            yield Upload(candidate, account.upload_due(candidate, now))
 
 
 def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:

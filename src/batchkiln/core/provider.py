@@ -20,6 +20,9 @@ DESCRIPTION: Final = "/openapi.json"
 
 IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 
+UPLOAD_LINK_SECONDS: Final = 300.0
+"""Validity of an upload link in service time (Service section 4)."""
+
 UPLOADS_MAX_FILES: Final = 5
 """Files per upload request (Service section 8)."""
 

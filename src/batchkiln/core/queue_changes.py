@@ -6,9 +6,9 @@ from datetime import datetime
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import SavedFile
 from batchkiln.core.outcomes import Outcome
+from batchkiln.core.polling import Observation
 from batchkiln.core.queue_types import Circumstances
 from batchkiln.core.responses import ErrorInfo, GenerationRecord
 from batchkiln.core.states import ItemState

@@ -1,6 +1,6 @@
 """What the queue and the worker exchange, beyond the nouns of `job.py`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +16,8 @@ class Candidate:
     """The first queued item among those of one job that share a recipe, of which there are `queued`.
 
     `cost` is None until quoted. `is_ready` tells that all its images are uploaded to this account;
-    `missing_inputs` are the input ids, of it and the items just behind it, that are not.
+    `missing_inputs` are the input ids, of it and the items just behind it, that are not. `next_item_ids` are items
+    behind it that may be begun in its place: as urgent, and as ready.
     """
 
     item_id: int
@@ -32,6 +33,13 @@ class Candidate:
     is_ready: bool = True
     missing_inputs: tuple[int, ...] = ()
     queued: int = 1
+    has_images: bool = False
+    next_item_ids: tuple[int, ...] = ()
+
+    def next_item_id(self, taken: AbstractSet[int]) -> int:
+        """Return the first item that no other worker is just beginning; the head where all are taken."""
+        items = (self.item_id, *self.next_item_ids)
+        return next((item_id for item_id in items if item_id not in taken), self.item_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,6 @@ class Snapshot:
     """All that the planner has to know from the disk, read at once.
 
     `usages` has one entry per day asked for. `last_read_at` and `active_kind` are of the active generation.
-    `outstanding` counts the whole scope, on all accounts.
     """
 
     queue: QueueView
@@ -96,7 +103,6 @@ class Snapshot:
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
     last_read_at: datetime | None
-    outstanding: Outstanding
     active_kind: Kind | None = None
     misunderstood: tuple[Misunderstood, ...] = ()
 
@@ -139,6 +145,19 @@ class DownloadTask:
             model=self.model,
             ext=extension,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ItemNames:
+    """The names by which a person knows an item, and the idempotency keys of its attempts by number.
+
+    The last key is that of its next attempt.
+    """
+
+    job: str
+    item: str
+    model: str
+    keys: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)

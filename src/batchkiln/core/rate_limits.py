@@ -8,7 +8,7 @@ is the service's own, from reset to reset; what it has used is stored in the que
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
@@ -365,6 +365,11 @@ class RateLimits:
         return self.reset if is_spent else NO_WAIT
 
     @property
+    def is_day_spent(self) -> bool:
+        """Whether one of the day's counts of requests seems to be used up, for uploads as well."""
+        return self.creates.used_today + 2 > self.limits.creates_per_day or self.reads.is_spent
+
+    @property
     def reset(self) -> NotBefore:
         """When the day's requests are free again."""
         return NotBefore(self.resets_at, WaitReason.DAY_REQUESTS)
@@ -413,10 +418,4 @@ def _over_at(request: LoggedRequest, now: ClockReading, recent_seconds: float) -
 
 def _larger(earlier: DayUsage, later: DayUsage) -> DayUsage:
     """Return the larger of each figure of the days of `ClockReading.instant` and `latest`: mostly the same day."""
-    return DayUsage(
-        creates=max(earlier.creates, later.creates),
-        reads=max(earlier.reads, later.reads),
-        credits=max(earlier.credits, later.credits),
-        upload_files=max(earlier.upload_files, later.upload_files),
-        upload_bytes=max(earlier.upload_bytes, later.upload_bytes),
-    )
+    return earlier if earlier is later else DayUsage(*map(max, astuple(earlier), astuple(later)))

@@ -14,6 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from batchkiln.api import QueueLocation, local_path
+
 _HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _TOKEN_BYTES: Final = 32
 _LEAST_CHARACTERS: Final = 32
@@ -81,12 +83,12 @@ def is_loopback(host: str) -> bool:
     return name in _HOSTS and port.isdecimal()
 
 
-def token_file(queue: Path) -> Path:
+def token_file(queue: QueueLocation) -> Path:
     """Return the path of the token file of a queue."""
-    return Path(f"{queue}.dashboard")
+    return Path(f"{local_path(queue)}.dashboard")
 
 
-def read_token(queue: Path) -> str:
+def read_token(queue: QueueLocation) -> str:
     """Return the token of a queue's dashboard; create it unless a file that only its owner can read contains one.
 
     The token stays the same, so that bookmarks, cookies and scrapers work after a restart. If the file cannot be

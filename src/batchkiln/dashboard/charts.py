@@ -10,10 +10,10 @@ from typing import Final
 
 from markupsafe import Markup
 
+from batchkiln.api import Hour
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.calendar import Calendar, Day
 from batchkiln.presentation.formatting import STYLES, plural
-from batchkiln.store import Hour
 
 HEIGHT: Final = 100.0
 _GAP: Final = 0.16

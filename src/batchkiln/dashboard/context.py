@@ -1,6 +1,7 @@
-"""The state that all pages of a dashboard share."""
+"""The state that all pages of a dashboard share, and the thumbnails that it keeps in memory up to a maximum size."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,22 +11,63 @@ from typing import Any, Final
 from aiohttp import web
 from jinja2 import Environment
 
+from batchkiln.api import QueueLocation
+from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access
 from batchkiln.dashboard.live_state import EngineProbe, LiveState
 from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.snapshot import PageSnapshot, read_snapshot
-from batchkiln.dashboard.thumbnail_cache import Thumbnails
-from batchkiln.store import Store
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
+
+EDGE_PIXELS: Final = 400
+KEPT_BYTES: Final = 24 * 1024 * 1024
+AT_ONCE: Final = 2
+"""The number of pictures decoded at a time, so that a run in the same process is not delayed."""
+
+
+class Thumbnails:
+    """A cache of thumbnails by the file's hash. A failure is not cached, because a disk may be mounted later."""
+
+    def __init__(self, *, kept_bytes: int = KEPT_BYTES) -> None:
+        """Start empty, with a maximum size of `kept_bytes`."""
+        self._kept_bytes = kept_bytes
+        self._kept: OrderedDict[str, Thumbnail] = OrderedDict()
+        self._size = 0
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the cached thumbnails."""
+        return self._size
+
+    async def of(self, path: Path, sha256: str, media_type: str) -> Thumbnail | None:
+        """Return the thumbnail of a file, or None if the file is missing or cannot be drawn."""
+        if sha256 not in self._kept:
+            async with self._places:
+                if sha256 not in self._kept:  # another request may have drawn it while this one waited
+                    made = await asyncio.to_thread(make_thumbnail, path, media_type=media_type, edge=EDGE_PIXELS)
+                    if isinstance(made, NoThumbnail):
+                        return None
+                    self._keep(sha256, made)
+        self._kept.move_to_end(sha256)
+        return self._kept[sha256]
+
+    def _keep(self, sha256: str, picture: Thumbnail) -> None:
+        self._kept[sha256] = picture
+        self._size += len(picture.content)
+        while self._size > self._kept_bytes and len(self._kept) > 1:
+            _, dropped = self._kept.popitem(last=False)
+            self._size -= len(dropped.content)
 
 
 @dataclass(slots=True)
 class Context:
     """The queue, opened for reading; the templates; the access token; and the engine, if it is in this process."""
 
-    queue: Path
+    queue: QueueLocation
     config: Config
-    store: Store
+    reader: QueueReader
     access: Access
     machine_now: Callable[[], datetime]
     engine: EngineProbe | None = None
@@ -36,7 +78,7 @@ class Context:
 
     async def snapshot(self, job: str | None = None) -> PageSnapshot:
         """Read the current state of the queue, or of one job."""
-        return await self.store.read(read_snapshot, self.config, self.machine_now(), self.live_state(), job)
+        return await self.reader.read(read_snapshot, self.config, self.machine_now(), self.live_state(), job)
 
     def live_state(self) -> LiveState:
         """Return the state of the engine in this process; it is empty if there is none."""

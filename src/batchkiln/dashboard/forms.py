@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from batchkiln.api import Decision, ItemDetail, check_resolvable
 from batchkiln.api.changes import Action, Changes, ItemChangedError, Question, open_changes, question_of
+from batchkiln.api.reading import open_reader
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.rendering import item_url, job_url
 from batchkiln.presentation.confirmations import cost_of_resolve
-from batchkiln.store import Decision, ItemDetail, Store, check_resolvable
 
 _DIGITS_MAX: Final = 18
 
@@ -41,11 +42,8 @@ async def ask(request: web.Request) -> web.Response:
     """Show the effect and the possible cost of an action."""
     context = context_of(request)
     action, job, items = _target(request)
-    store = await Store.open_for_reading(context.queue)  # counting a million items must not delay other pages
-    try:
-        question = await store.read(question_of, action, job, items)
-    finally:
-        await store.close()
+    async with open_reader(context.queue) as reader:  # counting a million items must not delay other pages
+        question = await reader.read(question_of, action, job, items)
     return _question_page(context, action, job, items, question)
 
 
@@ -110,7 +108,7 @@ def _back(job: str, items: Sequence[str], done: str | None = None, number: int |
 async def ask_resolve(request: web.Request) -> web.Response:
     """Show the possible decisions about a held item, each with its possible cost."""
     context = context_of(request)
-    detail = await context.store.read(
+    detail = await context.reader.read(
         lambda reader: reader.items.detail(request.match_info["job"], request.query.get("id", ""))
     )
     return _resolve_page(context, detail)
@@ -123,7 +121,7 @@ async def act_resolve(request: web.Request) -> web.Response:
     form = await request.post()
     fields = {name: value.strip() for name, value in form.items() if isinstance(value, str)}
     async with open_changes(context.queue, context.machine_now) as changes:
-        detail = await changes.item(job, item)
+        detail = await changes.show(job, item)
         problem = _form_problem(detail, fields)
         if problem is None:
             decision, generation_id = Decision(fields["decision"]), fields.get("generation_id") or None
@@ -131,7 +129,7 @@ async def act_resolve(request: web.Request) -> web.Response:
             try:
                 await changes.resolve(detail, decision, generation_id=generation_id)
             except ItemChangedError:
-                detail, problem = await changes.item(job, item), CHANGED
+                detail, problem = await changes.show(job, item), CHANGED
     if problem is not None:
         return _resolve_page(context, detail, problem=problem)
     raise web.HTTPSeeOther(_back(job, [item], "resolve"))

@@ -43,9 +43,8 @@ class EngineProbe:
 
     def live_state(self) -> LiveState:
         """Return the current state. Call it in the event loop's thread only, because it reads the services' clocks."""
-        clocks = {name: service.clock for name, service in self._engine.services.items()}
         return LiveState(
-            times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
+            times=self._engine.observed_times(),
             accounts={worker.account_id: _account_live(worker) for worker in self._engine.workers},
         )
 

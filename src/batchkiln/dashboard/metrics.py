@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from batchkiln.client.request_metrics import BOUNDS_SECONDS, RequestMeter
+from batchkiln.client.http_session import BOUNDS_SECONDS, RequestMeter
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import context_of
 from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline

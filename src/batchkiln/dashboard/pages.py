@@ -4,6 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
+from batchkiln.api import Filter, JobSummary, Reader
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.charts import day_chart, day_name
 from batchkiln.dashboard.context import Context, context_of
@@ -13,7 +14,6 @@ from batchkiln.dashboard.snapshot import headline
 from batchkiln.presentation.calendar import Calendar, read_calendars
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import read_accounts
-from batchkiln.store import Filter, JobSummary, Reader
 
 TILES: Final = 48
 _DIGITS_MAX: Final = 9
@@ -54,7 +54,7 @@ async def failures(request: web.Request) -> web.Response:
 async def days(request: web.Request) -> web.Response:
     """Show past and coming days with their credits."""
     context = context_of(request)
-    calendars = await context.store.read(_calendars, context, context.live_state())
+    calendars = await context.reader.read(_calendars, context, context.live_state())
     charts = [(calendar, day_chart(calendar)) for calendar in calendars]
     return context.page("days.html", charts=charts, day_name=day_name)
 
@@ -79,8 +79,8 @@ async def gallery(request: web.Request) -> web.Response:
     )
     after, before = _key_of(query.get("after", "0")), query.get("before")
     place = {"after_id": after} if before is None else {"before_id": _key_of(before)}
-    page = await context.store.read(lambda reader: reader.items.search(name, wanted, **place, limit=TILES))
-    summary, models = await context.store.read(_job_and_models, name)
+    page = await context.reader.read(lambda reader: reader.items.search(name, wanted, **place, limit=TILES))
+    summary, models = await context.reader.read(_job_and_models, name)
     return context.page("gallery.html", summary=summary, models=models, wanted=wanted, meta=meta, page=page)
 
 

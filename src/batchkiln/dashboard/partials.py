@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from batchkiln.api import ItemSummary, Reader
 from batchkiln.api.reading import read_item_report
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
-from batchkiln.store import ItemSummary, Reader
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -29,8 +29,8 @@ async def sections(context: Context, job: str | None) -> tuple[dict[str, str], P
     Raises `InputError` for an unknown job.
     """
     now = await context.snapshot(job)
-    newest = await context.store.read(_newest, job)
-    chart = await context.store.read(_hours, now) if job is None else None
+    newest = await context.reader.read(_newest, job)
+    chart = await context.reader.read(_hours, now) if job is None else None
     values = {
         "now": now,
         "headline": headline(now),
@@ -65,7 +65,7 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
 
     Raises `InputError` for an unknown job or item.
     """
-    report = await context.store.read(read_item_report, context.config, job, name, context.machine_now())
+    report = await context.reader.read(read_item_report, context.config, job, name, context.machine_now())
     detail, explanation = report.detail, report.explanation
     events = ([detail.arrival] if detail.arrival is not None else []) + list(detail.events)
     html = context.render(

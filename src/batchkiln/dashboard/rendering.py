@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from batchkiln.api import OutputSummary
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import (
     format_age,
@@ -19,7 +20,6 @@ from batchkiln.presentation.formatting import (
     plural,
     sanitize,
 )
-from batchkiln.store import OutputSummary
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 _KILO: Final = 1024

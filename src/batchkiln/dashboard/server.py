@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
+from batchkiln.api import QueueLocation
+from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
@@ -19,7 +20,6 @@ from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.live_state import EngineProbe
 from batchkiln.dashboard.metrics import metrics
 from batchkiln.dashboard.middleware import add_headers, authorize, error_pages
-from batchkiln.store import Store
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8642
@@ -54,7 +54,7 @@ class ServedDashboard:
 
 @asynccontextmanager
 async def serving_dashboard(
-    queue: Path,
+    queue: QueueLocation,
     config: Config,
     *,
     port: int | None = None,
@@ -65,10 +65,9 @@ async def serving_dashboard(
 
     Raises `QueueUnusable` if there is no usable queue, and `InputError` if the port is not available.
     """
-    store = await Store.open_for_reading(queue)
-    try:
+    async with open_reader(queue) as reader:
         access = Access(read_token(queue))
-        context = Context(queue, config, store, access, clock, engine)
+        context = Context(queue, config, reader, access, clock, engine)
         runner = web.AppRunner(
             application(context), access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
@@ -79,8 +78,6 @@ async def serving_dashboard(
         finally:
             context.stopping.set()
             await runner.cleanup()
-    finally:
-        await store.close()
 
 
 async def _listen(runner: web.AppRunner, port: int | None) -> None:

@@ -6,18 +6,17 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from batchkiln.api import Reader, UnderWay
 from batchkiln.config import Config
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
 from batchkiln.core.states import NOT_DELIVERED, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
+from batchkiln.presentation.account_errors import misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
-from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
-from batchkiln.presentation.overview import AccountView, JobView, Overview, read_overview
-from batchkiln.presentation.unread_replies import misunderstanding
-from batchkiln.store import Reader, UnderWay
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, read_overview
 
 JOBS_SHOWN: Final = 50
 

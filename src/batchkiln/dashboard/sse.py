@@ -48,11 +48,11 @@ async def _follow(
     context: Context, response: web.StreamResponse, of: _PageKey, sent: dict[str, str], *, shows_ages: bool
 ) -> None:
     ticker, ticks = ServiceClock(), 0
-    version = await context.store.data_version()
+    version = await context.reader.data_version()
     while not context.stopping.is_set():
         await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, context.stopping)
         ticks += 1
-        known, version = version, await context.store.data_version()
+        known, version = version, await context.reader.data_version()
         if version == known and not shows_ages and ticks % IDLE_TICKS:
             continue
         changed, shows_ages = await _changed(context, of, sent)

@@ -15,6 +15,7 @@ from typing import Final
 from batchkiln.core import provider
 from batchkiln.core.errors import InputError
 from batchkiln.doctor.check_results import CheckResult, ok, warn
+from batchkiln.store import QueueLocation, local_path
 
 DESCRIPTION: Final = f"GET {provider.DESCRIPTION}"
 BALANCE: Final = f"GET {provider.BALANCE}"
@@ -42,12 +43,13 @@ class Learned:
         return self if not types else Learned(self.base_url, {**self.calls, call: types})
 
 
-def learned_path(queue: Path) -> Path:
+def learned_path(queue: QueueLocation) -> Path:
     """Return the path of the file with the recorded shapes."""
-    return queue.with_name(f"{queue.name}.shapes.json")
+    file = local_path(queue)
+    return file.with_name(f"{file.name}.shapes.json")
 
 
-def load_learned(queue: Path, profile: str, base_url: str) -> Learned:
+def load_learned(queue: QueueLocation, profile: str, base_url: str) -> Learned:
     """Return the recorded shapes; empty if the file is missing, damaged or about another base URL."""
     entry = _entries(queue).get(profile)
     if not isinstance(entry, Mapping) or entry.get("base_url") != base_url:
@@ -57,7 +59,7 @@ def load_learned(queue: Path, profile: str, base_url: str) -> Learned:
     return Learned(base_url, {str(call): types for call, types in known if _are_types(types)})
 
 
-def save_learned(queue: Path, profile: str, learned: Learned) -> None:
+def save_learned(queue: QueueLocation, profile: str, learned: Learned) -> None:
     """Save the recorded shapes atomically. Raises `InputError` if the folder is not writable."""
     path = learned_path(queue)
     entries = {**_entries(queue), profile: {"base_url": learned.base_url, "calls": learned.calls}}
@@ -113,7 +115,7 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _entries(queue: Path) -> dict[str, object]:
+def _entries(queue: QueueLocation) -> dict[str, object]:
     try:
         entries = json.loads(learned_path(queue).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

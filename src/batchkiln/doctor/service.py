@@ -4,16 +4,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from batchkiln.client import ReplyMapping, ServiceClient, fingerprint
-from batchkiln.client.openapi_check import as_map, mismatches
-from batchkiln.client.openapi_fields import UndocumentedField, undocumented_fields
+from batchkiln.client import ServiceClient, fingerprint
+from batchkiln.client.openapi import mismatches
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.response_rules import ReplyRules, remedy_line
 from batchkiln.core.responses import AccountBlocked, AccountProblem, BalanceRead, BalanceReply, Described, DescribeReply
-from batchkiln.doctor.check_results import CheckResult, Level, fail, ok, warn
+from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 
 ClientOf = Callable[[Mapping[str, str]], ServiceClient]
 """Creates a client with the given API keys, by fingerprint."""
@@ -47,46 +45,17 @@ def check_reachable(reply: DescribeReply) -> CheckResult:
     return fail("service", message, "check base_url and the network", exit_status=ExitStatus.UNEXPECTED)
 
 
-def check_description(reply: DescribeReply, rules: ReplyRules = ReplyRules()) -> list[CheckResult]:  # noqa: B008  frozen
-    """Compare the service's description with what the client sends and needs.
-
-    Each undocumented field gets a result: where the description places it, whether it is read there, and how it is
-    used.
-    """
+def check_description(reply: DescribeReply) -> list[CheckResult]:
+    """Compare the service's description with what the client sends."""
     if not isinstance(reply, Described):
         return [warn("description", "not checked: the service did not return its description")]
     found = [
         fail("description", mismatch.what, _UPDATE, exit_status=ExitStatus.UNEXPECTED)
         if mismatch.is_breaking
-        else warn("description", mismatch.what, "differing replies are understood if possible")
+        else warn("description", mismatch.what, "`doctor --probe` shows whether the service has it all the same")
         for mismatch in mismatches(reply.document)
     ]
-    if not as_map(reply.document.get("paths")):
-        return found
-    fields = undocumented_fields(reply.document, ReplyMapping(rules))
-    found += [_of_field(each) for each in fields]
-    is_expected = all(finding.level is Level.OK for finding in found)
-    return [*found, ok("description", "as batchkiln expects it")] if is_expected else found
-
-
-def _of_field(open_field: UndocumentedField) -> CheckResult:
-    """Report one undocumented field, with the configuration line that fixes it."""
-    name, what = open_field.name, open_field.what
-    check = f"description, {name.value}"
-    if open_field.is_found:
-        return ok(check, f"{what} is read at {open_field.found}; {open_field.sends}")
-    if open_field.described is None:
-        return warn(
-            check,
-            f"{what} is not described in a place where it can be read; it is searched in each reply",
-            f"if it is not found there, add to the profile: {remedy_line(name, None)}",
-        )
-    read = f"would be read at {open_field.found}" if open_field.found else "would not be found"
-    return warn(
-        check,
-        f"{what} is described at {open_field.described}, but {read}",
-        f"add to the profile: {remedy_line(name, open_field.described)}",
-    )
+    return found or [ok("description", "as batchkiln expects it")]
 
 
 _UPDATE: Final = (

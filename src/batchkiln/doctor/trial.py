@@ -10,11 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from batchkiln.api.apply_manifests import scope_of
-from batchkiln.api.engine import Engine
 from batchkiln.api.queue import Queue
-from batchkiln.api.run import Run
-from batchkiln.api.run_options import RunOptions
+from batchkiln.api.run import Run, RunOptions
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
 from batchkiln.core.rate_limits import RequestKind
@@ -49,7 +46,7 @@ class Trial:
     """The one paid picture, on the first account of a profile."""
 
     queue: Queue
-    engine: Engine
+    run: Run
     probe: Probe
     account: str
     person: Person
@@ -110,18 +107,19 @@ class Trial:
             budget={"credits": price},
             output={"dir": "out"},
         )
-        self.engine.control.scope = scope_of([applied])
+        await self.run.limit_to([applied.job.name])
         self.person.hand_over(self._stop)
-        await Run(self.engine, self.queue.reader, RunOptions(max_credits=price), jobs=[job]).run()
+        self.run.options = RunOptions(max_credits=price)
+        await self.run.run()
         return job
 
     def _stop(self) -> None:
-        self.engine.control.stop()
-        self.engine.announce()
+        self.run.engine.control.stop()
+        self.run.engine.announce()
 
     async def _again(self, story: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
         """Poll the generation once more, and send its create once more."""
-        counted = await Counted.of(self.engine, self.probe.profile, self.account)
+        counted = await Counted.of(self.run.engine, self.probe.profile, self.account)
         try:
             await counted.begin()
             yield await _of_record(counted, story)

@@ -45,20 +45,8 @@ if TYPE_CHECKING:
     class SequenceStartEvent(CollectionStartEvent):
         """The start of a sequence."""
 
-    class MappingEndEvent(Event):
-        """The end of a mapping."""
-
-    class SequenceEndEvent(Event):
-        """The end of a sequence."""
-
     class DocumentStartEvent(Event):
         """The start of a document."""
-
-    class DocumentEndEvent(Event):
-        """The end of a document."""
-
-    class StreamEndEvent(Event):
-        """The end of the text."""
 
     class YamlParser:
         """Parses a stream of bytes into events."""
@@ -72,16 +60,12 @@ if TYPE_CHECKING:
             """Return the next event without advancing."""
 
 else:
-    from yaml.events import (
+    from yaml.events import (  # noqa: F401  the other modules import them from here, with these types
         AliasEvent,
-        DocumentEndEvent,
         DocumentStartEvent,
-        MappingEndEvent,
         MappingStartEvent,
         ScalarEvent,
-        SequenceEndEvent,
         SequenceStartEvent,
-        StreamEndEvent,
     )
 
     try:
@@ -99,22 +83,6 @@ else:
                 Scanner.__init__(self)
                 Parser.__init__(self)
 
-
-__all__ = [
-    "TYPE_NAMES",
-    "AliasEvent",
-    "DocumentEndEvent",
-    "DocumentStartEvent",
-    "MappingEndEvent",
-    "MappingStartEvent",
-    "ScalarEvent",
-    "SequenceEndEvent",
-    "SequenceStartEvent",
-    "StreamEndEvent",
-    "Value",
-    "YamlParser",
-    "resolve",
-]
 
 TYPE_NAMES: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
 _MAX_NUMBER_LENGTH: Final = 40  # longer digits are text: no field holds such a number, and `int` has a limit of its own

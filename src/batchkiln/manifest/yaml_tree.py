@@ -8,17 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NoReturn
 
+from yaml.events import DocumentEndEvent, MappingEndEvent, SequenceEndEvent, StreamEndEvent
+
 from batchkiln.manifest.diagnostics import Diagnostics, Mark, Unreadable
 from batchkiln.manifest.yaml_parser import (
     AliasEvent,
-    DocumentEndEvent,
     DocumentStartEvent,
-    MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
-    SequenceEndEvent,
     SequenceStartEvent,
-    StreamEndEvent,
     Value,
     YamlParser,
     resolve,

@@ -5,7 +5,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.notifications.channel import DeliveryResult
+from batchkiln.notifications.dispatcher import DeliveryResult
 
 if TYPE_CHECKING:
     from apprise import Apprise

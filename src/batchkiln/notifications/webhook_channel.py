@@ -15,7 +15,7 @@ import aiohttp
 import orjson
 
 from batchkiln.core.notifications import Notification
-from batchkiln.notifications.channel import DeliveryResult
+from batchkiln.notifications.dispatcher import DeliveryResult
 
 TIMEOUT: Final = aiohttp.ClientTimeout(total=15, sock_connect=5)
 _SECRET_PREFIX: Final = "whsec_"  # noqa: S105  the standard's prefix, no secret

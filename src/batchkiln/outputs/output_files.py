@@ -20,8 +20,7 @@ from batchkiln.core.job import SavedFile
 from batchkiln.core.responses import DownloadCut
 from batchkiln.outputs.completeness import is_complete
 from batchkiln.outputs.file_formats import FileFormat, format_of
-from batchkiln.outputs.filesystem import FileSystem
-from batchkiln.outputs.os_errors import translate_os_errors, unwritable
+from batchkiln.outputs.filesystem import FileSystem, translate_os_errors, unwritable
 from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
 from batchkiln.outputs.paths import make_folders, numbered, part_path, place_inside
 

@@ -9,8 +9,7 @@ from typing import Final
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.responses import DownloadBroken, DownloadUnusable
 from batchkiln.outputs.file_formats import SNIFFED_BYTES
-from batchkiln.outputs.filesystem import FileSystem
-from batchkiln.outputs.os_errors import translate_os_errors
+from batchkiln.outputs.filesystem import FileSystem, translate_os_errors
 
 BUFFER_BYTES: Final = 256 * 1024  # for smaller writes, changing threads costs more than writing
 

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from batchkiln.outputs.filesystem import FileSystem
-from batchkiln.outputs.os_errors import unwritable
+from batchkiln.outputs.filesystem import FileSystem, unwritable
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_FOLDERS: Final = 64

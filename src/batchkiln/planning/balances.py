@@ -1,16 +1,15 @@
 """Account balances for `batchkiln balance`; one free request for each account."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from batchkiln.api.local_service import embedded_balances
+from batchkiln.api.local_service import embedded_balances, embedded_folder
 from batchkiln.config import Profile
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.responses import AccountBlocked, BalanceRead
-from batchkiln.planning.quotes import AccountState, NoRoom, QuoteOptions, open_quote_session
+from batchkiln.planning.queue_access import QueueAccess
+from batchkiln.planning.quotes import AccountState, NoRoom, open_quote_session, read_account_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +28,22 @@ class Balance:
     exit_status: ExitStatus = ExitStatus.OK
 
 
-async def read_balances(
-    profile: Profile, known: Mapping[tuple[str, str], AccountState], manner: QuoteOptions, *, folder: Path
-) -> list[Balance]:
-    """Return the balance of each account of a profile.
-
-    `folder` is where an embedded service keeps its database. An account that cannot be asked gets a `reason` instead of
-    an error.
-    """
+async def read_balances(profile: Profile, access: QueueAccess) -> list[Balance]:
+    """Return the balance of each account. An account that cannot be asked gets a `reason` instead of an error."""
+    known = await read_account_states(access)
     places = {
         name: Balance(profile.name, name, None, known[profile.name, name].usage, profile.limits.credits_per_day)
         for name in profile.account_names
     }
     if profile.is_embedded:
-        left = embedded_balances(profile, folder)
+        left = embedded_balances(profile, embedded_folder(access.setting.queue, profile))
         return [replace(place, credits=left[name]) for name, place in places.items()]
-    return [await _asked(profile, place, known[profile.name, name], manner) for name, place in places.items()]
+    return [await _asked(profile, place, known[profile.name, name], access) for name, place in places.items()]
 
 
-async def _asked(profile: Profile, place: Balance, known: AccountState, manner: QuoteOptions) -> Balance:
+async def _asked(profile: Profile, place: Balance, known: AccountState, access: QueueAccess) -> Balance:
     try:
-        async with open_quote_session(profile, place.account, known, manner) as session:
+        async with open_quote_session(profile, place.account, known, access) as session:
             reply = await session.send(session.client.balance)
     except NoRoom as error:
         return replace(place, reason=str(error), exit_status=ExitStatus.UNEXPECTED)

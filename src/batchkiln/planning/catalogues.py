@@ -5,19 +5,15 @@ service checks the items itself: a missing network does not prevent enqueueing.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from batchkiln.api.app_context import AppContext
 from batchkiln.api.local_service import embedded_catalogue
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import AccountBlocked, CatalogRead, CatalogReply
-from batchkiln.store import Store
-
-if TYPE_CHECKING:
-    from batchkiln.planning.quotes import Note
+from batchkiln.planning.queue_access import QueueAccess
 
 MAX_WAIT_SECONDS: Final = 10.0
 """Maximum wait for a read within the request limits, in seconds of service time; enqueueing should not take long."""
@@ -33,27 +29,12 @@ class Catalogues:
     catalogues.
     """
 
-    def __init__(
-        self,
-        reader: Store,
-        setting: AppContext,
-        note: "Note | None",
-        *,
-        is_alone: bool = False,
-        is_off: bool = False,
-    ) -> None:
-        """Create an empty set of catalogues.
-
-        `reader` supplies the usage of the request limits; `note` and `is_alone` are as in `QuoteOptions`. `is_off`
-        disables catalogues at the user's request.
-        """
+    def __init__(self, access: QueueAccess, *, is_off: bool = False) -> None:
+        """Create an empty set of catalogues; `is_off` disables them at the user's request."""
         self._is_off = is_off
         self.asked: set[tuple[str, str]] = set()
         self.exit_status = ExitStatus.OK
-        self._reader = reader
-        self._setting = setting
-        self._note = note
-        self._is_alone = is_alone
+        self._access = access
         self._read: dict[str, Catalogue | None] = {}
         self._lacking: dict[str, str] = {}
         self._reported: set[str] = set()
@@ -83,13 +64,11 @@ class Catalogues:
     async def _asked(self, profile: Profile, account: str) -> Catalogue | str:
         """Ask the service within the account's read limits; return the reason if there is no catalogue."""
         # The client is slow to import, and enqueueing for the local service does not need it.
-        from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415
-        from batchkiln.planning.quotes import NoRoom, QuoteOptions, open_quote_session  # noqa: PLC0415
+        from batchkiln.planning.quotes import NoRoom, open_quote_session, read_account_states  # noqa: PLC0415
 
-        known = (await self._reader.read(known_accounts, self._setting))[profile.name, account]
-        manner = QuoteOptions(self._setting.surroundings, note=self._note, is_alone=self._is_alone)
+        known = (await read_account_states(self._access))[profile.name, account]
         try:
-            async with open_quote_session(profile, account, known, manner) as session:
+            async with open_quote_session(profile, account, known, self._access) as session:
 
                 async def read_models() -> CatalogReply:
                     self.asked.add((profile.name, account))

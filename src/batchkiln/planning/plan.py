@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import ReadManifest, read_manifest, with_catalogue
-from batchkiln.api.shared_keys import refuse_shared_keys
+from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, never_payable
@@ -18,8 +18,8 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.known_accounts import account_states
-from batchkiln.planning.quotes import AccountState, QuoteOptions, Quotes, ask_quotes
+from batchkiln.planning.queue_access import QueueAccess
+from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_quotes
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.store import (
     AccountSummary,
@@ -29,7 +29,6 @@ from batchkiln.store import (
     QueuedLoad,
     Reader,
     RecipeCount,
-    Store,
 )
 
 
@@ -155,13 +154,11 @@ class _Survey:
 
 
 async def make_plan(
-    store: Store,
-    setting: AppContext,
+    access: QueueAccess,
     paths: Sequence[str],
     *,
     options: ApplyOptions,
     stdin: BinaryIO,
-    manner: QuoteOptions | None = None,
     catalogues: Catalogues | None = None,
 ) -> Plan:
     """Plan manifests: check their items against the catalogue, and ask for prices that the queue does not know.
@@ -173,8 +170,8 @@ async def make_plan(
         raise InputError("standard input cannot be combined with other manifests")
     if len(paths) != len(set(paths)):
         raise InputError("a manifest is named twice")
-    manner = manner or QuoteOptions(setting.surroundings)
-    catalogues = catalogues or Catalogues(store, setting, manner.note, is_alone=manner.is_alone)
+    store, setting = access.store, access.setting
+    catalogues = catalogues or Catalogues(access)
     found = [await store.run_in_thread(read_manifest, setting, path, stdin) for path in paths]
     profiles = setting.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found):
@@ -188,7 +185,7 @@ async def make_plan(
         profiles=profiles,
         known=known,
         wants_balance=_payers(survey.manifests, profiles),
-        manner=manner,
+        access=access,
     )
     return _compose(survey, book, setting.config, tuple(catalogues.complaints()))
 

@@ -1,21 +1,21 @@
 """Asking what things cost before anything is paid: one quote for each price, which costs nothing (Service section 4).
 
-The account's read window is kept, with room left for a process that drives the queue meanwhile. An image is only
-uploaded to a local service that is gone afterwards; elsewhere, uploads that the account already has stand in, since
-a price depends on their number alone.
+The account's read window is kept, with room left for a process that drives the queue meanwhile. No image is uploaded:
+uploads that the account already has stand in, since a price depends on their number alone. The embedded service is part
+of this program, and tells its prices without a request.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from math import inf
 from typing import Final, TypeVar, assert_never
 
-from batchkiln.api.app_context import Environment
-from batchkiln.api.local_service import temporary_service
+from batchkiln.api.app_context import AppContext, kept_seconds
+from batchkiln.api.local_service import embedded_price
 from batchkiln.api.service_clients import new_service_client
 from batchkiln.client import ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
@@ -26,7 +26,6 @@ from batchkiln.core.rate_limits import RECENT_MINUTES, DayUsage, HeldUntil, Logg
 from batchkiln.core.request import request_body
 from batchkiln.core.responses import (
     AccountBlocked,
-    AssetsReady,
     BalanceRead,
     EdgeBlocked,
     ErrorInfo,
@@ -37,11 +36,11 @@ from batchkiln.core.responses import (
     Throttled,
     TransientError,
     Unavailable,
-    UploadsPrepared,
 )
 from batchkiln.core.timestamps import ClockReading
-from batchkiln.inputs import LocalInputs
-from batchkiln.store import PriceQuestion
+from batchkiln.planning.queue_access import QueueAccess
+from batchkiln.presentation.forecasts import usage_today
+from batchkiln.store import AccountSummary, PriceQuestion, Reader
 
 T = TypeVar("T")
 
@@ -49,7 +48,6 @@ LONGEST_WAIT_SECONDS: Final = 120.0
 """How long, in service time, a pause that the service asks for is waited out; a longer one is only told."""
 
 TRIES: Final = 3
-_FILES_PER_REQUEST: Final = 5  # Service section 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +102,13 @@ class Quotes:
         return {key: cost for (name, key), cost in self.prices.items() if name == profile}
 
 
-Note = Callable[[str, str, ClockReading], Awaitable[None]]
-"""(profile, account, now): writes a read down before it leaves, where the queue may be written (Law 5)."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuoteOptions:
-    """How to ask: what opens connections, and where a read is noted.
-
-    `is_alone`: reads are noted, and the queue's lock is held, so that no other process fills the same minute.
-    """
-
-    surroundings: Environment = field(default_factory=Environment)
-    note: Note | None = None
-    is_alone: bool = False
-
-
 async def ask_quotes(
     questions: Iterable[PriceQuestion],
     *,
     profiles: Mapping[str, Profile],
     known: Mapping[tuple[str, str], AccountState],
     wants_balance: Iterable[tuple[str, str]] = (),
-    manner: QuoteOptions,
+    access: QueueAccess,
 ) -> Quotes:
     """Ask all questions, account by account, and the balances of accounts that are not local.
 
@@ -136,28 +118,46 @@ async def ask_quotes(
     for question in questions:
         by_account.setdefault((question.profile, question.account), []).append(question)
     book = Quotes()
-    for place, asked in by_account.items():
-        name, account = place
-        if profiles[name].is_embedded and not asked:
+    for (name, account), asked in by_account.items():
+        if profiles[name].is_embedded:
+            for question in asked:
+                _note_embedded_price(question, book)
             continue
         try:
-            async with open_quote_session(profiles[name], account, known[place], manner) as quotes:
-                await _AccountQuotes(quotes, name, account, book).make(asked)
-        except InputError as error:
+            async with open_quote_session(profiles[name], account, known[name, account], access) as session:
+                await _ask_account(session, name, account, asked, book)
+        except (InputError, NoRoom) as error:
             book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
     return book
 
 
+def _note_embedded_price(question: PriceQuestion, book: Quotes) -> None:
+    recipe = question.recipe
+    urls = [f"https://inputs.invalid/{number}" for number in range(recipe.inputs_count)]
+    price = embedded_price(request_body(recipe, prompt=question.prompt, input_urls=urls, max_cost_credits=None))
+    if isinstance(price, int):
+        book.prices[question.profile, question.price_key] = price
+    else:
+        book.refused[question.profile, question.price_key] = price
+
+
 class NoRoom(Exception):
-    """The account's limits leave no request now, or soon enough; the message is the reason."""
+    """No further request to the account now: its limits leave none, or its service does not answer it.
+
+    The message is the reason; `exit_status` is what `run` would come to, OK if unsure.
+    """
+
+    def __init__(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
+        super().__init__(reason)
+        self.exit_status = exit_status
 
 
 @dataclass(slots=True)
 class QuoteSession:
     """One account's service, for reads and quotes within the account's rate limits.
 
-    `is_ours`: a local service that ends with the session. `is_shared`: another process may drive the queue, and learns
-    of these reads only at its next start. `released` is that of `rates` when the session began, as `known` was read.
+    `is_shared`: another process may drive the queue, and learns of these reads only at its next start. `released` is
+    that of `rates` when the session began, as `known` was read.
     """
 
     client: ServiceClient
@@ -165,7 +165,6 @@ class QuoteSession:
     known: AccountState
     rates: RateLimits
     released: tuple[int, int]
-    is_ours: bool
     is_shared: bool
     note: Callable[[ClockReading], Awaitable[None]] | None
 
@@ -204,21 +203,17 @@ class QuoteSession:
 
 @asynccontextmanager
 async def open_quote_session(
-    profile: Profile, account: str, known: AccountState, manner: QuoteOptions
+    profile: Profile, account: str, known: AccountState, access: QueueAccess
 ) -> AsyncIterator[QuoteSession]:
     """Open a session. Raises `InputError` where the account has no key."""
-    async with AsyncExitStack() as stack:
-        if profile.is_embedded:
-            known = AccountState(known.now)  # a service of its own, of which nothing was used
-            service = await stack.enter_async_context(temporary_service(profile))
-            base_url, keys = service.base_url, [service.api_key(account)]
-        else:
-            base_url, keys = str(profile.base_url), profile.keys(account)
-        session = await stack.enter_async_context(new_session(manner.surroundings.connector()))
-        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=manner.surroundings.wall)
-        named = {fingerprint(key): key for key in keys}
-        client = new_service_client(ServiceClient, profile, session, base_url=base_url, keys=named, clock=clock)
-        note = None if profile.is_embedded else manner.note
+    keys = {fingerprint(key): key for key in profile.keys(account)}
+    surroundings = access.setting.surroundings
+    async with new_session(surroundings.connector()) as session:
+        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=surroundings.wall)
+        client = new_service_client(
+            ServiceClient, profile, session, base_url=str(profile.base_url), keys=keys, clock=clock
+        )
+        note = access.note
         rates = RateLimits.of_log(
             profile.limits,
             profile.day,
@@ -233,121 +228,97 @@ async def open_quote_session(
             known=known,
             rates=rates,
             released=rates.released(),
-            is_ours=profile.is_embedded,
-            is_shared=not (profile.is_embedded or manner.is_alone),
+            is_shared=not access.is_alone,
             note=None if note is None else (lambda now: note(profile.name, account, now)),
         )
 
 
-@dataclass(slots=True)
-class _AccountQuotes:
-    """All that is asked of one account, until something makes further questions useless."""
+async def _ask_account(
+    session: QuoteSession, profile: str, account: str, questions: Sequence[PriceQuestion], book: Quotes
+) -> None:
+    """Ask all that one account is to tell. Raises `NoRoom` where further questions are useless."""
+    described = await session.client.describe()  # tells the time, and counts in no account's window
+    if session.clock.is_doubted:
+        await session.clock.await_witness()
+        described = await session.client.describe()
+    if isinstance(described, NoResponse | EdgeBlocked | Unavailable):
+        raise _given_up(described)
+    if session.clock.is_observed:
+        book.times[profile] = session.clock.now().instant
+    for question in questions:
+        await _ask_price(session, question, book)
+    reply = await session.send(session.client.balance)
+    if isinstance(reply, AccountBlocked):
+        raise _given_up(reply)
+    if isinstance(reply, BalanceRead) and reply.credits is not None:
+        book.balances[profile, account] = reply.credits
 
-    session: QuoteSession
-    profile: str
-    account: str
-    book: Quotes
-    is_over: bool = False
 
-    async def make(self, questions: Sequence[PriceQuestion]) -> None:
-        described = await self.session.client.describe()  # tells the time, and counts in no account's window
-        if self.session.clock.is_doubted:
-            await self.session.clock.await_witness()
-            described = await self.session.client.describe()
-        if isinstance(described, NoResponse | EdgeBlocked | Unavailable):
-            self._give_up(described)
-            return
-        if self.session.clock.is_observed and not self.session.is_ours:
-            self.book.times[self.profile] = self.session.clock.now().instant
-        for question in questions:
-            if not self.is_over:
-                await self._ask(question)
-        if not self.is_over and not self.session.is_ours:
-            await self._balance()
-
-    async def _ask(self, question: PriceQuestion) -> None:
-        place = (question.profile, question.price_key)
-        urls = await self._urls(question)
-        if urls is None:
-            self.book.lacking_uploads.add(place)
-            return
-        body = request_body(question.recipe, prompt=question.prompt, input_urls=urls, max_cost_credits=None)
-        for number in range(1, TRIES + 1):
-            try:
-                reply = await self.session.send(partial(self.session.client.quote, body))
-            except NoRoom as reason:
-                self._stop(str(reason))
+async def _ask_price(session: QuoteSession, question: PriceQuestion, book: Quotes) -> None:
+    place, recipe = (question.profile, question.price_key), question.recipe
+    if len(question.urls) != recipe.inputs_count:  # the account has no uploads to stand in
+        book.lacking_uploads.add(place)
+        return
+    body = request_body(recipe, prompt=question.prompt, input_urls=question.urls, max_cost_credits=None)
+    for number in range(1, TRIES + 1):
+        reply = await session.send(partial(session.client.quote, body))
+        match reply:
+            case Quoted(cost_credits=cost):
+                book.prices[place] = cost
                 return
-            match reply:
-                case Quoted(cost_credits=cost):
-                    self.book.prices[place] = cost
-                    return
-                case Refused(error=error):
-                    self.book.refused[place] = error
-                    return
-                case AccountBlocked() | NotUnderstood():
-                    self._give_up(reply)
-                    return
-                case Throttled() | Unavailable() | NoResponse() | EdgeBlocked():
-                    if number == TRIES or not await self._waited(reply):
-                        self._give_up(reply)
-                        return
-                case _:
-                    assert_never(reply)
+            case Refused(error=error):
+                book.refused[place] = error
+                return
+            case Throttled() | Unavailable() | EdgeBlocked():
+                asked = None if isinstance(reply, EdgeBlocked) else reply.retry_after
+                seconds = session.rates.limits.minute_seconds if asked is None else asked.total_seconds()
+                if number == TRIES or seconds > LONGEST_WAIT_SECONDS:
+                    raise _given_up(reply)
+                await session.pause(seconds)
+            case AccountBlocked() | NotUnderstood() | NoResponse():
+                raise _given_up(reply)
+            case _:
+                assert_never(reply)
 
-    async def _waited(self, reply: Throttled | Unavailable | NoResponse | EdgeBlocked) -> bool:
-        """Wait as the service asks; tell whether that was short enough to do."""
-        if isinstance(reply, NoResponse):
-            return False
-        asked = None if isinstance(reply, EdgeBlocked) else reply.retry_after
-        seconds = self.session.rates.limits.minute_seconds if asked is None else asked.total_seconds()
-        if seconds > LONGEST_WAIT_SECONDS:
-            return False
-        await self.session.pause(seconds)
-        return True
 
-    async def _urls(self, question: PriceQuestion) -> tuple[str, ...] | None:
-        """Return what to put into `inputs`; None where the account has no uploads to stand in."""
-        if not question.recipe.inputs_count:
-            return ()
-        if self.session.is_ours:
-            return await self._upload(question)
-        return question.urls if len(question.urls) == question.recipe.inputs_count else None
+def _given_up(trouble: TransientError) -> NoRoom:
+    is_blocked = isinstance(trouble, AccountBlocked)
+    return NoRoom(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
 
-    async def _upload(self, question: PriceQuestion) -> tuple[str, ...] | None:
-        """Upload an item's own images to the local service that is gone afterwards."""
-        client = self.session.client
-        found: list[str] = []
-        for begin in range(0, len(question.inputs), _FILES_PER_REQUEST):
-            files = question.inputs[begin : begin + _FILES_PER_REQUEST]
-            named = [(f"{file.sha256[:16]}.bin", file.media_type, file.size_bytes) for file in files]
-            prepared = await client.prepare_uploads(named)
-            if not isinstance(prepared, UploadsPrepared):
-                return None
-            for ticket, file in zip(prepared.tickets, files, strict=True):
-                await client.put_upload(ticket, LocalInputs().content(file), file.size_bytes)
-            ready = await client.complete_uploads([ticket.asset_id for ticket in prepared.tickets])
-            if not isinstance(ready, AssetsReady):
-                return None
-            found += ready.urls
-        return tuple(found)
 
-    async def _balance(self) -> None:
-        try:
-            reply = await self.session.send(self.session.client.balance)
-        except NoRoom as reason:
-            self._stop(str(reason))
-            return
-        if isinstance(reply, BalanceRead):
-            if reply.credits is not None:
-                self.book.balances[self.profile, self.account] = reply.credits
-        elif isinstance(reply, AccountBlocked):
-            self._give_up(reply)
+async def read_account_states(access: QueueAccess) -> dict[tuple[str, str], AccountState]:
+    """Return the state of all configured accounts by profile and name, from the queue."""
+    return await access.store.read(_account_states, access.setting)
 
-    def _give_up(self, trouble: TransientError) -> None:
-        is_blocked = isinstance(trouble, AccountBlocked)
-        self._stop(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
 
-    def _stop(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
-        self.is_over = True
-        self.book.hindrances.append(QuoteFailure(self.profile, self.account, reason, exit_status))
+def _account_states(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
+    profiles = setting.config.profiles
+    now = setting.surroundings.wall()
+    times = {name: reader.accounts.service_time(name, now) for name in profiles}
+    summaries = [account for account in reader.accounts.summaries() if account.profile in profiles]
+    return account_states(reader, summaries, profiles, times)
+
+
+def account_states(
+    reader: Reader,
+    accounts: Iterable[AccountSummary],
+    profiles: Mapping[str, Profile],
+    times: Mapping[str, datetime],
+) -> dict[tuple[str, str], AccountState]:
+    """Return the state of all accounts at the given service times.
+
+    `accounts` are the accounts recorded in the queue; other accounts get an empty state.
+    """
+    known = {
+        (name, account): AccountState(times[name]) for name in profiles for account in profiles[name].account_names
+    }
+    for summary in accounts:
+        profile, now = profiles[summary.profile], times[summary.profile]
+        known[summary.profile, summary.name] = AccountState(
+            now=now,
+            usage=usage_today(summary, profile, now),
+            logged=tuple(reader.accounts.logged_requests(summary.profile, kept_seconds(profile.limits))),
+            account_id=summary.id,
+            reads_held=summary.reads_held,
+        )
+    return known

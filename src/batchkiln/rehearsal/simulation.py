@@ -169,9 +169,10 @@ class _Stage:
         self._options = options
         self._cuts = cuts
         self._books = folder / "service"
+        self._queue = folder / "queue.db"
         self._setting = replace(
             setting,
-            queue=folder / "queue.db",
+            queue=self._queue,
             config=_staged(setting.config, self._books),
             output_root=folder / "out",
             surroundings=Environment(
@@ -186,7 +187,7 @@ class _Stage:
     async def play(self) -> RehearsalResult:
         """Apply the manifests, run them, and return the result."""
         with as_node(PROGRAM):
-            store = await Store.open_inline(self._setting.queue)
+            store = await Store.open_inline(self._queue)
             try:
                 uid = Random(f"queue {self._options.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
                 await store.write(lambda writer: writer.name_queue(uid))

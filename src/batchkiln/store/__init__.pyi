@@ -9,11 +9,6 @@ from .apply import (
     ApplyOptions as ApplyOptions,
     ApplyReport as ApplyReport,
 )
-from .database import (
-    OLDEST_SQLITE as OLDEST_SQLITE,
-    SCHEMA_VERSION as SCHEMA_VERSION,
-    SQLITE_VERSION as SQLITE_VERSION,
-)
 from .events import (
     ItemEnded as ItemEnded,
     LoggedEvent as LoggedEvent,
@@ -25,13 +20,12 @@ from .exports import (
 from .generations import (
     Hour as Hour,
     Paid as Paid,
-    TracedAttempt as TracedAttempt,
-    TracedItem as TracedItem,
 )
 from .health import (
     QueueHealth as QueueHealth,
     UnresolvedKey as UnresolvedKey,
     queue_health as queue_health,
+    server_checks as server_checks,
 )
 from .items import (
     PAGE as PAGE,
@@ -57,10 +51,19 @@ from .loads import (
     QueuedLoad as QueuedLoad,
     RecipeCount as RecipeCount,
 )
+from .location import (
+    DatabaseUrl as DatabaseUrl,
+    QueueLocation as QueueLocation,
+    hide_passwords as hide_passwords,
+    local_path as local_path,
+    parse_location as parse_location,
+)
 from .lock import (
     Lease as Lease,
-    QueueLock as QueueLock,
-    undriven as undriven,
+)
+from .migrating import (
+    Migration as Migration,
+    migrate as migrate,
 )
 from .misunderstood import (
     AskedAgain as AskedAgain,
@@ -82,9 +85,6 @@ from .plans import (
     PriceQuestion as PriceQuestion,
     Uploads as Uploads,
 )
-from .preflight import (
-    is_open_to_others as is_open_to_others,
-)
 from .reader import (
     Reader as Reader,
     open_reader as open_reader,
@@ -93,6 +93,14 @@ from .resolution import (
     Decision as Decision,
     Resolved as Resolved,
     check_resolvable as check_resolvable,
+)
+from .sqlite.file_database import (
+    OLDEST_SQLITE as OLDEST_SQLITE,
+    SCHEMA_VERSION as SCHEMA_VERSION,
+    SQLITE_VERSION as SQLITE_VERSION,
+)
+from .sqlite.preflight import (
+    is_open_to_others as is_open_to_others,
 )
 from .store import (
     Store as Store,

@@ -7,7 +7,7 @@ SELECT max(at) FROM (
     SELECT CAST(value AS INTEGER) AS at FROM meta WHERE key = :key
     UNION ALL
     SELECT max(r.sent_at) FROM request AS r JOIN account AS c ON c.id = r.account_id WHERE c.profile = :profile
-);
+) AS known;
 
 -- name: account_usage
 SELECT c.*, d.day_start_at, d.creates, d.reads, d.credits, d.upload_files, d.upload_bytes

@@ -70,16 +70,18 @@ WHERE i.job_id = :job_id AND i.state = 'queued'
     AND i.id NOT IN (SELECT item_id FROM lost_item)
 
 -- name: wish  (`of_kind` stands for one of the three above)
-INSERT INTO staging.wish (item_id, event) SELECT item_id, :event FROM (of_kind);
+INSERT INTO staging.wish (item_id, event) SELECT item_id, :event FROM (of_kind) AS w;
 
 -- name: count_wishes
-SELECT coalesce(sum(event <> 'cancel_requested'), 0), coalesce(sum(event = 'cancel_requested'), 0) FROM staging.wish;
+SELECT
+    count(*) FILTER (WHERE event <> 'cancel_requested'), count(*) FILTER (WHERE event = 'cancel_requested')
+FROM staging.wish;
 
 -- name: wishes
 SELECT item_id, event FROM staging.wish WHERE item_id > :after ORDER BY item_id LIMIT :limit;
 
 -- name: still_wished  (`of_kind` as above: items that still meet the conditions of their transition)
-SELECT item_id FROM (of_kind) WHERE item_id IN (SELECT value FROM json_each(:ids));
+SELECT item_id FROM (of_kind) AS w WHERE item_id IN (SELECT value FROM json_each(:ids));
 
 -- name: count_missing
 SELECT count(*) FROM item AS i
@@ -104,7 +106,7 @@ ON CONFLICT (job_id, name) DO NOTHING;
 -- name: count_in_items
 INSERT INTO tally (job_id, recipe_id, state, n)
 SELECT job_id, recipe_id, 'queued', count(*) FROM item WHERE id > :last_id GROUP BY job_id, recipe_id
-ON CONFLICT DO UPDATE SET n = n + excluded.n;
+ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = tally.n + excluded.n;
 
 -- name: advance_job
 UPDATE job SET items = items + :n WHERE id = :job_id;

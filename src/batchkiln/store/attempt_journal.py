@@ -1,5 +1,7 @@
 """The journal of attempts: a file beside the queue, which an older copy of the queue does not replace.
 
+For a queue in PostgreSQL, it is a file of the machine that drives the queue (`location.journal_place`).
+
 Each attempt has a line, flushed before its first send. What the journal has and the queue does not know was lost with
 a restored copy, and `store.lost_attempts` brings it back. A line names the attempt and holds no prompt, no link and no
 API key (Law 8). Its CRC-32 tells a damaged line, which is skipped: a wrong key would be paid again.
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.store.preflight import PRIVATE_MODE, sync_folder
+from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder, sync_folder
 
 _CRC_DIGITS: Final = 8
 
@@ -73,7 +75,7 @@ class AttemptJournal:
     """The journal of one queue file. Its functions run in the thread of the queue's connection."""
 
     def __init__(self, queue: Path) -> None:
-        """Use the journal beside a queue; nothing is opened."""
+        """Use the journal beside a queue file, or beside the place of one; nothing is opened."""
         self.path = Path(f"{queue}.attempts")
         self._handle: int | None = None
         self.is_torn = False
@@ -109,6 +111,7 @@ class AttemptJournal:
     def begin(self, entries: Iterable[JournalEntry] | None) -> None:
         """Open the journal for lines to come. Entries, where given, replace what is in it, all at once."""
         try:
+            make_folder(self.path.parent)
             if entries is not None:
                 self._replace(entries)
             self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
@@ -128,19 +131,25 @@ class AttemptJournal:
         new.replace(self.path)
         self.is_torn = False
 
-    def append(self, entry: JournalEntry) -> None:
-        """Add an entry; it is on the disk when this returns. Raise `QueueBusy` where the disk refuses."""
-        self._append(_line(astuple(entry)))
+    def append(self, *entries: JournalEntry) -> None:
+        """Add entries; they are on the disk when this returns. Raise `QueueBusy` where the disk refuses."""
+        self._append(b"".join(_line(astuple(entry)) for entry in entries), is_flushed=True)
 
     def append_refused(self, idempotency_key: str) -> None:
-        """Add that an attempt was refused, and created nothing."""
-        self._append(_line([idempotency_key]))
+        """Add that an attempt was refused, and created nothing. Raise `QueueBusy` as `append` does.
 
-    def _append(self, line: bytes) -> None:
+        The line is not flushed by itself, and reaches the disk with the next entry at the latest. A power cut that
+        takes it, and a restored copy besides, cost no more than a replay: the item has no later attempt, whose entry
+        would have flushed the line, and the copy would send it anyway. Nothing was charged under the key before.
+        """
+        self._append(_line([idempotency_key]), is_flushed=False)
+
+    def _append(self, lines: bytes, *, is_flushed: bool) -> None:
         assert self._handle is not None, "the journal is open while the queue is driven"
         try:
-            _write(self._handle, (b"\n" if self.is_torn else b"") + line)
-            _sync(self._handle)
+            _write(self._handle, (b"\n" if self.is_torn else b"") + lines)
+            if is_flushed:
+                _sync(self._handle)
         except OSError as error:
             self.is_torn = True  # a part of the line may be there, and the next one must not be joined to it
             raise self._failed("written", error) from error

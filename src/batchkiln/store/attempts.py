@@ -13,13 +13,13 @@ from batchkiln.core.outcomes import FACTS, Fact
 from batchkiln.core.queue_changes import Facts
 from batchkiln.core.queue_types import NewAttempt
 from batchkiln.core.rate_limits import RequestNote
-from batchkiln.core.request import idempotency_key, idempotency_key_by_id, request_body
+from batchkiln.core.request import request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.charges import move_credits, reserve
 from batchkiln.store.commit import attempt_row, commit
 from batchkiln.store.integrity import attempt_checksum, checksum_matches
-from batchkiln.store.meta import queue_uid, read_meta
+from batchkiln.store.meta import new_key
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.row_types import attempt_of, is_for, recipe_of
 from batchkiln.store.session import Row, Session
@@ -82,7 +82,7 @@ def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[s
     recipe, number = recipe_of(row), row["next_number"]
     identity = {
         "is_video": recipe.mode.makes_video,
-        "idempotency_key": _new_key(connection, row, number),
+        "idempotency_key": new_key(connection, row, number),
         "key_fingerprint": new.key_fingerprint,
         "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=new.cost_credits),
     }
@@ -103,20 +103,6 @@ def insert_attempt(connection: Session, fields: Mapping[str, Any]) -> Attempt | 
     """Store an attempt by its columns, as one that may have been sent; None where Law 4 forbids one."""
     made = connection.execute(query("insert_attempt"), fields).fetchone()
     return None if made is None else attempt_of(made)
-
-
-def _new_key(connection: Session, row: Row, number: int) -> str:
-    """Return the key of a new attempt.
-
-    In a queue that derives keys from ids, an item that was enqueued again may have got the id of another one, and its
-    key: that key belongs to another request, so that this item's is derived from its name.
-    """
-    uid = queue_uid(connection)
-    if read_meta(connection, "keys_from") != "names":
-        key = idempotency_key_by_id(uid, item_id=row["id"], number=number)
-        if not connection.execute(query("is_key_used"), {"key": key}).fetchone()[0]:
-            return key
-    return idempotency_key(uid, job=row["job_name"], item=row["item_name"], number=number)
 
 
 def resend(connection: Session, attempt_id: int, request: RequestNote, *, keep_seconds: float) -> Attempt | None:

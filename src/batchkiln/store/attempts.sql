@@ -6,10 +6,6 @@ VALUES (:item_id, :job_id, :account_id, :number, 'sent', :is_video, :idempotency
 ON CONFLICT (account_id) WHERE state IN ('sent', 'active') DO NOTHING
 RETURNING *;
 
--- name: is_key_used -- by an attempt, or by one that was lost
-SELECT EXISTS (SELECT 1 FROM attempt WHERE idempotency_key = :key)
-    OR EXISTS (SELECT 1 FROM lost_attempt WHERE idempotency_key = :key);
-
 -- name: count_send
 UPDATE attempt SET sends = sends + 1, day_start_at = :day WHERE id = :attempt_id AND state = 'sent';
 

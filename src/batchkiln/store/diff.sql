@@ -4,10 +4,10 @@ SELECT
     i.prompt <> p.prompt AS prompt_differs,
     i.inputs IS NOT p.inputs AND
         (SELECT json_group_array(sha256) FROM (
-            SELECT f.sha256 FROM json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value ORDER BY e.key))
+            SELECT f.sha256 FROM json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value ORDER BY e.key) AS old)
         <> (SELECT json_group_array(sha256) FROM (
             SELECT f.sha256 FROM json_each(p.inputs) AS e JOIN staging.input_seen AS f ON f.id = e.value
-            ORDER BY e.key)) AS inputs_differ,
+            ORDER BY e.key) AS new) AS inputs_differ,
     o.model <> r.model AS model_differs,
     o.mode <> r.mode AS mode_differs,
     o.parameters <> r.parameters AS parameters_differ,

@@ -24,7 +24,7 @@ JOIN recipe AS r ON r.id = i.recipe_id;
 SELECT i.id AS item_id, f.path
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
-JOIN json_each(i.inputs) AS n
+CROSS JOIN json_each(i.inputs) AS n
 JOIN input_file AS f ON f.id = n.value
 ORDER BY i.id, n.key;
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from batchkiln.core.job import AttemptState
+from batchkiln.core.queue_types import ItemNames
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store.session import Row, Session
+from batchkiln.store.meta import new_key
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 
@@ -24,45 +25,6 @@ class Paid:
     kept: int
     items: int
     credits: int
-
-
-@dataclass(frozen=True, slots=True)
-class TracedItem:
-    """An item by its names."""
-
-    id: int
-    job: str
-    name: str
-    state: ItemState
-    model: str
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
-class TracedAttempt:
-    """An attempt and its item."""
-
-    item: TracedItem
-    number: int
-    state: AttemptState
-    profile: str
-    account: str
-    idempotency_key: str
-    generation_id: str | None
-    quote_credits: int
-    cost_credits: int | None
-    is_refunded: bool
-    sends: int
-    recorded_at: datetime
-    has_ended: bool
-    key_before: str | None  # the idempotency key of the item's attempt before
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more is to come of it: a success is over once its files are here, or gone."""
-        if self.state is AttemptState.SUCCEEDED:
-            return self.item.state in {ItemState.DONE, ItemState.EXPIRED}
-        return self.has_ended
 
 
 ATTEMPTS_LOOKED_AT: Final = 5000
@@ -92,32 +54,19 @@ class Generations:
 
     def item_states(self, generation_ids: Sequence[str]) -> dict[str, ItemState]:
         """Return how the items stand whose attempts made these generations."""
-        rows = self._connection.execute(query("states_by_generation"), {"ids": json.dumps(list(generation_ids))})
+        rows = self._connection.execute(
+            query("states_by_generation"), {"generation_ids": json.dumps(list(generation_ids))}
+        )
         return {row["generation_id"]: ItemState(row["state"]) for row in rows}
 
-    def traced_attempt(self, attempt_id: int) -> TracedAttempt:
-        """Return an attempt as it stands."""
-        row = self._connection.execute(query("traced_attempt"), {"attempt_id": attempt_id}).fetchone()
-        return TracedAttempt(
-            item=_item(row),
-            number=row["number"],
-            state=AttemptState(row["attempt_state"]),
-            profile=row["profile"],
-            account=row["account"],
-            idempotency_key=row["idempotency_key"],
-            generation_id=row["generation_id"],
-            quote_credits=row["quote_credits"],
-            cost_credits=row["cost_credits"],
-            is_refunded=bool(row["is_refunded"]),
-            sends=row["sends"],
-            recorded_at=from_milliseconds(row["recorded_at"]),
-            has_ended=row["ended_at"] is not None,
-            key_before=row["key_before"],
-        )
-
-    def traced_item(self, item_id: int) -> TracedItem:
-        """Return an item as it stands."""
-        return _item(self._connection.execute(query("traced_item"), {"item_id": item_id}).fetchone())
+    def item_names(self, item_id: int) -> ItemNames:
+        """Return the names of an item, and the keys of its attempts and of its next one."""
+        item = self._connection.execute(query("item_names"), {"item_id": item_id}).fetchone()
+        attempts = self._connection.execute(query("attempt_keys"), {"item_id": item_id})
+        keys = {row["number"]: row["idempotency_key"] for row in attempts}
+        next_number = item["next_number"]
+        keys[next_number] = new_key(self._connection, item, next_number)
+        return ItemNames(item["job_name"], item["item_name"], item["model"], keys)
 
     def ended_by_hour(self, since: datetime, *, length: timedelta) -> list[Hour]:
         """Return what ended from an instant on, by hours (or whatever `length` is), without the empty ones."""
@@ -132,14 +81,3 @@ class Generations:
 def name_queue(connection: Session, uid: str) -> None:
     """Set the id of a new queue, from which its idempotency keys are derived, so that a run can be repeated."""
     connection.execute(query("name_queue"), {"uid": uid})
-
-
-def _item(row: Row) -> TracedItem:
-    return TracedItem(
-        id=row["item_id"],
-        job=row["job"],
-        name=row["item"],
-        state=ItemState(row["item_state"]),
-        model=row["model"],
-        mode=row["mode"],
-    )

@@ -1,17 +1,17 @@
 """The queue's state for `doctor`: integrity, version, and what depends on the configuration."""
 
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchkiln.core.queue_types import Scope
-from batchkiln.store.database import SCHEMA_VERSION, look_without_changing, prepare_for_reading, translated
 from batchkiln.store.jobs import Jobs, Work
+from batchkiln.store.location import DatabaseUrl, QueueLocation
 from batchkiln.store.lock import Lease, lease
-from batchkiln.store.preflight import check_file
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
+
+if TYPE_CHECKING:
+    from batchkiln.store.postgres.connecting import ServerCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,43 +29,42 @@ class QueueHealth:
 
     version: int
     size_bytes: int
+    is_current: bool = True
     jobs: int = 0
     work: Work = field(default_factory=lambda: Work((), frozenset()))
     unresolved: tuple[UnresolvedKey, ...] = ()
     driver: Lease | None = None
 
-    @property
-    def is_current(self) -> bool:
-        """Whether its schema is this program's."""
-        return self.version == SCHEMA_VERSION
 
-
-def queue_health(path: Path) -> QueueHealth | None:
-    """Look at a queue as a run does before it builds on it, and change nothing; None where there is none.
-
-    Raise `QueueUnusable` for a queue that is damaged, foreign or newer, `QueueBusy` for one that cannot be read.
-    """
-    if not check_file(path):
-        return None
-    try:
-        look_without_changing(path)
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version != SCHEMA_VERSION:
-                return QueueHealth(version, path.stat().st_size)
-            prepare_for_reading(connection, path)
-            return _health(connection, path)
-    except sqlite3.DatabaseError as error:
-        raise translated(error, path) from error
-
-
-def _health(connection: Session, path: Path) -> QueueHealth:
+def health_of(connection: Session, version: int, size_bytes: int) -> QueueHealth:
+    """Return the state of an intact queue whose schema is this program's; `size_bytes` is its size on disk."""
     driver = lease(connection)
     return QueueHealth(
-        version=SCHEMA_VERSION,
-        size_bytes=path.stat().st_size,
+        version=version,
+        size_bytes=size_bytes,
         jobs=len(Jobs(connection).names()),
         work=Jobs(connection).work(Scope()),
         unresolved=tuple(UnresolvedKey(*row) for row in connection.execute(query("unresolved_keys"))),
         driver=driver if driver is not None and driver.is_alive else None,
     )
+
+
+def server_checks(url: DatabaseUrl) -> "list[ServerCheck]":
+    """Return the start checks of a server. Raise what keeps it from being reached."""
+    from batchkiln.store.postgres.server_health import server_checks as checked  # noqa: PLC0415  see `drivers`
+
+    return checked(url)
+
+
+def queue_health(location: QueueLocation) -> QueueHealth | None:
+    """Look at a queue as a run does before it builds on it, and change nothing; None where there is none.
+
+    Raise `QueueUnusable` for a queue that is damaged, foreign or newer, `QueueBusy` for one that cannot be read.
+    """
+    if isinstance(location, DatabaseUrl):
+        from batchkiln.store.postgres.server_health import database_health  # noqa: PLC0415  see `drivers`
+
+        return database_health(location)
+    from batchkiln.store.sqlite.file_health import file_health  # noqa: PLC0415  see `drivers`
+
+    return file_health(location)

@@ -19,11 +19,11 @@ SELECT i.id
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id
-WHERE (:model IS NULL OR r.model = :model)
-    AND (:code IS NULL OR i.error_code = :code)
-    AND (:key IS NULL OR EXISTS (
+WHERE (CAST(:model AS TEXT) IS NULL OR r.model = :model)
+    AND (CAST(:code AS TEXT) IS NULL OR i.error_code = :code)
+    AND (CAST(:key AS TEXT) IS NULL OR EXISTS (
         SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
-        WHERE m.key = :key AND (:value IS NULL OR :value = iif(
+        WHERE m.key = :key AND (CAST(:value AS TEXT) IS NULL OR :value = iif(
             m.type IN ('true', 'false', 'null'), m.type, CAST(m.value AS TEXT)))))
 ORDER BY e.key LIMIT :limit;
 
@@ -67,7 +67,7 @@ ORDER BY id LIMIT :limit;
 SELECT
     i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,
     (SELECT count(*) FROM attempt AS a WHERE a.item_id = i.id) AS attempts,
-    (SELECT sum(CASE WHEN a.is_refunded THEN 0 ELSE a.cost_credits END)
+    (SELECT sum(CASE WHEN a.is_refunded = 1 THEN 0 ELSE a.cost_credits END)
         FROM attempt AS a WHERE a.item_id = i.id) AS credits,
     (SELECT a.generation_id FROM attempt AS a WHERE a.item_id = i.id AND a.generation_id IS NOT NULL
         ORDER BY a.number DESC LIMIT 1) AS generation_id

@@ -1,6 +1,6 @@
 -- name: set_lease
-INSERT INTO lease (only, pid, host, command, started_at) VALUES (1, :pid, :host, :command, :now)
-ON CONFLICT DO UPDATE SET pid = excluded.pid, host = excluded.host, command = excluded.command,
+INSERT INTO lease ("only", pid, host, command, started_at) VALUES (1, :pid, :host, :command, :now)
+ON CONFLICT ("only") DO UPDATE SET pid = excluded.pid, host = excluded.host, command = excluded.command,
                           started_at = excluded.started_at;
 
 -- name: get_lease

@@ -4,7 +4,7 @@ The service charged for them, or may have. Each is recorded again for the same a
 an attempt in doubt: it is replayed like any other (Law 2). Until then nobody begins its item (`lost_item`).
 """
 
-from collections.abc import Iterator
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,10 +14,11 @@ import structlog
 
 from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
-from batchkiln.core.queue_types import LostAttempt
+from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.request import request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store import attempts
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.attempts import insert_attempt
 from batchkiln.store.charges import reserve
@@ -25,7 +26,7 @@ from batchkiln.store.database import Database
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.row_types import recipe_of
-from batchkiln.store.session import Row, Session
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
 from batchkiln.store.usage import count_in_days
@@ -93,19 +94,22 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
     own = [entry for entry in entries if entry.queue_uid == uid]
     newest = connection.execute(query("newest_attempt")).fetchone()["recorded_at"] or 0
     horizon = max([newest, *(entry.recorded_at for entry in own)]) - _KEPT_MS
+    words = json.dumps([entry.idempotency_key for entry in own])
+    rows = connection.execute(query("journaled_attempts"), {"keys": words})
+    known = {row["idempotency_key"]: row["ended_at"] for row in rows}
     keys, kept, lost = set(), [entry for entry in entries if entry.queue_uid != uid], 0
     for entry in own:
-        known = connection.execute(query("journaled_attempt"), {"key": entry.idempotency_key}).fetchone()
-        if known is None:
+        if entry.idempotency_key not in known:
             lost += _lose(connection, entry)
-        if known is None or known["ended_at"] is None or known["ended_at"] >= horizon:
+        ended_at = known.get(entry.idempotency_key)
+        if ended_at is None or ended_at >= horizon:
             kept.append(entry)
             keys.add(entry.idempotency_key)
-    missing = [entry for entry in _recorded(connection, uid, horizon) if entry.idempotency_key not in keys]
+    missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
         write_meta(connection, _FOUND_AT, str(now))
     is_changed = bool(missing) or len(kept) < len(entries)
-    return _Compared(lost, len(entries) - len(own), [*kept, *reversed(missing)] if is_changed else None)
+    return _Compared(lost, len(entries) - len(own), [*kept, *missing] if is_changed else None)
 
 
 def _lose(connection: Session, entry: JournalEntry) -> bool:
@@ -128,28 +132,19 @@ def _columns(entry: JournalEntry) -> dict[str, str | int]:
     }
 
 
-def _recorded(connection: Session, uid: str, horizon: int) -> Iterator[JournalEntry]:
-    """Yield the queue's attempts since the horizon, the newest first."""
-    for row in connection.execute(query("recorded_attempts")):
-        if row["recorded_at"] < horizon:
-            return
-        yield _entry(uid, row)
+def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
+    """Return the queue's attempts since the horizon, in the order in which they were recorded."""
+    rows = connection.execute(query("recorded_attempts"), {"horizon": horizon})
+    return [JournalEntry(*row) for row in rows if row["recorded_at"] >= horizon]
 
 
-def _entry(uid: str, row: Row) -> JournalEntry:
-    return JournalEntry(uid, *row)
-
-
-def journal_attempt(connection: Session, journal: AttemptJournal, attempt_id: int) -> None:
-    """Append a recorded attempt to the journal, before it is sent."""
-    row = connection.execute(query("recorded_attempt"), {"attempt_id": attempt_id}).fetchone()
-    journal.append(_entry(queue_uid(connection), row))
-
-
-def journal_refusal(connection: Session, journal: AttemptJournal, idempotency_key: str) -> None:
-    """Append to the journal that an attempt was refused."""
-    del connection
-    journal.append_refused(idempotency_key)
+def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
+    """Begin an attempt as `attempts.begin_attempt` does; return it with its entry for the journal."""
+    attempt = attempts.begin_attempt(connection, new, keep_seconds=keep_seconds)
+    if attempt is None:
+        return None
+    row = connection.execute(query("recorded_attempt"), {"attempt_id": attempt.id}).fetchone()
+    return attempt, JournalEntry(*row)
 
 
 def found_at(connection: Session) -> datetime | None:

@@ -1,8 +1,8 @@
 -- name: newest_attempt -- its moment; NULL without attempts
 SELECT (SELECT recorded_at FROM attempt WHERE id = (SELECT max(id) FROM attempt)) AS recorded_at;
 
--- name: journaled_attempt
-SELECT ended_at FROM attempt WHERE idempotency_key = :key;
+-- name: journaled_attempts -- those of these keys that the queue knows
+SELECT idempotency_key, ended_at FROM attempt WHERE idempotency_key IN (SELECT value FROM json_each(:keys));
 
 -- name: insert_lost -- unless a later attempt of its item is known
 INSERT INTO lost_attempt (job, item, profile, account, number, idempotency_key, key_fingerprint, checksum,
@@ -19,18 +19,22 @@ SET profile = excluded.profile, account = excluded.account, number = excluded.nu
     checksum = excluded.checksum, quote_credits = excluded.quote_credits, recorded_at = excluded.recorded_at
 WHERE excluded.number > lost_attempt.number;
 
--- name: recorded_attempts -- as the journal has them, the newest first; one that was refused created nothing
-SELECT job.name, item.name, account.profile, account.name, attempt.number, attempt.idempotency_key,
+-- name: recorded_attempts -- as the journal has them, behind the last one before the horizon; a refused one created nothing
+SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
+       account.profile, account.name AS account, attempt.number, attempt.idempotency_key,
        attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = item.job_id
 JOIN account ON account.id = attempt.account_id
 WHERE attempt.state <> 'refused'
-ORDER BY attempt.id DESC;
+  AND attempt.id > coalesce((
+      SELECT old.id FROM attempt AS old WHERE old.recorded_at < :horizon ORDER BY old.id DESC LIMIT 1), 0)
+ORDER BY attempt.id;
 
 -- name: recorded_attempt
-SELECT job.name, item.name, account.profile, account.name, attempt.number, attempt.idempotency_key,
+SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
+       account.profile, account.name AS account, attempt.number, attempt.idempotency_key,
        attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at
 FROM attempt
 JOIN item ON item.id = attempt.item_id

@@ -10,7 +10,7 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
 from batchkiln.core.queue_types import Circumstances
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store.session import Row, Session
+from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
 
 
@@ -23,9 +23,14 @@ class AskedAgain:
     entry: Misunderstood
 
 
+def ask_misunderstood(connection: Session, account_id: int) -> Cursor:
+    """Ask what an account did not understand; each row is an entry."""
+    return connection.execute(query("misunderstood"), {"account_id": account_id})
+
+
 def misunderstood(connection: Session, account_id: int) -> tuple[Misunderstood, ...]:
     """Return what an account did not understand."""
-    return tuple(_entry(row) for row in connection.execute(query("misunderstood"), {"account_id": account_id}))
+    return tuple(entry_of(row) for row in ask_misunderstood(connection, account_id))
 
 
 def record_misunderstood(
@@ -75,7 +80,7 @@ def ask_again(connection: Session, account: str | None = None) -> tuple[AskedAga
     names = _names(connection)
     params = {"account_id": _chosen(names, account)}
     dropped = connection.execute(query("drop_all_misunderstood"), params).fetchall()
-    return tuple(AskedAgain(*names[row["account_id"]], _entry(row)) for row in dropped)
+    return tuple(AskedAgain(*names[row["account_id"]], entry_of(row)) for row in dropped)
 
 
 def end_waits(connection: Session, account: str | None = None) -> tuple[str, ...]:
@@ -103,7 +108,8 @@ def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | 
     return None if account is None else known[account]
 
 
-def _entry(row: Row) -> Misunderstood:
+def entry_of(row: Row) -> Misunderstood:
+    """Return an entry of `misunderstood`."""
     return Misunderstood(
         call=Call(row["call"]),
         since=from_milliseconds(row["since"]),

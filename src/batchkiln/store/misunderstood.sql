@@ -2,7 +2,7 @@
 INSERT INTO misunderstood
     (account_id, call, since, lacking, shape, status, remedy, circumstances, description)
 VALUES (:account_id, :call, :since, :lacking, :shape, :status, :remedy, :circumstances, :description)
-ON CONFLICT DO UPDATE SET
+ON CONFLICT (account_id, call) DO UPDATE SET
     lacking = excluded.lacking, shape = excluded.shape, status = excluded.status, remedy = excluded.remedy,
     circumstances = excluded.circumstances, description = excluded.description;
 
@@ -19,7 +19,7 @@ WHERE account_id = :account_id
 
 -- name: describe_misunderstood  (what was noted while the description could not be read)
 UPDATE misunderstood SET description = :description
-WHERE account_id = :account_id AND description IS NULL AND :description IS NOT NULL;
+WHERE account_id = :account_id AND description IS NULL AND CAST(:description AS TEXT) IS NOT NULL;
 
 -- name: account_names
 SELECT id, profile, name FROM account ORDER BY id;
@@ -27,9 +27,9 @@ SELECT id, profile, name FROM account ORDER BY id;
 -- name: end_waits  (likewise)
 UPDATE account
 SET creates_held_until = NULL, creates_held_reason = NULL, reads_held_until = NULL, reads_held_reason = NULL
-WHERE (:account_id IS NULL OR id = :account_id) AND (creates_held_until IS NOT NULL OR reads_held_until IS NOT NULL)
+WHERE (CAST(:account_id AS INTEGER) IS NULL OR id = :account_id) AND (creates_held_until IS NOT NULL OR reads_held_until IS NOT NULL)
 RETURNING id;
 
 -- name: drop_all_misunderstood  (of one account, or of all)
-DELETE FROM misunderstood WHERE :account_id IS NULL OR account_id = :account_id
+DELETE FROM misunderstood WHERE CAST(:account_id AS INTEGER) IS NULL OR account_id = :account_id
 RETURNING account_id, call, since, lacking, shape, status, remedy;

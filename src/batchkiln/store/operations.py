@@ -7,12 +7,12 @@ milliseconds of service time. Names that are not there raise `InputError`, befor
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
+from batchkiln.store import drivers
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.session import Session
@@ -221,7 +221,7 @@ def _each(
 ) -> dict[ItemState, int]:
     """Call `act` for the items in each of `states`, one transaction for each page; count them by state."""
     counts: dict[ItemState, int] = {}
-    with _undone_from_memory(connection):
+    with drivers.undone_from_memory(connection):
         for page in pages:
             with transaction(connection):
                 rows = connection.execute(query("states_of_items"), {"ids": json.dumps(page)}).fetchall()
@@ -230,16 +230,3 @@ def _each(
                         act(ids, state)
                         counts[state] = counts.get(state, 0) + len(ids)
     return counts
-
-
-@contextmanager
-def _undone_from_memory(connection: Session) -> Iterator[None]:
-    """Keep the statement journal in memory for some thousand pages; in a file it would dominate the time.
-
-    This is temporary: the staging of a manifest must stay in a file, whatever its size.
-    """
-    connection.execute("PRAGMA temp_store = MEMORY")
-    try:
-        yield
-    finally:
-        connection.execute("PRAGMA temp_store = DEFAULT")

@@ -20,7 +20,8 @@ SELECT
     count(*) AS n,
     sum(q.cost_credits) AS cost,
     count(*) - count(q.cost_credits) AS unquoted,
-    sum(i.state = 'expired' OR coalesce(a.state IN ('canceled', 'expired', 'abandoned', 'disputed'), 0)) AS paying_again
+    count(*) FILTER (
+        WHERE i.state = 'expired' OR a.state IN ('canceled', 'expired', 'abandoned', 'disputed')) AS paying_again
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN job AS j ON j.id = i.job_id

@@ -2,20 +2,23 @@
 
 import json
 from collections.abc import Sequence, Set as AbstractSet
+from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
-from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, AttemptState
+from batchkiln.core.polling import Observation
 from batchkiln.core.queue_types import Candidate, Kind, Outstanding, QueueView, Scope, Snapshot, Viewpoint
+from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import ItemState
-from batchkiln.store.misunderstood import misunderstood
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.misunderstood import ask_misunderstood, entry_of
 from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, order_of
-from batchkiln.store.session import Row, Session
+from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
-from batchkiln.store.usage import job_credits, usages
+from batchkiln.store.usage import ask_job_credits, most_credits
 
-UPLOAD_LOOKAHEAD = 5
+ITEMS_LOOKED_AT = 5
 """How many items of a class are looked at for images to upload: one request takes five files (Service section 4)."""
 
 ATTEMPTS_LOOKED_AT = 1000
@@ -23,46 +26,87 @@ ATTEMPTS_LOOKED_AT = 1000
 
 
 def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
-    """Read all that the planner has to know. Its time depends on the number of classes, not of items."""
-    account_id = viewpoint.account_id
-    holds = connection.execute(query("account_holds"), {"account_id": account_id}).fetchone()
-    all_unresolved = connection.execute(query("unresolved_attempts")).fetchall()
-    row = next((row for row in all_unresolved if row["account_id"] == account_id), None)
+    """Read all that the planner has to know. Its time depends on the number of classes, not of items.
+
+    A driver that pipelines makes two trips: what depends on nothing is sent first, then what depends on that.
+    """
+    own = {"account_id": viewpoint.account_id, "first": to_milliseconds(days[0]), "last": to_milliseconds(days[-1])}
+    standing = connection.execute(query("account_standing"), own)
+    not_understood = ask_misunderstood(connection, viewpoint.account_id)
+    unresolved = connection.execute(query("unresolved_attempts"))
+    downloads = connection.execute(query("downloads"), {"account_id": viewpoint.account_id})
+    classes = connection.execute(query("queued_classes"), {"profile": viewpoint.profile})
+
+    holds = standing.fetchall()
+    all_unresolved = unresolved.fetchall()
+    queued = [row for row in classes.fetchall() if is_for(viewpoint, row)]
+    row = next((row for row in all_unresolved if row["account_id"] == viewpoint.account_id), None)
     is_held = row is not None and row["item_state"] == ItemState.HELD
-    unresolved = attempt_of(row) if row is not None and not is_held else None
-    downloads = connection.execute(query("downloads"), {"account_id": account_id})
+    attempt = attempt_of(row) if row is not None and not is_held else None
+    wanted = _Unwanted.ask(connection, attempt, row["job_id"] if row else 0, days)
+    candidates = [_Class.ask(connection, viewpoint, row, days) for row in queued]
+    working_jobs = {row["job_id"] for row in all_unresolved}
     return Snapshot(
         queue=QueueView(
-            unresolved=unresolved,
-            candidates=_candidates(connection, viewpoint, days, {row["job_id"] for row in all_unresolved}),
+            unresolved=attempt,
+            candidates=tuple(found for each in candidates if (found := each.candidate(viewpoint, working_jobs))),
             downloads=tuple(attempt_id for (attempt_id,) in downloads),
-            is_unwanted=unresolved is not None and _is_unwanted(connection, viewpoint, unresolved, days),
+            is_unwanted=wanted is not None and wanted.is_so(viewpoint),
             is_slot_held=is_held,
-            has_lost=bool(holds["has_lost"]),
+            has_lost=bool(holds[0]["has_lost"]),
         ),
-        usages=usages(connection, account_id, days),
-        creates_held=held_of(holds["creates_held_until"], holds["creates_held_reason"]),
-        reads_held=held_of(holds["reads_held_until"], holds["reads_held_reason"]),
+        usages=tuple(_usage(holds, day) for day in days),
+        creates_held=held_of(holds[0]["creates_held_until"], holds[0]["creates_held_reason"]),
+        reads_held=held_of(holds[0]["reads_held_until"], holds[0]["reads_held_reason"]),
         last_read_at=instant(row["last_read_at"]) if row else None,
-        outstanding=outstanding(connection, viewpoint.scope),
         active_kind=Kind(row["price_key"], bool(row["is_video"])) if row else None,
-        misunderstood=misunderstood(connection, account_id),
+        misunderstood=tuple(entry_of(entry) for entry in not_understood),
     )
 
 
-def _is_unwanted(connection: Session, viewpoint: Viewpoint, attempt: Attempt, days: Sequence[datetime]) -> bool:
-    """Tell whether an attempt that created nothing would not be begun any more: by its job, its cap or its budgets."""
-    if attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
-        return False
-    job = connection.execute(query("job_of_item"), {"item_id": attempt.item_id}).fetchone()
-    if job["is_paused"] or not is_for(viewpoint, job):
-        return True
-    money = _money(connection, job, days)
-    return (
-        (job["max_cost_credits"] is not None and attempt.quote_credits > job["max_cost_credits"])
-        or (money.budget is not None and money.committed > money.budget)
-        or (money.budget_per_day is not None and money.today > money.budget_per_day)
+def _usage(rows: Sequence[Row], day: datetime) -> DayUsage:
+    start = to_milliseconds(day)
+    found = next((row for row in rows if row["day_start_at"] == start), None)
+    if found is None:
+        return DayUsage()
+    return DayUsage(
+        creates=found["creates"],
+        reads=found["reads"],
+        credits=found["credits"],
+        upload_files=found["upload_files"],
+        upload_bytes=found["upload_bytes"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwanted:
+    """What decides whether an attempt that created nothing is wanted any more, on its way."""
+
+    attempt: Attempt
+    job: Cursor
+    today: tuple[Cursor, ...]
+
+    @classmethod
+    def ask(
+        cls, connection: Session, attempt: Attempt | None, job_id: int, days: Sequence[datetime]
+    ) -> "_Unwanted | None":
+        """Send the questions; None for what is not to be sent again, or must be, as it may exist."""
+        if attempt is None or attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
+            return None
+        job = connection.execute(query("job_of_item"), {"item_id": attempt.item_id})
+        return cls(attempt, job, ask_job_credits(connection, job_id, days))
+
+    def is_so(self, viewpoint: Viewpoint) -> bool:
+        """Tell whether the attempt would not be begun any more: by its job, its cap or its budgets."""
+        job = self.job.fetchone()
+        if job["is_paused"] or not is_for(viewpoint, job):
+            return True
+        money = _money(job, self.today)
+        return (
+            (job["max_cost_credits"] is not None and self.attempt.quote_credits > job["max_cost_credits"])
+            or (money.budget is not None and money.committed > money.budget)
+            or (money.budget_per_day is not None and money.today > money.budget_per_day)
+        )
 
 
 def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation]]:
@@ -77,48 +121,64 @@ def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation
     ]
 
 
-def _candidates(
-    connection: Session, viewpoint: Viewpoint, days: Sequence[datetime], working_jobs: AbstractSet[int]
-) -> tuple[Candidate, ...]:
-    found = []
-    for row in connection.execute(query("queued_classes"), {"profile": viewpoint.profile}).fetchall():
-        if is_for(viewpoint, row):
-            money = _money(connection, row, days)
-            candidate = _candidate(connection, viewpoint, row, money, job_is_working=row["job_id"] in working_jobs)
-            if candidate is not None:
-                found.append(candidate)
-    return tuple(found)
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """The next items of one job that share a recipe, on their way."""
 
+    row: Row
+    heads: Cursor
+    ready: Cursor | None  # which of their images are uploaded; None where they have none
+    today: tuple[Cursor, ...]
 
-def _candidate(
-    connection: Session,
-    viewpoint: Viewpoint,
-    row: Row,
-    money: JobCredits,
-    job_is_working: bool,  # noqa: FBT001
-) -> Candidate | None:
-    limit = UPLOAD_LOOKAHEAD if row["inputs_count"] else 1
-    heads = queued_heads(connection, row["job_id"], row["recipe_id"], limit)
-    if not heads:
-        return None
-    missing = _missing_inputs(connection, viewpoint.account_id, heads) if row["inputs_count"] else ()
-    avoided = viewpoint.avoided_inputs.intersection(missing)
-    head = next((each for each in heads if not avoided.intersection(input_ids_of(each["inputs"]))), heads[0])
-    return Candidate(
-        item_id=head["id"],
-        job_id=row["job_id"],
-        recipe_id=row["recipe_id"],
-        priority=head["priority"],
-        index=head["id"],
-        order=order_of(row["item_order"]),
-        cost=row["cost_credits"],
-        cap=row["max_cost_credits"],
-        money=money,
-        job_is_working=job_is_working,
-        is_ready=not set(input_ids_of(head["inputs"])) & set(missing),
-        missing_inputs=missing,
-        queued=row["queued"],
-    )
+    @classmethod
+    def ask(cls, connection: Session, viewpoint: Viewpoint, row: Row, days: Sequence[datetime]) -> "_Class":
+        """Send the questions about a row of `queued_classes`."""
+        place = {"job_id": row["job_id"], "recipe_id": row["recipe_id"], "limit": ITEMS_LOOKED_AT}
+        heads = connection.execute(query("queued_heads"), place)
+        ready = None
+        if row["inputs_count"]:
+            ready = connection.execute(query("ready_inputs_of_heads"), place | {"account_id": viewpoint.account_id})
+        is_limited = row["budget_credits_per_day"] is not None
+        return cls(row, heads, ready, ask_job_credits(connection, row["job_id"], days) if is_limited else ())
+
+    def candidate(self, viewpoint: Viewpoint, working_jobs: AbstractSet[int]) -> Candidate | None:
+        """Return the first item that may be begun, and what is known of those behind it."""
+        row, heads = self.row, self.heads.fetchall()
+        if not heads:
+            return None
+        missing = self._missing(heads)
+        avoided = viewpoint.avoided_inputs.intersection(missing)
+        head = next((each for each in heads if not avoided.intersection(input_ids_of(each["inputs"]))), heads[0])
+        is_ready = not set(input_ids_of(head["inputs"])) & set(missing)
+        return Candidate(
+            item_id=head["id"],
+            job_id=row["job_id"],
+            recipe_id=row["recipe_id"],
+            priority=head["priority"],
+            index=head["id"],
+            order=order_of(row["item_order"]),
+            cost=row["cost_credits"],
+            cap=row["max_cost_credits"],
+            money=_money(row, self.today),
+            job_is_working=row["job_id"] in working_jobs,
+            is_ready=is_ready,
+            missing_inputs=missing,
+            queued=row["queued"],
+            has_images=self.ready is not None,
+            next_item_ids=tuple(
+                each["id"]
+                for each in heads[heads.index(head) + 1 :]
+                if each["priority"] == head["priority"] and not set(input_ids_of(each["inputs"])) & set(missing)
+            ),
+        )
+
+    def _missing(self, heads: Sequence[Row]) -> tuple[int, ...]:
+        """Return the inputs of the next items that are no assets yet, in the order in which they are needed."""
+        if self.ready is None:
+            return ()
+        ready = {input_id for (input_id,) in self.ready}
+        wanted = dict.fromkeys(input_id for head in heads for input_id in input_ids_of(head["inputs"]))
+        return tuple(input_id for input_id in wanted if input_id not in ready)
 
 
 def queued_heads(connection: Session, job_id: int | None, recipe_id: int, limit: int) -> list[Row]:
@@ -133,20 +193,12 @@ def ready_inputs(connection: Session, account_id: int, input_ids: Sequence[int])
     return {input_id for (input_id,) in connection.execute(query("ready_inputs"), parameters)}
 
 
-def _missing_inputs(connection: Session, account_id: int, heads: list[Row]) -> tuple[int, ...]:
-    """Return the inputs of the next items that are no assets yet, in the order in which they are needed."""
-    wanted = dict.fromkeys(input_id for head in heads for input_id in input_ids_of(head["inputs"]))
-    ready = ready_inputs(connection, account_id, list(wanted))
-    return tuple(input_id for input_id in wanted if input_id not in ready)
-
-
-def _money(connection: Session, row: Row, days: Sequence[datetime]) -> JobCredits:
-    has_day_budget = row["budget_credits_per_day"] is not None
+def _money(row: Row, today: Sequence[Cursor]) -> JobCredits:
     return JobCredits(
         reserved=row["reserved"],
         charged=row["charged"],
         refunded=row["refunded"],
-        today=job_credits(connection, row["job_id"], days) if has_day_budget else 0,
+        today=most_credits(today),
         budget=row["budget_credits"],
         budget_per_day=row["budget_credits_per_day"],
     )

@@ -1,10 +1,14 @@
--- name: account_holds
-SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason,
+-- name: account_standing -- its waits, with a row for each of the days that it used; at least one row
+SELECT account.creates_held_until, account.creates_held_reason, account.reads_held_until, account.reads_held_reason,
+       account_day.day_start_at, account_day.creates, account_day.reads, account_day.credits,
+       account_day.upload_files, account_day.upload_bytes,
        EXISTS (
            SELECT 1 FROM lost_item
            WHERE lost_item.profile = account.profile AND lost_item.account = account.name
-             AND lost_item.state = 'queued') AS has_lost
-FROM account WHERE id = :account_id;
+               AND lost_item.state = 'queued') AS has_lost
+FROM account
+LEFT JOIN account_day ON account_day.account_id = account.id AND account_day.day_start_at IN (:first, :last)
+WHERE account.id = :account_id;
 
 -- name: unresolved_attempts -- one per account at most (Law 4)
 SELECT attempt.*, item.state AS item_state, recipe.price_key
@@ -26,7 +30,7 @@ JOIN job ON job.id = tally.job_id
 JOIN recipe ON recipe.id = tally.recipe_id
 LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
 WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')  -- the partial index's own words
-  AND tally.state = 'queued' AND job.profile = :profile AND NOT job.is_paused
+  AND tally.state = 'queued' AND job.profile = :profile AND job.is_paused = 0
 ORDER BY job.id, recipe.id;
 
 -- name: downloads -- all of them: those that cannot be fetched must not hide the others
@@ -40,7 +44,7 @@ ORDER BY item.id;
 SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
 FROM tally JOIN job ON job.id = tally.job_id
 WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
-GROUP BY tally.job_id, tally.state;
+GROUP BY tally.job_id, tally.state, job.is_paused;
 
 -- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted
 SELECT recipe.price_key, attempt.is_video, attempt.seen_going_ms, attempt.seen_ended_ms
@@ -57,6 +61,16 @@ SELECT id, priority, inputs FROM item
 WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
   AND id NOT IN (SELECT item_id FROM lost_item)
 ORDER BY priority DESC, id LIMIT :limit;
+
+-- name: ready_inputs_of_heads -- which inputs of the same next items the account has as assets
+SELECT input_file.id
+FROM (SELECT inputs FROM item
+      WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+          AND id NOT IN (SELECT item_id FROM lost_item)
+      ORDER BY priority DESC, id LIMIT :limit) AS head,
+    json_each(head.inputs) AS wanted
+JOIN input_file ON input_file.id = wanted.value
+JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id;
 
 -- name: ready_inputs -- which of these inputs the account has as assets
 SELECT input_file.id FROM input_file

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.core.forecast import JobLoad
-from batchkiln.core.job import InputFile, JobSpec, Recipe
+from batchkiln.core.job import JobSpec, Recipe
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
@@ -21,7 +21,7 @@ from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
 from batchkiln.store.planner_snapshot import queued_heads
-from batchkiln.store.row_types import input_file_of, recipe_of
+from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
@@ -71,7 +71,6 @@ class PriceQuestion:
     recipe: Recipe
     item: str
     prompt: str
-    inputs: tuple[InputFile, ...]
     urls: tuple[str, ...]
 
 
@@ -219,7 +218,7 @@ class _Survey:
             example = None if price_key in asked else self._example(recipe_id)
             if example is not None:
                 asked.add(price_key)
-                name, prompt, inputs = example
+                name, prompt = example
                 yield PriceQuestion(
                     profile=self._profile,
                     account=self._account,
@@ -227,23 +226,19 @@ class _Survey:
                     recipe=recipe,
                     item=name,
                     prompt=prompt,
-                    inputs=inputs,
                     urls=self._asset_urls(recipe.inputs_count),
                 )
 
-    def _example(self, recipe_id: int) -> tuple[str, str, tuple[InputFile, ...]] | None:
-        """Return name, prompt and images of an item; None where the last one has just been sent."""
+    def _example(self, recipe_id: int) -> tuple[str, str] | None:
+        """Return name and prompt of an item; None where the last one has just been sent."""
         if recipe_id in self._examples:
             item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
-            found = "planned_inputs"
         else:
             heads = queued_heads(self._connection, self._report.job_id, recipe_id, 1)
             if not heads:
                 return None
             item = self._connection.execute(query("known_item"), {"item_id": heads[0]["id"]}).fetchone()
-            found = "known_inputs"
-        rows = self._connection.execute(query(found), {"inputs": item["inputs"] or "[]"})
-        return item["name"], item["prompt"], tuple(input_file_of(row) for row in rows)
+        return item["name"], item["prompt"]
 
     def _asset_urls(self, count: int) -> tuple[str, ...]:
         params = {"profile": self._profile, "account": self._account, "limit": count}
@@ -387,7 +382,6 @@ def _job_recipe(connection: Session, row: Row, profile: str, account: str) -> Jo
     question = None
     if row["cost_credits"] is None and row["item_id"] is not None:
         item = connection.execute(query("known_item"), {"item_id": row["item_id"]}).fetchone()
-        files = connection.execute(query("known_inputs"), {"inputs": item["inputs"] or "[]"})
         params = {"profile": profile, "account": account, "limit": recipe.inputs_count}
         question = PriceQuestion(
             profile=profile,
@@ -396,7 +390,6 @@ def _job_recipe(connection: Session, row: Row, profile: str, account: str) -> Jo
             recipe=recipe,
             item=item["name"],
             prompt=item["prompt"],
-            inputs=tuple(input_file_of(each) for each in files),
             urls=tuple(url for (url,) in connection.execute(query("asset_urls"), params)),
         )
     return JobRecipe(recipe, row["price_key"], row["n"], row["cost_credits"], question)

@@ -20,31 +20,23 @@ SELECT price_key, cost_credits FROM quote
 WHERE profile = :profile AND price_key IN (SELECT value FROM json_each(:price_keys));
 
 -- name: planned_item
-SELECT name, prompt, inputs FROM staging.placed WHERE seq = :seq;
-
--- name: planned_inputs
-SELECT f.path, f.sha256, f.size_bytes, f.media_type
-FROM json_each(:inputs) AS e JOIN staging.input_seen AS f ON f.id = e.value ORDER BY e.key;
+SELECT name, prompt FROM staging.placed WHERE seq = :seq;
 
 -- name: known_item
-SELECT name, prompt, inputs FROM item WHERE id = :item_id;
-
--- name: known_inputs
-SELECT f.path, f.sha256, f.size_bytes, f.media_type
-FROM json_each(:inputs) AS e JOIN input_file AS f ON f.id = e.value ORDER BY e.key;
+SELECT name, prompt FROM item WHERE id = :item_id;
 
 -- name: planned_uploads  (images that the account lacks, each content once, of items that may still be sent)
 SELECT count(*) AS files, coalesce(sum(size_bytes), 0) AS bytes, coalesce(max(size_bytes), 0) AS largest
 FROM (
     SELECT DISTINCT f.sha256, f.size_bytes
-    FROM staging.placed AS p, json_each(p.inputs) AS e
+    FROM staging.placed AS p CROSS JOIN json_each(p.inputs) AS e
     JOIN staging.input_seen AS f ON f.id = e.value
     LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
     WHERE p.inputs IS NOT NULL AND coalesce(i.state, 'queued') = 'queued'
         AND NOT EXISTS (
             SELECT 1 FROM asset AS a JOIN account AS c ON c.id = a.account_id
             WHERE c.profile = :profile AND c.name = :account AND a.sha256 = f.sha256)
-);
+) AS lacking;
 
 -- name: asset_urls  (any images of the account: a price depends only on their number)
 SELECT a.url FROM asset AS a JOIN account AS c ON c.id = a.account_id
@@ -87,7 +79,7 @@ SELECT r.id, r.model, r.mode, r.parameters, r.price_key, r.inputs_count, r.max_c
 FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
 WHERE t.job_id = :job_id AND t.n > 0
-GROUP BY r.id ORDER BY r.id;
+GROUP BY r.id, q.cost_credits ORDER BY r.id;
 
 -- name: job_home
 SELECT profile, accounts FROM job WHERE id = :job_id;

@@ -20,11 +20,11 @@ WHERE input_file.id = :input_id;
 -- name: set_quote
 INSERT INTO quote (profile, price_key, cost_credits, quoted_at)
 SELECT :profile, price_key, :cost, :now FROM recipe WHERE id = :recipe_id
-ON CONFLICT DO UPDATE SET cost_credits = excluded.cost_credits, quoted_at = excluded.quoted_at;
+ON CONFLICT (profile, price_key) DO UPDATE SET cost_credits = excluded.cost_credits, quoted_at = excluded.quoted_at;
 
 -- name: keep_quote -- of a price that was asked before its items were here
 INSERT INTO quote (profile, price_key, cost_credits, quoted_at) VALUES (:profile, :price_key, :cost, :now)
-ON CONFLICT DO UPDATE SET cost_credits = excluded.cost_credits, quoted_at = excluded.quoted_at;
+ON CONFLICT (profile, price_key) DO UPDATE SET cost_credits = excluded.cost_credits, quoted_at = excluded.quoted_at;
 
 -- name: has_assets
 SELECT EXISTS (SELECT 1 FROM asset WHERE account_id = :account_id);
@@ -41,7 +41,7 @@ DELETE FROM asset WHERE account_id = :account_id AND sha256 IN (
 
 -- name: set_asset
 INSERT INTO asset (account_id, sha256, url, ready_at) VALUES (:account_id, :sha256, :url, :now)
-ON CONFLICT DO UPDATE SET url = excluded.url, ready_at = excluded.ready_at;
+ON CONFLICT (account_id, sha256) DO UPDATE SET url = excluded.url, ready_at = excluded.ready_at;
 
 -- name: input_files
 SELECT * FROM input_file WHERE id IN (SELECT value FROM json_each(:input_ids));

@@ -1,16 +1,15 @@
 """One consistent snapshot of the queue, read by nouns: `reader.jobs`, `reader.items`, `reader.accounts` and so on."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from batchkiln.store import drivers
 from batchkiln.store.accounts import Accounts
-from batchkiln.store.database import prepare_for_reading
 from batchkiln.store.events import Events
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
+from batchkiln.store.location import QueueLocation
 from batchkiln.store.lock import Lease, lease
 from batchkiln.store.meta import queue_uid
 from batchkiln.store.session import Session
@@ -92,8 +91,7 @@ class Reader:
 
 
 @contextmanager
-def open_reader(path: Path) -> Iterator[Reader]:
+def open_reader(location: QueueLocation) -> Iterator[Reader]:
     """Open an existing queue for reading without an event loop. Raise whatever keeps it from being read."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        prepare_for_reading(connection, path)
-        yield Reader(connection)
+    with drivers.open_session(location) as session:
+        yield Reader(session)

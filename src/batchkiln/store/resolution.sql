@@ -27,7 +27,7 @@ WHERE a.account_id = :account_id AND a.generation_id = :generation_id AND a.id <
 -- name: revive_attempt  (an unknown cost is assumed to be the quote)
 UPDATE attempt
 SET state = 'active', ended_at = NULL, lost_since = NULL, generation_id = :generation_id,
-    generation_status = iif(generation_id IS :generation_id, generation_status, NULL),  -- a new id is unconfirmed
+    generation_status = CASE WHEN generation_id = :generation_id THEN generation_status END,  -- a new id is unconfirmed
     cost_credits = coalesce(cost_credits, quote_credits),
     generation_created_at = coalesce(generation_created_at, recorded_at)
 WHERE id = :attempt_id AND state IN ('sent', 'active', 'disputed');

@@ -1,7 +1,8 @@
 """What the store's functions need of a connection to a database: the part that the drivers have in common."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
 
 
 class Row(Protocol):
@@ -36,7 +37,11 @@ class Cursor(Protocol):
 
 
 class Session(Protocol):
-    """One connection, used by one thread. Statements have `:name` placeholders."""
+    """One connection, used by one thread. Statements are written as SQLite takes them, with `:name` placeholders.
+
+    `BEGIN IMMEDIATE` begins a transaction that changes the queue, one at a time among all connections; `BEGIN` begins
+    one that reads a consistent snapshot. Neither sees what another commits meanwhile.
+    """
 
     @property
     def in_transaction(self) -> bool:
@@ -49,4 +54,13 @@ class Session(Protocol):
 
     def executemany(self, sql: str, parameters: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> Cursor:
         """Run one statement once for each set of parameters."""
+        ...
+
+
+@runtime_checkable
+class StagingSession(Protocol):
+    """A session that makes the tables `staging.*` in a way of its own."""
+
+    def staging(self) -> AbstractContextManager[None]:
+        """Return a context in which the tables `staging.*` can be made; they belong to this connection alone."""
         ...

@@ -1,8 +1,7 @@
-"""Staging of a manifest's items in a temporary file until all of them are known.
+"""Staging of a manifest's items in temporary tables until all of them are known.
 
-SQLite's temporary file is attached as `staging`: on disk, so that memory stays constant, never synced, and deleted with
-the process. The queue is only read, except that missing recipes and images are stored at once, which is harmless if
-nothing follows.
+The database keeps them on disk, so that memory stays constant, never synced, and gone with the connection. The queue is
+only read, except that missing recipes and images are stored at once, which is harmless if nothing follows.
 """
 
 import hashlib
@@ -17,6 +16,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import fields, identifies_item, render
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe
 from batchkiln.core.request import parameters_json, price_key, recipe_key
+from batchkiln.store import drivers
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -29,11 +29,6 @@ _MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kep
 _MORE: Final = -2
 _IN_SPITE_OF_IT: Final = "if the catalogue is wrong, use --no-catalogue"
 _IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
-_SETUP: Final = (
-    "PRAGMA staging.journal_mode = OFF",
-    "PRAGMA staging.synchronous = OFF",
-    "PRAGMA staging.cache_size = -16384",
-)
 
 
 class MistakeAt(Protocol):
@@ -81,13 +76,7 @@ def transaction(connection: Session) -> Iterator[None]:
 @contextmanager
 def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
     """Yield an empty staging file for one manifest. Without `may_store` the queue stays as it is to the byte."""
-    connection.execute("ATTACH DATABASE '' AS staging")
-    # A reader's connection may write to the staging file; its queue file is open read-only.
-    is_reader = bool(connection.execute("PRAGMA query_only").fetchone()[0])
-    connection.execute("PRAGMA query_only = OFF")
-    try:
-        for statement in _SETUP:
-            connection.execute(statement)
+    with drivers.staging(connection):
         for name in (
             "stage_placed",
             "stage_recipes",
@@ -99,11 +88,6 @@ def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterato
         ):
             connection.execute(query(name))
         yield Staging(connection, job, may_store=may_store)
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        connection.execute("DETACH DATABASE staging")
-        connection.execute(f"PRAGMA query_only = {int(is_reader)}")
 
 
 class Staging:

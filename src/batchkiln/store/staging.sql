@@ -59,10 +59,10 @@ UPDATE staging.objection SET is_new = 1 WHERE seq = :seq;
 
 -- name: objections  (of items still to be sent, which includes all new items)
 SELECT number, is_new, count(*) FROM (
-    SELECT o.number, (o.is_new OR o.seq IN (SELECT seq FROM staging.fresh)) AS is_new, i.state
+    SELECT o.number, (o.is_new = 1 OR o.seq IN (SELECT seq FROM staging.fresh)) AS is_new, i.state
     FROM staging.objection AS o JOIN staging.placed AS p ON p.seq = o.seq
     LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
-)
+) AS objected
 WHERE is_new OR state = 'queued' GROUP BY number, is_new ORDER BY number;
 
 -- name: stage_item
@@ -83,7 +83,7 @@ JOIN staging.placed AS p ON p.name = taken.name AND p.seq > taken.seq
 ORDER BY p.seq LIMIT :limit;
 
 -- name: count_duplicate_names
-SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM staging.placed GROUP BY name HAVING count(*) > 1);
+SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM staging.placed GROUP BY name HAVING count(*) > 1) AS taken;
 
 -- name: forget_duplicates
 DELETE FROM staging.placed WHERE EXISTS (
@@ -98,7 +98,7 @@ JOIN staging.placed AS p ON p.output_key = taken.output_key AND p.seq > taken.se
 ORDER BY p.seq LIMIT :limit;
 
 -- name: count_duplicate_outputs
-SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM staging.placed GROUP BY output_key HAVING count(*) > 1);
+SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM staging.placed GROUP BY output_key HAVING count(*) > 1) AS taken;
 
 -- name: find_recipe
 SELECT id FROM recipe WHERE recipe_key = :recipe_key;
@@ -112,10 +112,10 @@ ON CONFLICT (recipe_key) DO NOTHING;
 INSERT INTO staging.recipe_seen (
     id, recipe_key, price_key, model, mode, parameters, inputs_count, max_cost_credits, attempts
 ) VALUES (
-    coalesce(:id, min(0, coalesce((SELECT min(id) FROM staging.recipe_seen), 0)) - 1),
+    coalesce(:id, coalesce((SELECT min(id) FROM staging.recipe_seen WHERE id < 0), 0) - 1),
     :recipe_key, :price_key, :model, :mode, :parameters, :inputs_count, :max_cost_credits, :attempts
 )
-ON CONFLICT (recipe_key) DO UPDATE SET recipe_key = recipe_key RETURNING id;
+ON CONFLICT (recipe_key) DO UPDATE SET recipe_key = excluded.recipe_key RETURNING id;
 
 -- name: find_input
 SELECT id FROM input_file WHERE path = :path AND sha256 = :sha256;
@@ -127,7 +127,7 @@ ON CONFLICT (path, sha256) DO NOTHING;
 -- name: stage_input
 INSERT INTO staging.input_seen (id, path, sha256, size_bytes, media_type)
 VALUES (
-    coalesce(:id, min(0, coalesce((SELECT min(id) FROM staging.input_seen), 0)) - 1),
+    coalesce(:id, coalesce((SELECT min(id) FROM staging.input_seen WHERE id < 0), 0) - 1),
     :path, :sha256, :size_bytes, :media_type
 )
-ON CONFLICT (path, sha256) DO UPDATE SET path = path RETURNING id;
+ON CONFLICT (path, sha256) DO UPDATE SET path = excluded.path RETURNING id;

@@ -1,21 +1,20 @@
 """The open queue: the only way in which the rest of the program reads and changes it."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from batchkiln.core.rate_limits import ServiceDay
-from batchkiln.store.attempt_journal import AttemptJournal
-from batchkiln.store.database import Database, data_version
-from batchkiln.store.lock import QueueLock
-from batchkiln.store.preflight import check_file, check_there
+from batchkiln.store import drivers
+from batchkiln.store.database import Database
+from batchkiln.store.location import DatabaseUrl, QueueLocation, journal_place
 from batchkiln.store.reader import Reader
 from batchkiln.store.session import Session
-from batchkiln.store.wakeup import listen, notify
 
 if TYPE_CHECKING:
+    from batchkiln.store.attempt_journal import AttemptJournal
     from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
     from batchkiln.store.writer import Writer
 
@@ -24,59 +23,57 @@ T = TypeVar("T")
 
 
 class Store:
-    """One open queue file. Work given to it runs whole in the thread of its connection."""
+    """One open queue. Work given to it runs whole in the thread of its connection."""
 
     def __init__(self, database: Database) -> None:
         """Wrap an open connection; use one of the `open_` methods."""
         self._database = database
-        self.path = database.path
+        self.location = database.location
         self.is_there = True
         self._journal: AttemptJournal | None = None
         self._keeps_journal = True
 
     @classmethod
-    async def open_for_writing(cls, path: Path) -> Self:
-        """Open the queue, made if it is missing, and bring its schema up to date.
+    async def open_for_writing(cls, location: QueueLocation) -> Self:
+        """Open the queue; a file is made if it is missing, and its schema brought up to date.
 
-        Raise `QueueUnusable` for a file that is no queue, is damaged or comes from a newer version, and `QueueBusy`
-        where the disk or a lock refuses.
+        Raise `QueueUnusable` for what is no queue, is damaged or comes from another version, and `QueueBusy` where the
+        disk, the server or a lock refuses.
         """
-        return cls(await Database.open_for_writing(path))
+        return cls(await drivers.open_for_writing(location))
 
     @classmethod
-    async def open_for_reading(cls, path: Path) -> Self:
+    async def open_for_reading(cls, location: QueueLocation) -> Self:
         """Open an existing queue without the right to change it; readers never block the writer."""
-        return cls(await Database.open_for_reading(path))
+        return cls(await drivers.open_for_reading(location))
 
     @classmethod
-    async def open_if_there(cls, path: Path) -> Self:
+    async def open_if_there(cls, location: QueueLocation) -> Self:
         """Open an existing queue for reading; in place of a missing one, an empty one in memory. Nothing is made."""
-        if check_file(path):
-            return await cls.open_for_reading(path)
-        store = cls(await Database.open_empty(path))
+        if isinstance(location, DatabaseUrl) or not drivers.is_file_missing(location):
+            return await cls.open_for_reading(location)
+        store = cls(await drivers.open_empty(location))
         store.is_there = False
         return store
 
     @classmethod
     async def open_inline(cls, path: Path) -> Self:
-        """Open the queue without a thread, for an event loop in virtual time. A power cut loses it."""
-        from batchkiln.store.sync_database import InlineDatabase  # noqa: PLC0415  for simulations alone
-
-        store = cls(await InlineDatabase.open_for_writing(path))
+        """Open a queue file without a thread, for an event loop in virtual time. A power cut loses it."""
+        store = cls(await drivers.open_inline(path))
         store._keeps_journal = False  # nothing is paid in a simulation
         return store
 
     @classmethod
     @asynccontextmanager
-    async def open_for_update(cls, path: Path) -> AsyncIterator[Self]:
+    async def open_for_update(cls, location: QueueLocation) -> AsyncIterator[Self]:
         """Open an existing queue for a person's change, and wake its driver afterwards."""
-        check_there(path)  # a mistyped path makes no new queue
-        store = await cls.open_for_writing(path)
+        drivers.check_there(location)  # a mistyped path makes no new queue
+        store = await cls.open_for_writing(location)
         try:
             yield store
         finally:
+            store.notify()
             await store.close()
-        store.notify()
 
     async def close(self) -> None:
         """Close the connection; the last one folds the write-ahead log back into the file."""
@@ -100,15 +97,15 @@ class Store:
 
     async def data_version(self) -> int:
         """Return a number that changes with each commit of other connections; this reads a few bytes."""
-        return await self._database.run(data_version)
+        return await self._database.data_version()
 
     def notify(self) -> None:
         """Wake the process that drives the queue, if there is one."""
-        notify(self.path)
+        self._database.notify()
 
     def listen(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
         """Return a context in which `heard` is called whenever another process calls `notify`."""
-        return listen(self.path, heard)
+        return self._database.listen(heard)
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
@@ -116,20 +113,28 @@ class Store:
 
         Raise `QueueInUse` where another process has the right.
         """
-        from batchkiln.store.lost_attempts import open_journal  # noqa: PLC0415  only who drives needs it
-
-        lock = QueueLock(self.path)
-        await lock.acquire(self._database, command=command, now=now)
-        try:
+        async with self._database.locked(command=command, now=now):
             if self._keeps_journal:
-                self._journal = AttemptJournal(self.path)
-                await open_journal(self._database, self._journal, now)
-            yield
-        finally:
-            if self._journal is not None:
-                self._journal.close()
-                self._journal = None
-            await lock.release(self._database)
+                await self._open_journal(now)
+            try:
+                yield
+            finally:
+                if self._journal is not None:
+                    self._journal.close()
+                    self._journal = None
+
+    async def _open_journal(self, now: datetime) -> None:
+        from batchkiln.store.attempt_journal import AttemptJournal  # noqa: PLC0415  only who drives needs it
+        from batchkiln.store.lost_attempts import open_journal  # noqa: PLC0415  as above
+
+        uid = await self.read(Reader.queue_uid)
+        journal = AttemptJournal(journal_place(self.location, uid))
+        await open_journal(self._database, journal, now)
+        self._journal = journal
+
+    def undriven(self) -> AbstractAsyncContextManager[None]:
+        """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
+        return self._database.undriven()
 
     def for_workers(
         self, changes: "ChangeNotifier", *, profile: str, day: ServiceDay, keep_requests_seconds: float

@@ -1,14 +1,14 @@
 -- name: move_item
 UPDATE item
 SET state = :state,
-    attempt_id = CASE WHEN :keeps_attempt THEN coalesce(:attempt_id, attempt_id) END,
+    attempt_id = CASE WHEN :keeps_attempt = 1 THEN coalesce(:attempt_id, attempt_id) END,
     error_code = :error_code,
     error_message = :error_message
 WHERE id = :item_id AND state = :expected;
 
 -- name: move_items
 UPDATE item
-SET state = :state, attempt_id = CASE WHEN :keeps_attempt THEN attempt_id END, error_code = NULL, error_message = NULL
+SET state = :state, attempt_id = CASE WHEN :keeps_attempt = 1 THEN attempt_id END, error_code = NULL, error_message = NULL
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = :expected;
 
 -- name: insert_item_events

@@ -6,7 +6,7 @@ from datetime import datetime
 from batchkiln.core.backoff import LONGEST_HOLD
 from batchkiln.core.rate_limits import DayUsage, LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store.session import Session
+from batchkiln.store.session import Cursor, Session
 from batchkiln.store.sql import query
 
 _PRUNE_EVERY = 256
@@ -83,8 +83,18 @@ def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> i
     Attempts that the service's records do not confirm count in every day: they may be charged or replayed after a reset
     (Law 6).
     """
-    params_of_days = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
-    return max((connection.execute(query("job_credits"), params).fetchone()[0] for params in params_of_days), default=0)
+    return most_credits(ask_job_credits(connection, job_id, days))
+
+
+def ask_job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> tuple[Cursor, ...]:
+    """Ask for `job_credits`, without waiting for it."""
+    params_of_days = ({"job_id": job_id, "day": to_milliseconds(day)} for day in days)
+    return tuple(connection.execute(query("job_credits"), params) for params in params_of_days)
+
+
+def most_credits(cursors: Sequence[Cursor]) -> int:
+    """Return the answer to `ask_job_credits`."""
+    return max((cursor.fetchone()[0] for cursor in cursors), default=0)
 
 
 def give_back_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:

@@ -1,9 +1,11 @@
 -- name: cap_holds -- if a wait is NULL, so is its minimum
 UPDATE account
-SET creates_held_until = min(creates_held_until - :ahead, :longest),
-    reads_held_until = min(reads_held_until - :ahead, :longest)
+SET creates_held_until = CASE
+        WHEN creates_held_until - :ahead > :longest THEN :longest ELSE creates_held_until - :ahead END,
+    reads_held_until = CASE
+        WHEN reads_held_until - :ahead > :longest THEN :longest ELSE reads_held_until - :ahead END
 WHERE id = :account_id
-    AND (:ahead > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
+    AND (CAST(:ahead AS INTEGER) > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
 
 -- name: insert_request
 INSERT INTO request (account_id, kind, sent_at) VALUES (:account_id, :kind, :sent_at) RETURNING id;
@@ -23,11 +25,11 @@ ORDER BY id;
 -- name: count_request
 INSERT INTO account_day (account_id, day_start_at, creates, reads, upload_files, upload_bytes)
 VALUES (:account_id, :day, :creates, :reads, :upload_files, :upload_bytes)
-ON CONFLICT DO UPDATE SET
-    creates = creates + excluded.creates,
-    reads = reads + excluded.reads,
-    upload_files = upload_files + excluded.upload_files,
-    upload_bytes = upload_bytes + excluded.upload_bytes;
+ON CONFLICT (account_id, day_start_at) DO UPDATE SET
+    creates = account_day.creates + excluded.creates,
+    reads = account_day.reads + excluded.reads,
+    upload_files = account_day.upload_files + excluded.upload_files,
+    upload_bytes = account_day.upload_bytes + excluded.upload_bytes;
 
 -- name: day_usage
 SELECT creates, reads, credits, upload_files, upload_bytes
@@ -35,14 +37,14 @@ FROM account_day WHERE account_id = :account_id AND day_start_at = :day;
 
 -- name: add_account_credits
 INSERT INTO account_day (account_id, day_start_at, credits) VALUES (:account_id, :day, :credits)
-ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
+ON CONFLICT (account_id, day_start_at) DO UPDATE SET credits = account_day.credits + excluded.credits;
 
 -- name: take_account_credits
 UPDATE account_day SET credits = credits - :credits WHERE account_id = :account_id AND day_start_at = :day;
 
 -- name: add_job_day_credits
 INSERT INTO job_day (job_id, day_start_at, credits) VALUES (:job_id, :day, :credits)
-ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
+ON CONFLICT (job_id, day_start_at) DO UPDATE SET credits = job_day.credits + excluded.credits;
 
 -- name: take_job_day_credits
 UPDATE job_day SET credits = credits - :credits WHERE job_id = :job_id AND day_start_at = :day;

@@ -1,14 +1,15 @@
 """The queue as a worker uses it: each method is one transaction, and one hop to the connection's thread."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence, Set as AbstractSet
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.outcomes import Outcome
-from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
+from batchkiln.core.polling import Observation
+from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation, TimeKnown, Uploaded, UploadsGone
 from batchkiln.core.queue_types import (
     Candidate,
     DownloadTask,
@@ -22,37 +23,86 @@ from batchkiln.core.queue_types import (
 )
 from batchkiln.core.rate_limits import LoggedRequest, RequestNote, ServiceDay
 from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
+from batchkiln.core.wakes import WAKES, Awaited, Change, change_by_outcome, change_by_preparation
 from batchkiln.store import attempts, commit, downloads, lost_attempts, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import account_id, remember_time, service_time, update_account
-from batchkiln.store.attempt_journal import AttemptJournal
+from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.database import Database
-from batchkiln.store.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
+class _Listener:
+    """The tracks of one account that wait: what wakes them, since when they have news, and what each awaits."""
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    news_at: int = 0
+    awaited: dict[str, AbstractSet[Awaited]] = field(default_factory=dict)
+
+
 class ChangeNotifier:
-    """Wakes all who wait for a change of the queue, made by this process or by another one."""
+    """Wakes those whom a change of the queue concerns, made by this process or by another one: see `core.wakes`.
+
+    `version` grows with each change. `may_have_ended_at` is its value at the last change that may have been a run's.
+    """
 
     def __init__(self) -> None:
         """Begin with nothing changed."""
-        self._changed = asyncio.Event()
         self.version = 0
+        self.may_have_ended_at = 0
+        self._changed = asyncio.Event()
+        self._news_for_all_at = 0
+        self._listeners: dict[int, _Listener] = {}
 
-    def announce(self) -> None:
-        """Wake everybody who waits: the queue may have changed."""
+    def announce(self, change: Change = Change.ANYTHING, account_id: int | None = None) -> None:
+        """Wake whom a change concerns; `account_id` is the account that it belongs to."""
+        wakes = WAKES[change]
+        if account_id is not None:
+            self._listener(account_id)  # it may have looked, and not waited so far
+        concerned = [
+            listener
+            for listener_id, listener in self._listeners.items()
+            if wakes.all
+            or (wakes.own and listener_id == account_id)
+            or (wakes.others and any(wakes.others & awaited for awaited in listener.awaited.values()))
+        ]
+        if not concerned and not wakes.is_of_queue:
+            return
         self.version += 1
+        if wakes.may_end_run:
+            self.may_have_ended_at = self.version
         self._changed.set()
         self._changed = asyncio.Event()
+        if wakes.all:
+            self._news_for_all_at = self.version
+        for listener in concerned:
+            listener.news_at = self.version
+            listener.event.set()
+            listener.event = asyncio.Event()
 
-    def next(self) -> asyncio.Event:
-        """Return an event that the next change sets."""
-        return self._changed
+    def has_news(self, account_id: int, since: int) -> bool:
+        """Return whether a change after version `since` concerns an account."""
+        return max(self._listener(account_id).news_at, self._news_for_all_at) > since
+
+    def next(self, account_id: int | None = None) -> asyncio.Event:
+        """Return an event that the next change sets which concerns an account; that any change sets, without one."""
+        return self._changed if account_id is None else self._listener(account_id).event
+
+    def expect(self, account_id: int, track: str, awaited: AbstractSet[Awaited]) -> bool:
+        """Take note of what a track awaits from others; return whether all of it was known before."""
+        known = self._listener(account_id).awaited
+        was_known = awaited <= known.get(track, frozenset())
+        known[track] = awaited
+        return was_known
+
+    def _listener(self, account_id: int) -> _Listener:
+        return self._listeners.setdefault(account_id, _Listener())
 
 
 class WorkerStore:
-    """The queue for the accounts of one profile. What is written wakes all who wait for `changes`."""
+    """The queue for the accounts of one profile. What is written wakes whom it concerns of those who wait."""
 
     def __init__(
         self,
@@ -75,17 +125,11 @@ class WorkerStore:
         self._day = day
         self._keep = keep_requests_seconds
 
-    async def _write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await self._database.write(work, *args, **kwargs)
-        finally:
-            self.changes.announce()
-
     # --- for the engine, at the start and the end of a run ---
 
     async def account(self, name: str) -> int:
         """Return an account's id; a new account is stored."""
-        return await self._write(account_id, self._profile, name)
+        return await self._database.write(account_id, self._profile, name)
 
     async def durations(self) -> list[tuple[Kind, Observation]]:
         """Return the observed durations of the profile's newest successes, the oldest first."""
@@ -147,32 +191,71 @@ class WorkerStore:
 
     async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:
         """Make an attempt durable before it is sent (Law 1), or again; None where the plan is no longer true."""
-        if isinstance(new, LostAttempt):
-            return await self._write(lost_attempts.recover_attempt, new)
-        attempt = await self._write(attempts.begin_attempt, new, keep_seconds=self._keep)
-        if attempt is not None and self._journal is not None:
-            await self._database.run(lost_attempts.journal_attempt, self._journal, attempt.id)
+        attempt, change = None, Change.BEGUN if isinstance(new, NewAttempt) else Change.RECOVERED
+        try:
+            attempt = await self._begin(new)
+        finally:
+            self.changes.announce(change if attempt else Change.OVERTAKEN, new.viewpoint.account_id)
         return attempt
+
+    async def _begin(self, new: NewAttempt | LostAttempt) -> Attempt | None:
+        if isinstance(new, LostAttempt):  # it is in the journal
+            return await self._database.write(lost_attempts.recover_attempt, new)
+        if self._journal is None:
+            return await self._database.write(attempts.begin_attempt, new, keep_seconds=self._keep)
+        begun = await self._database.write_and_then(
+            self._journal_begun, lost_attempts.begin_attempt, new, keep_seconds=self._keep
+        )
+        return begun[0] if begun else None
+
+    def _journal_begun(self, begun: list[tuple[Attempt, JournalEntry] | None]) -> None:
+        """Append attempts to the journal that were committed together, with one flush; in the connection's thread."""
+        entries = [each[1] for each in begun if each is not None]
+        if self._journal is not None and entries:
+            self._journal.append(*entries)
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Count one more send before it happens; None where the stored attempt is damaged, and now held."""
-        return await self._write(attempts.resend, attempt_id, request, keep_seconds=self._keep)
+        counted = None
+        try:
+            counted = await self._database.write(attempts.resend, attempt_id, request, keep_seconds=self._keep)
+        finally:
+            self.changes.announce(Change.WENT_ON if counted else Change.ENDED, request.account_id)
+        return counted
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history."""
-        at = to_milliseconds(now.instant)
-        committed = await self._write(
-            commit.commit, attempt.id, outcome, facts, at, lambda instant: self._day.start_of(instant or now.latest)
-        )
-        if self._journal is not None and committed.outcome.attempt is AttemptState.REFUSED:
-            await self._database.run(lost_attempts.journal_refusal, self._journal, attempt.idempotency_key)
+        at, change = to_milliseconds(now.instant), Change.ANYTHING
+
+        def journal_refusal(results: list[Committed]) -> None:
+            if self._journal is not None and results[0].outcome.attempt is AttemptState.REFUSED:
+                self._journal.append_refused(attempt.idempotency_key)
+
+        def day_of(instant: datetime | None) -> datetime:
+            return self._day.start_of(instant or now.latest)
+
+        try:
+            committed = await self._database.write_and_then(
+                journal_refusal, commit.commit, attempt.id, outcome, facts, at, day_of
+            )
+            change = change_by_outcome(committed)
+        finally:  # a plan that broke is made again, and not waited on for ever
+            self.changes.announce(change, attempt.account_id)
         return committed
 
     async def record_preparation(self, candidate: Candidate, result: Preparation, now: ClockReading) -> None:
         """Write what a preparation of a candidate came to."""
         at = to_milliseconds(now.instant)
-        await self._write(preparations.record_preparation, self._profile, candidate, result, at)
+        own = result.account_id if isinstance(result, Uploaded | UploadsGone) else None
+        try:
+            await self._database.write(preparations.record_preparation, self._profile, candidate, result, at)
+        finally:
+            self.changes.announce(change_by_preparation(result), own)
 
     async def update_account(self, account_id: int, change: AccountChange, now: ClockReading) -> None:
         """Write what became known of an account."""
-        await self._write(update_account, self._profile, account_id, change, now)
+        try:
+            await self._database.write(update_account, self._profile, account_id, change, now)
+        finally:
+            is_time = isinstance(change, TimeKnown)  # others may be about to ask for it
+            self.changes.announce(Change.CLOCK_SET if is_time else Change.ACCOUNT, account_id)

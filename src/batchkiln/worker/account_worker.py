@@ -1,10 +1,10 @@
 """One account's worker: its looks at the queue, its waits, and the recording of each request before it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import inf
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
+from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import LOST_AFTER
-from batchkiln.core.queue_changes import CallMisunderstood, CallUnderstood, HoldImposed
+from batchkiln.core.queue_changes import CallMisunderstood, CallUnderstood, Committed, Facts, HoldImposed
 from batchkiln.core.queue_types import Circumstances, QueueView, Snapshot, Viewpoint
 from batchkiln.core.rate_limits import RECENT_MINUTES, LoggedRequest, RateLimits, RequestKind, RequestNote
 from batchkiln.core.responses import (
@@ -31,12 +32,14 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
+from batchkiln.core.wakes import Awaited, Change
 from batchkiln.worker.backoffs import REASONS, Backoff, Backoffs, described_trouble, is_content, told_seconds
 from batchkiln.worker.brakes import Brakes
 from batchkiln.worker.download_state import DownloadState
 from batchkiln.worker.poll_timing import PollTiming
 from batchkiln.worker.ports import Clock, Inputs, Outputs, Queue, Service
 from batchkiln.worker.run_state import HostState, RunCredits, RunState
+from batchkiln.worker.spans import Spans
 
 log = structlog.get_logger()
 
@@ -55,6 +58,17 @@ class Ports:
     inputs: Inputs
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A snapshot, the version of the queue that it was read for, and what else it was read for or after."""
+
+    snapshot: Snapshot
+    version: int
+    days: tuple[datetime, ...]
+    viewpoint: Viewpoint
+    released: tuple[int, int]
+
+
 @dataclass(slots=True)
 class AccountWorker:
     """The state of one account in this process; what has to survive the process is in the queue as well.
@@ -69,13 +83,14 @@ class AccountWorker:
     rates: RateLimits
     polls: PollTiming
     digest: str = ""
+    spans: Spans = field(default_factory=Spans)
     credits: RunCredits = field(init=False)
     backoffs: Backoffs = field(default_factory=Backoffs)
     brakes: Brakes = field(default_factory=Brakes)
     downloads: DownloadState = field(default_factory=DownloadState)
     _stale_plans: int = 0
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _look: tuple[object, Snapshot] | None = None  # the last snapshot, and all that it was read for and after
+    _look: _Look | None = None  # the last one, while it holds
     _misunderstood: frozenset[Call] = frozenset()  # as of the last look
     _understood: set[Call] = field(default_factory=set)  # of these, what was understood since
 
@@ -100,19 +115,30 @@ class AccountWorker:
 
     # --- looking ---
 
-    async def snapshot(self, now: ClockReading) -> tuple[QueueView, AccountView, int]:
-        """Return what the planner needs, and the version of the queue that it is true for."""
+    async def snapshot(self, now: ClockReading, *, is_current: bool = False) -> tuple[QueueView, AccountView, int]:
+        """Return what the planner needs, and the version of the queue that it was read for.
+
+        It is read again once a change concerned the account; with `is_current` after any change: before something is
+        begun of what all accounts share.
+        """
         while self._understood:
             await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
         async with self._looking:  # the tracks wake together: one of them reads for all
-            version, released = self.ports.queue.changes.version, self.rates.released()
-            key = (version, released, self.rates.days(now), self.viewpoint)
-            if self._look is None or self._look[0] != key:
-                self._look = (key, await self.ports.queue.snapshot(self.viewpoint, self.rates.days(now)))
-            snapshot = self._look[1]
-        self._notice_understood(snapshot)
-        self.control.outstanding = (version, snapshot.outstanding)
-        return snapshot.queue, self._account_view(snapshot, now, released), version
+            look, days = self._look, self.rates.days(now)
+            if look is None or not self._holds(look, days, is_current=is_current):
+                version, released = self.ports.queue.changes.version, self.rates.released()
+                found = await self.ports.queue.snapshot(self.viewpoint, days)
+                look = self._look = _Look(found, version, days, self.viewpoint, released)
+        self._notice_understood(look.snapshot)
+        return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
+
+    def _holds(self, look: "_Look", days: tuple[datetime, ...], *, is_current: bool) -> bool:
+        """Return whether nothing has changed since a look that concerns the account."""
+        changes = self.ports.queue.changes
+        is_old = changes.version > look.version if is_current else changes.has_news(self.account_id, look.version)
+        # What was under way then is counted twice by now, which only matters where it seems to fill the day.
+        is_miscounted = self.rates.is_day_spent and look.released != self.rates.released()
+        return not (is_old or is_miscounted) and (look.days, look.viewpoint) == (days, self.viewpoint)
 
     def _notice_understood(self, snapshot: Snapshot) -> None:
         """Ask at once what rested as it was not understood, where a person had that forgotten."""
@@ -155,12 +181,25 @@ class AccountWorker:
 
     # --- waiting ---
 
-    async def wait(self, track: str, due: NotBefore, version: int) -> None:
-        """Wait until something is due or the queue has news; return at once where either is already so."""
-        news = self.ports.queue.changes.next()
-        if self.ports.queue.changes.version != version or self.control.is_over_for(self.account_id):
+    def announce(self, change: Change) -> None:
+        """Wake whom a change of this account concerns."""
+        self.ports.queue.changes.announce(change, self.account_id)
+
+    async def wait(self, track: str, due: NotBefore, version: int, awaited: AbstractSet[Awaited] = frozenset()) -> None:
+        """Wait until something is due or a change concerns the account; return at once where either is already so.
+
+        `awaited` is what others may bring about for this track.
+        """
+        changes = self.ports.queue.changes
+        news, was_expected = changes.next(self.account_id), changes.expect(self.account_id, track, awaited)
+        if changes.has_news(self.account_id, version) or self.control.is_over_for(self.account_id):
+            return
+        if not was_expected and changes.version > version:  # it may have come about before anybody knew of the wait
+            self._look = None
             return
         self.control.rest(self.account_id, track, version, due)
+        if track == "slot":
+            self.spans.rest(due.reason)
         at, now = due.at, self.ports.clock.now()
         if self.control.starts_until is not None and self.control.may_start_at(now.instant):
             at = min(at, now.monotonic_of(self.control.starts_until))
@@ -169,8 +208,9 @@ class AccountWorker:
 
     async def wait_for_news(self, version: int) -> None:
         """Wait until the queue has news, without being at rest: something of the track is under way."""
-        news = self.ports.queue.changes.next()
-        if self.ports.queue.changes.version == version and not self.control.is_over_for(self.account_id):
+        changes = self.ports.queue.changes
+        news = changes.next(self.account_id)
+        if not changes.has_news(self.account_id, version) and not self.control.is_over_for(self.account_id):
             await news.wait()
 
     async def wait_until_due(
@@ -217,10 +257,16 @@ class AccountWorker:
         finally:
             now = self.ports.clock.now()
             self.rates.release(request.kind, now.monotonic)
+            self.announce(Change.PLACE_FREED)
+            if self.host.is_clock_set(now):
+                self.announce(Change.CLOCK_SET)
+        if request.kind is RequestKind.UPLOAD:
+            self._look = None  # files and bytes of the day are counted in the queue alone
         further = tuple(day for day in self.rates.days(now) if day not in request.days)
         if further:
             further_request = replace(request, at=now.instant, days=further)
             await self.ports.queue.record_request(further_request, is_further=True)
+            self._look = None
 
     async def restore_windows(self, logged: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Begin with the account's requests of an earlier run; any may have been under way when it ended.
@@ -238,6 +284,12 @@ class AccountWorker:
                 note = RequestNote(self.account_id, request.kind, now.instant, (today,))
                 await self.ports.queue.record_request(note, is_further=True)
 
+    async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
+        """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
+        committed = await self.ports.queue.commit(attempt, outcome, facts, now)
+        await self.spans.committed(attempt, facts, committed)
+        return committed
+
     # --- replies ---
 
     def on_success(self, call: Call, *, key: str | None = None) -> None:
@@ -246,6 +298,8 @@ class AccountWorker:
         `key` is the fingerprint of the API key that the service thereby accepted, where it may be an older one.
         """
         self.host.passed += 1
+        if self.backoffs.calls[call].failures:
+            self.announce(Change.ACCOUNT)  # another track may wait as long as after the last failure
         self.backoffs.reset(call)
         if call in self._misunderstood:
             self._understood.add(call)
@@ -290,7 +344,7 @@ class AccountWorker:
             ):
                 await self.rest(call, trouble, now)
             await self._hold_window(call, trouble, now)
-        self.ports.queue.changes.announce()
+        self.announce(Change.ACCOUNT)
 
     def _say(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
         """Log a failure: once as a warning, and without one while it stays the same, as in a night without network."""
@@ -341,14 +395,14 @@ class AccountWorker:
         own = self.backoffs.calls[Call.CREATE]
         self._say(Call.CREATE, told, "create_undecided", is_old=told == own.said, retry_after_seconds=seconds)
         own.held = own.held.after(NotBefore(now.monotonic + seconds, reason))
-        self.ports.queue.changes.announce()
+        self.announce(Change.ACCOUNT)
 
     def postpone_uploads(self, now: ClockReading, reason: WaitReason, *, told: float) -> None:
         """Let uploads wait for so many seconds, or longer after each failure in a row; creates continue."""
         backoff = self.backoffs.calls[Call.UPLOAD]
         backoff.count(passed=self.host.passed)
         backoff.wait(now.monotonic, self.ports.clock.draw(), reason, told=told, longest_seconds=RAREST_SECONDS)
-        self.ports.queue.changes.announce()
+        self.announce(Change.ACCOUNT)
 
     def avoid_failing_inputs(self) -> None:
         """Let items go first that need no image whose upload fails again and again."""

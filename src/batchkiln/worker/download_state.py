@@ -1,12 +1,92 @@
-"""What one account's worker knows of the files that it fetches, beside what is on disk."""
+"""What one account's worker remembers of its downloads: links, tries and failures of outputs.
+
+All times are service seconds of this process's monotonic clock; another process begins anew.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
 
 from batchkiln.core.responses import GenerationRecord
-from batchkiln.worker.failed_outputs import FailedOutputs, Failure, Output
 from batchkiln.worker.truncation import TruncatedFiles
+
+
+class Failure(Enum):
+    """Why an output could not be saved."""
+
+    BROKEN = auto()  # the storage cannot be reached, refuses even fresh links, or breaks off
+    UNUSABLE = auto()  # all bytes came, and are no output
+    BARRED = auto()  # the configuration forbids it: the link's scheme, or the file's size
+    FEWER = auto()  # the record lists fewer outputs than before
+
+
+Output = tuple[int, int]  # attempt id, number of the output from 1; 0 for those that are listed no more
+
+_HOUR: Final = 3600.0
+BOUNDS: Final = {
+    Failure.BROKEN: (8, 24 * _HOUR),
+    Failure.UNUSABLE: (6, 6 * _HOUR),  # a network that asks to sign in does so for hours
+    Failure.BARRED: (2, 60.0),
+    Failure.FEWER: (4, _HOUR),
+}
+"""So many tries, the first and the last so many service seconds apart, are enough."""
+
+WAITS_SECONDS: Final = {
+    Failure.BROKEN: (0.0, 0.0, 0.0, 60.0, 300.0, 900.0, _HOUR),  # a fresh link mends most of it at once
+    Failure.UNUSABLE: (60.0, 600.0, _HOUR, 2 * _HOUR, 3 * _HOUR),
+    Failure.BARRED: (60.0, _HOUR),
+    Failure.FEWER: (60.0, 600.0, _HOUR),
+}
+"""How long to wait after the first failure, the second …; the last holds for all further ones."""
+
+
+@dataclass(slots=True)
+class _Tries:
+    first_at: float
+    last_at: float
+    times: int = 0
+
+
+@dataclass(slots=True)
+class FailedOutputs:
+    """The failures of one account that this process has met."""
+
+    _tries: dict[Output, dict[Failure, _Tries]] = field(default_factory=dict)
+    _reasons: dict[Output, str] = field(default_factory=dict)
+
+    def count(self, output: Output, failure: Failure, reason: str, at: float) -> float:
+        """Count that an output could not be saved; return how many seconds it waits."""
+        tries = self._tries.setdefault(output, {}).setdefault(failure, _Tries(at, at))
+        tries.times, tries.last_at = tries.times + 1, at
+        self._reasons[output] = reason
+        waits = WAITS_SECONDS[failure]
+        return waits[min(tries.times, len(waits)) - 1]
+
+    def is_hopeless(self, output: Output) -> bool:
+        """Return whether an output was tried so often and so long that a person has to look."""
+        return any(
+            tries.times >= BOUNDS[failure][0] and tries.last_at - tries.first_at >= BOUNDS[failure][1]
+            for failure, tries in self._tries.get(output, {}).items()
+        )
+
+    def describe(self, outputs: Iterable[Output]) -> str:
+        """Return what was wrong with outputs the last time."""
+        return "; ".join(
+            f"output {output[1]}: {self._reasons[output]}" if output[1] else self._reasons[output]
+            for output in sorted(outputs)
+        )
+
+    def saved(self, output: Output) -> None:
+        """Forget an output that is saved."""
+        self._tries.pop(output, None)
+        self._reasons.pop(output, None)
+
+    def forget(self, attempt_id: int) -> None:
+        """Forget all outputs of an attempt."""
+        for output in [output for output in self._tries if output[0] == attempt_id]:
+            self.saved(output)
 
 
 @dataclass(slots=True)
@@ -16,9 +96,9 @@ class DownloadState:
     truncated: TruncatedFiles = field(default_factory=TruncatedFiles)
     failed: FailedOutputs = field(default_factory=FailedOutputs)
     _links: dict[int, GenerationRecord] = field(default_factory=dict)  # by attempt: not yet used
-    _marks: dict[int, dict[int, str]] = field(default_factory=dict)  # by attempt and number: see `mark_of`
+    marks: dict[int, dict[int, str]] = field(default_factory=dict)  # by attempt and number: see `core/output_links.py`
     _listed: dict[int, int] = field(default_factory=dict)  # by attempt: the most outputs that a record had
-    _names_taken: Counter[Output] = field(default_factory=Counter)  # how often its name was found to be another's
+    names_taken: Counter[Output] = field(default_factory=Counter)  # how often its name was found to be another's
 
     def keep_links(self, attempt_id: int, record: GenerationRecord) -> None:
         """Keep the fresh links of a record for the first try, so that it need not be read again."""
@@ -27,10 +107,6 @@ class DownloadState:
     def take_links(self, attempt_id: int) -> GenerationRecord | None:
         """Return the record with links that were not yet used, once."""
         return self._links.pop(attempt_id, None)
-
-    def marks(self, attempt_id: int) -> Mapping[int, str]:
-        """Return the marks of an attempt's saved outputs by number; see `core/output_links.py`."""
-        return self._marks.get(attempt_id, {})
 
     def most_listed(self, attempt_id: int, listed: int) -> int:
         """Return how many outputs a record of an attempt had at most, `listed` included."""
@@ -43,26 +119,18 @@ class DownloadState:
         self.truncated.wait(output, at + seconds)
         return seconds
 
-    def name_taken(self, output: Output) -> None:
-        """Count that the file of an output's name is another output's."""
-        self._names_taken[output] += 1
-
-    def times_name_taken(self, output: Output) -> int:
-        """Return how often the file of an output's name was another output's."""
-        return self._names_taken[output]
-
     def saved(self, output: Output, mark: str | None) -> None:
         """Forget the failures of an output that is saved; keep its mark, where it has one."""
         attempt_id, number = output
         if mark is not None:
-            self._marks.setdefault(attempt_id, {})[number] = mark
+            self.marks.setdefault(attempt_id, {})[number] = mark
         self.truncated.saved(output)
         self.failed.saved(output)
-        del self._names_taken[output]
+        del self.names_taken[output]
 
     def forget(self, attempt_id: int) -> None:
         """Forget an attempt that has left the downloads."""
-        for known in (self._links, self._marks, self._listed):
+        for known in (self._links, self.marks, self._listed):
             known.pop(attempt_id, None)
         self.truncated.forget(attempt_id)
         self.failed.forget(attempt_id)

@@ -40,7 +40,7 @@ from batchkiln.core.responses import (
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.failed_outputs import Failure, Output
+from batchkiln.worker.download_state import Failure, Output
 from batchkiln.worker.ports import Part
 from batchkiln.worker.transfer import NotStreamed, Streamed, pause_seconds, stream, until_stopped
 
@@ -122,7 +122,7 @@ async def _record_with_links(worker: AccountWorker, task: DownloadTask) -> Gener
     if not worker.ports.service.has_key(task.attempt.key_fingerprint):
         now = worker.ports.clock.now()
         error = outcome_errors.error_of_missing_key(task.attempt)
-        await worker.ports.queue.commit(task.attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
+        await worker.commit(task.attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
         return _Links.NEVER
     return await _read(worker, task) if await _read_is_due(worker, task) else _Links.LATER
 
@@ -133,9 +133,8 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
     request = worker.new_request(RequestKind.READ, clock.now())
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request, attempt_id=attempt.id)
-        reply = await worker.ports.service.read_generation(
-            attempt.generation_id, key_fingerprint=attempt.key_fingerprint
-        )
+        call = worker.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
+        reply = await worker.spans.timed("read", attempt, call)
     worker.polls.touch(attempt.id, clock.now().monotonic)
     match reply:
         case RecordRead(record=record):
@@ -151,7 +150,7 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
             if await worker.retry_old_key(attempt, reply, Call.READ):
                 return _Links.LATER
             error = outcome_errors.error_of_missing_key(attempt, is_refused=True)
-            await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), clock.now())
+            await worker.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), clock.now())
             return _Links.NEVER
         case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await worker.on_failure(reply, Call.READ, about_paid=True)
@@ -200,7 +199,7 @@ async def _commit(
     """Record how far the files of a generation are."""
     error = outcome_errors.EXPIRED if step is Download.GONE else None
     facts = Facts(error=error, reason=reason, saved=saved)
-    return await worker.ports.queue.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
+    return await worker.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
 
 
 async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
@@ -265,7 +264,7 @@ class _Saving:
     def __post_init__(self) -> None:
         """Compare the record with what is saved."""
         attempt_id, links = self.task.attempt.id, self.record.outputs
-        self.listing = compare(links, self.task.saved, self.worker.downloads.marks(attempt_id))
+        self.listing = compare(links, self.task.saved, self.worker.downloads.marks.get(attempt_id, {}))
         self.numbers, self.unplaced = set(self.task.saved), Counter(self.listing.unplaced)
         self.listed = self.worker.downloads.most_listed(attempt_id, max(len(links), self.task.listed))
 
@@ -301,7 +300,9 @@ async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
     )
     try:
         async with until_stopped(worker) as time:
-            streamed = await stream(worker, part, entry.link)
+            streamed = await worker.spans.timed(
+                "download", task.attempt, stream(worker, part, entry.link), output=number
+            )
         if time.expired() or (isinstance(streamed, NotStreamed) and worker.control.stopping.is_set()):
             return _Saved.LATER
         if isinstance(streamed, NotStreamed):
@@ -311,7 +312,8 @@ async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
             saving.unplaced[digest] -= 1
             saving.settled += 1
             return _Saved.KNOWN
-        saved = await _finish(worker, task, number, part=part, name_for=name_for, streamed=streamed, link=entry.link)
+        finish = _finish(worker, task, number, part=part, name_for=name_for, streamed=streamed, link=entry.link)
+        saved = await worker.spans.timed("save", task.attempt, finish, output=number)
     finally:
         await part.discard()
     return _Saved.NOT if saved is None else await _record(saving, entry, number, saved)
@@ -360,7 +362,8 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
     file = SavedOutput(saved, number=number, listed=saving.listed, type=entry.link.type)
     committed = await _commit(worker, task, step, saved=file)
     if committed.outcome is DOWNLOADS[Download.NAME_TAKEN]:
-        _count_shared_name(worker, task, number, saved)
+        worker.downloads.names_taken[output] += 1  # the other one was saved under it at the same time
+        log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
         return _Saved.LATER
     saving.settled += 1
     saving.numbers.add(number)
@@ -383,13 +386,6 @@ def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failu
         reason=reason,
         retry_after_seconds=wait_seconds,
     )
-
-
-def _count_shared_name(worker: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> None:
-    """Count that the file found under its name is another output's, saved at the same time."""
-    output = (task.attempt.id, number)
-    worker.downloads.name_taken(output)
-    log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
 
 
 def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
@@ -415,7 +411,7 @@ async def _names(worker: AccountWorker, task: DownloadTask, number: int) -> Call
     if number > 1:
         task = await worker.ports.queue.download_task(task.attempt.id, number=number)
     names = {Path(path).name for path in task.taken}
-    met = worker.downloads.times_name_taken((task.attempt.id, number))
+    met = worker.downloads.names_taken[task.attempt.id, number]
     own = f"~{task.attempt.item_id}" + (f"~{met}" if met > 1 else "")
 
     def name_for(extension: str) -> str:

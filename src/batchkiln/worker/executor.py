@@ -48,6 +48,7 @@ from batchkiln.core.responses import (
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import WaitReason
+from batchkiln.core.wakes import Change
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.upload_denials import asset_denial, count_gone
 
@@ -63,23 +64,30 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
     """Record a new attempt, and only then send it (Law 1)."""
     candidate = action.candidate
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
+    item_id = candidate.next_item_id(worker.control.beginning)
     request = worker.new_request(RequestKind.CREATE, now)
-    worker.credits.take(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
+    worker.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
     async with worker.rate_limited(request):
         new = NewAttempt(
-            item_id=candidate.item_id,
+            item_id=item_id,
             viewpoint=worker.viewpoint,
             key_fingerprint=worker.ports.service.newest_key,
             cost_credits=candidate.cost,
             request=request,
         )
-        attempt = await worker.ports.queue.begin_attempt(new)
+        worker.control.beginning.add(item_id)
+        try:
+            attempt = await worker.ports.queue.begin_attempt(new)
+        finally:
+            worker.control.beginning.discard(item_id)
         if attempt is None:
-            worker.credits.put_back(candidate.cost)
+            worker.control.spend(-candidate.cost)
             worker.plan_overtaken()
             return
         worker.plan_carried_out()
         worker.credits.began(attempt)
+        if candidate.has_images or candidate.queued == 1:
+            worker.announce(Change.HEADS_MOVED)
         await _send(worker, attempt)
 
 
@@ -111,30 +119,31 @@ async def recover(worker: AccountWorker, now: ClockReading) -> None:
 async def _send(worker: AccountWorker, attempt: Attempt) -> None:
     """Send a recorded attempt once, decide what the reply means, and commit it."""
     log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
-    reply = await worker.ports.service.create(
+    call = worker.ports.service.create(
         is_video=attempt.is_video,
         body=attempt.body,
         idempotency_key=attempt.idempotency_key,
         key_fingerprint=attempt.key_fingerprint,
     )
+    reply = await worker.spans.timed("create", attempt, call)
     now = worker.ports.clock.now()
     worker.polls.touch(attempt.id, now.monotonic)
     outcome = outcome_of_create(attempt, reply)
     await _brake(worker, attempt, reply, outcome, now)  # before the commit, which wakes the other tracks
-    committed = await worker.ports.queue.commit(attempt, outcome, _facts_of_create(reply), now)
+    committed = await worker.commit(attempt, outcome, _facts_of_create(reply), now)
     await _adopt_create(worker, attempt, reply, committed, now)
 
 
 async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -> None:
     """Give up an attempt that created nothing; its item is queued again."""
     worker.credits.free(action.attempt)
-    await worker.ports.queue.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
+    await worker.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
 
 
 async def set_aside(worker: AccountWorker, action: SetAside, now: ClockReading) -> None:
     """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
     attempt, error = action.attempt, outcome_errors.KEY_FORGOTTEN
-    await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_FORGOTTEN], Facts(error=error), now)
+    await worker.commit(attempt, FACTS[Fact.KEY_FORGOTTEN], Facts(error=error), now)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.message)
 
 
@@ -152,9 +161,8 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request, attempt_id=attempt.id)
         sent_at = worker.ports.clock.now().monotonic
-        reply = await worker.ports.service.read_generation(
-            attempt.generation_id, key_fingerprint=attempt.key_fingerprint
-        )
+        call = worker.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
+        reply = await worker.spans.timed("poll", attempt, call)
     after = worker.ports.clock.now()
     worker.polls.touch(attempt.id, after.monotonic)
     match reply:
@@ -162,16 +170,16 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
             worker.on_success(Call.READ, key=attempt.key_fingerprint)
             worker.brakes.id_known()
             observation = worker.polls.observe(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
-            record = worker.polls.interpret(attempt.id, record, after.monotonic)
+            record = worker.polls.unnamed.read(attempt.id, record, after.monotonic)
             if worker.polls.is_news(attempt.id, record):
                 worker.downloads.keep_links(attempt.id, record)  # before the commit lets the downloads look for them
                 facts = Facts(error=outcome_errors.error_of_record(record), record=record, observation=observation)
                 outcome = outcome_of_read(RecordRead(record))
-                _adopt_record(worker, attempt, record, await worker.ports.queue.commit(attempt, outcome, facts, after))
+                _adopt_record(worker, attempt, record, await worker.commit(attempt, outcome, facts, after))
         case NotFound(error=error):
             worker.on_success(Call.READ)
             worker.polls.denied(attempt.id)
-            committed = await worker.ports.queue.commit(attempt, outcome_of_read(reply), Facts(error=error), after)
+            committed = await worker.commit(attempt, outcome_of_read(reply), Facts(error=error), after)
             if committed.state is ItemState.HELD:
                 _count_denied(worker, error)
         case AccountBlocked() if worker.is_of_older_key(attempt, reply):
@@ -235,7 +243,8 @@ def _adopt_record(worker: AccountWorker, attempt: Attempt, record: GenerationRec
     """Keep in memory what the next step needs: the record of an active generation, or the links of one that ended."""
     account, status = worker.viewpoint.account, record.status_word
     log.info("generation_seen", account=account, generation_id=record.id, status=status, state=committed.state)
-    _block_overcharge(worker, attempt, committed.overcharged_credits)
+    if committed.overcharged_credits > 0:
+        _block_overcharge(worker, attempt, committed.overcharged_credits)
     if committed.state is ItemState.ACTIVE:
         worker.polls.recorded(attempt.id, record)
     elif committed.state is ItemState.DOWNLOADING:
@@ -282,7 +291,7 @@ async def _commit_key_missing(
 ) -> None:
     """Hold an item whose API key is gone: no other key may ask for it (Service rules 4.2 and 4.4)."""
     error = outcome_errors.error_of_missing_key(attempt, is_refused=is_refused)
-    await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
+    await worker.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
 
 
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
@@ -309,7 +318,7 @@ async def _hold_if_undecided(
     if held is UNCHANGED:
         return
     error = outcome_errors.error_of_create(reply)
-    committed = await worker.ports.queue.commit(attempt, held, Facts(error=error), worker.ports.clock.now())
+    committed = await worker.commit(attempt, held, Facts(error=error), worker.ports.clock.now())
     if committed.state is ItemState.SUBMITTING:
         return
     worker.brakes.decided(attempt.id)
@@ -318,7 +327,7 @@ async def _hold_if_undecided(
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
     if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
-    worker.ports.queue.changes.announce()
+    worker.announce(Change.WENT_ON)
 
 
 async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
@@ -352,8 +361,6 @@ def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int
 
     Whatever is begun next might cost more than its quote as well; its job is paused in the queue (Law 6).
     """
-    if credit_count <= 0:
-        return
     worker.credits.overcharged(attempt, credit_count)
     said = f"{credit_count} credits were charged above the maximum of {attempt.quote_credits} that was sent"
     log.warning("overcharged", account=worker.viewpoint.account, attempt=attempt.id, reason=said)

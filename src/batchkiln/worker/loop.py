@@ -8,12 +8,15 @@ changes.
 import asyncio
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import Poll, Recover, Replay, SetAside, Submit, WaitUntil, Withdraw, choose_action
+from batchkiln.core.planner import Action, Poll, Recover, Replay, SetAside, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
+from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
+from batchkiln.core.wakes import awaited_by_slot
 from batchkiln.worker import executor
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.downloader import fetch_downloads
+from batchkiln.worker.ports import Changes
 from batchkiln.worker.prefetch import prepare
 from batchkiln.worker.run_state import RunState
 from batchkiln.worker.startup import resume_held, sync_clock
@@ -23,11 +26,8 @@ class Engine(Protocol):
     """All that decides the end of a run, for all workers together."""
 
     @property
-    def version(self) -> int:
-        """Grows with each change of the queue."""
-
-    def announce(self) -> None:
-        """Wake each track that waits for news."""
+    def news(self) -> Changes:
+        """Wakes the tracks that wait."""
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count the items that may still change without a person."""
@@ -46,26 +46,35 @@ async def drive_slot(worker: AccountWorker) -> None:
         now = clock.now()
         queue, account, version = await worker.snapshot(now)
         action = choose_action(queue, account, now)
+        if isinstance(action, Submit) and action.due.at <= now.monotonic:  # others take of the same queue
+            queue, account, version = await worker.snapshot(now, is_current=True)
+            action = choose_action(queue, account, now)
         if action.due.at > now.monotonic:
-            await worker.wait("slot", action.due, version)
+            has_run_budget = account.permission.credits_left is not None
+            awaited = awaited_by_slot(queue, action.due, has_run_budget=has_run_budget)
+            await worker.wait("slot", action.due, version, awaited)
             continue
-        match action:
-            case Replay():
-                await executor.replay(worker, action, now)
-            case Withdraw():
-                await executor.withdraw(worker, action, now)
-            case SetAside():
-                await executor.set_aside(worker, action, now)
-            case Recover():
-                await executor.recover(worker, now)
-            case Poll():
-                await executor.poll(worker, action, now)
-            case Submit():
-                await executor.submit(worker, action, now)
-            case WaitUntil():
-                worker.plan_overtaken()
-            case _:
-                assert_never(action)
+        await _act(worker, action, now)
+
+
+async def _act(worker: AccountWorker, action: Action, now: ClockReading) -> None:
+    match action:
+        case Replay():
+            await executor.replay(worker, action, now)
+        case Withdraw():
+            await executor.withdraw(worker, action, now)
+        case SetAside():
+            await executor.set_aside(worker, action, now)
+        case Recover():
+            await executor.recover(worker, now)
+        case Poll():
+            await executor.poll(worker, action, now)
+        case Submit():
+            await executor.submit(worker, action, now)
+        case WaitUntil():
+            worker.plan_overtaken()
+        case _:
+            assert_never(action)
 
 
 async def next_due(worker: AccountWorker) -> NotBefore:
@@ -86,7 +95,7 @@ async def drive(board: Engine, control: RunState) -> Outstanding:
         async with asyncio.TaskGroup() as group:
             await _until_quiet(group, board, control)
             control.end()
-            board.announce()
+            board.news.announce()
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
     return await board.outstanding(control.scope)
@@ -106,6 +115,7 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
     Workers are started as they are needed: all of them at first, and later ones with `work --forever`.
     """
     tracks: set[tuple[int, str]] = set()
+    counted: dict[int, int] = {}
     while not control.stopping.is_set():
         control.pulse.clear()
         for worker in await board.new_workers():
@@ -113,17 +123,20 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
             group.create_task(_drive_worker(worker), name=f"worker-{worker.viewpoint.account}")
             tracks |= {(worker.account_id, track) for track in TRACKS}
         if not control.waits_for_more and (
-            not (await _outstanding(board, control)).total or control.is_quiet(tracks, board.version)
+            control.is_quiet(tracks, board.news.has_news) or not await _left(board, control, counted)
         ):
             return
         await control.pulse.wait()
 
 
-async def _outstanding(board: Engine, control: RunState) -> Outstanding:
-    """Return the items that are left, as a worker has just counted them; else count."""
-    if control.outstanding is None or control.outstanding[0] != board.version:
-        control.outstanding = (board.version, await board.outstanding(control.scope))
-    return control.outstanding[1]
+async def _left(board: Engine, control: RunState, counted: dict[int, int]) -> int:
+    """Return how many items are left, or were at the last change that may have ended one: `counted` has that."""
+    ended_at = board.news.may_have_ended_at
+    if ended_at not in counted:
+        total = (await board.outstanding(control.scope)).total
+        counted.clear()
+        counted[ended_at] = total
+    return counted[ended_at]
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,18 +1,16 @@
 """When the active generation is read: by what was learned of others of its kind, in this run and earlier ones."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from typing import Final
 
-from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
 from batchkiln.core.job import Attempt
-from batchkiln.core.poll_schedule import next_read_seconds
+from batchkiln.core.polling import DurationModel, LogNormal, Observation, next_read_seconds
 from batchkiln.core.queue_types import Kind
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import ClockReading
-from batchkiln.worker.unnamed_results import UnnamedResults
 
 USUAL_IMAGE_SECONDS: Final = 20.0
 USUAL_CLIP_SECONDS: Final = 90.0
@@ -22,6 +20,10 @@ _LEARNING: Final = 3
 """The first generations of a kind are read every interval, until so many durations are known."""
 
 _LEAST_SECONDS: Final = 0.001
+
+UNNAMED_READS: Final = 6
+UNNAMED_SECONDS: Final = 300.0
+"""So often, and for so long, an unknown word has to stand with the same outputs: previews come and change."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,47 @@ class TrackedGeneration:
         return Observation(min(max(0.0, self.running_at - self.began_at), ended), ended)
 
 
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What the reads said since `since` (monotonic seconds), so often in a row."""
+
+    word: str
+    outputs_count: int
+    since: float
+    reads: int = 1
+
+
+@dataclass(slots=True)
+class UnnamedResults:
+    """Counts the reads of active generations whose status word is unknown; a new run begins to count anew.
+
+    A result under such a word is fetched once it has stood unchanged for some minutes (Law 3).
+    """
+
+    _standing: dict[int, _Standing] = field(default_factory=dict)
+
+    def read(self, attempt_id: int, record: GenerationRecord, now: float) -> GenerationRecord:
+        """Return the record, as a success where its unknown word has stood beside the same outputs for long enough.
+
+        An unknown word alone counts as not ended (contract, section 8). `now` is monotonic.
+        """
+        if record.status is not GenerationStatus.UNKNOWN or not record.outputs:
+            self.forget(attempt_id)
+            return record
+        known, outputs_count = self._standing.get(attempt_id), len(record.outputs)
+        if known is None or (known.word, known.outputs_count) != (record.status_word, outputs_count):
+            self._standing[attempt_id] = _Standing(record.status_word, outputs_count, now)
+            return record
+        self._standing[attempt_id] = replace(known, reads=known.reads + 1)
+        if known.reads + 1 < UNNAMED_READS or now - known.since < UNNAMED_SECONDS:
+            return record
+        return replace(record, status=GenerationStatus.SUCCESS)
+
+    def forget(self, attempt_id: int) -> None:
+        """Drop what was counted of an attempt."""
+        self._standing.pop(attempt_id, None)
+
+
 @dataclass(slots=True)
 class PollTiming:
     """What one account's worker knows of the polls of its generation; all moments are monotonic."""
@@ -82,7 +125,7 @@ class PollTiming:
     _tracked: TrackedGeneration | None = None
     _touched_at: dict[int, float] = field(default_factory=dict)  # by attempt: when its last request was over
     _recorded: dict[int, tuple[GenerationStatus, str, int | None]] = field(default_factory=dict)  # by attempt
-    _unnamed: UnnamedResults = field(default_factory=UnnamedResults)
+    unnamed: UnnamedResults = field(default_factory=UnnamedResults)
 
     def touch(self, attempt_id: int, at: float) -> None:
         """Record when a request about an attempt was over."""
@@ -128,10 +171,6 @@ class PollTiming:
 
     # --- what polls said ---
 
-    def interpret(self, attempt_id: int, record: GenerationRecord, now: float) -> GenerationRecord:
-        """Return a record; as a success where an unknown status word has stood beside the same outputs long enough."""
-        return self._unnamed.read(attempt_id, record, now)
-
     def is_news(self, attempt_id: int, record: GenerationRecord) -> bool:
         """Return whether a record differs from the last that was recorded of an active generation."""
         return _essence(record) != self._recorded.get(attempt_id)
@@ -147,7 +186,7 @@ class PollTiming:
     def ended(self, attempt_id: int) -> None:
         """Forget what polls said of a generation that ended."""
         self._recorded.pop(attempt_id, None)
-        self._unnamed.forget(attempt_id)
+        self.unnamed.forget(attempt_id)
 
     def forget(self, attempt_id: int) -> None:
         """Forget an attempt of which nothing more is asked."""

@@ -1,7 +1,7 @@
 """What a worker needs from the rest of the program. Nothing here knows HTTP, SQL or a disk."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ from batchkiln.core.responses import (
     UploadTicket,
 )
 from batchkiln.core.timestamps import ClockReading
+from batchkiln.core.wakes import Awaited, Change
 
 
 class Clock(Protocol):
@@ -163,15 +164,22 @@ class Inputs(Protocol):
 
 
 class Changes(Protocol):
-    """Wakes those who wait for a change of the queue."""
+    """Wakes those whom a change of the queue concerns, by `core.wakes`."""
 
     version: int  # grows with each change
+    may_have_ended_at: int  # the version at the last change that may have been a run's last
 
-    def announce(self) -> None:
-        """Wake everybody who waits: the queue may have changed."""
+    def announce(self, change: Change = ..., account_id: int | None = None) -> None:
+        """Wake whom a change concerns; all, where it is not known what changed."""
 
-    def next(self) -> asyncio.Event:
-        """Return an event that the next change sets."""
+    def has_news(self, account_id: int, since: int) -> bool:
+        """Return whether a change after version `since` concerns an account."""
+
+    def next(self, account_id: int) -> asyncio.Event:
+        """Return an event that the next change sets which concerns an account."""
+
+    def expect(self, account_id: int, track: str, awaited: AbstractSet[Awaited]) -> bool:
+        """Take note of what a track awaits from others; return whether all of it was known before."""
 
 
 class Queue(Protocol):
@@ -179,7 +187,7 @@ class Queue(Protocol):
 
     @property
     def changes(self) -> Changes:
-        """Wakes those who wait for a change."""
+        """Wakes those whom a change concerns."""
 
     async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Read all that the planner has to know about one account."""

@@ -1,13 +1,15 @@
 """Quotes and uploads for what comes next, made while the slot is busy."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, assert_never
 
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import AskQuote, Reject, Upload, WaitUntil, choose_preparation
-from batchkiln.core.provider import names_upload_limit
+from batchkiln.core.planner import WaitUntil
+from batchkiln.core.preparation import AskQuote, Reject, Upload, choose_preparation
+from batchkiln.core.provider import UPLOAD_LINK_SECONDS, names_upload_limit
 from batchkiln.core.queue_changes import (
     Failing,
     InputLost,
@@ -42,6 +44,7 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import WaitReason
+from batchkiln.core.wakes import Change, awaited_place
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.upload_denials import count_gone, denial_of, rest_if_in_vain
 
@@ -56,11 +59,14 @@ async def prepare(worker: AccountWorker) -> None:
         now = worker.ports.clock.now()
         queue, account, version = await worker.snapshot(now)
         choice = choose_preparation(queue, account, now)
+        if isinstance(choice, Reject) or choice.due.at <= now.monotonic:  # others take of the same queue
+            queue, account, version = await worker.snapshot(now, is_current=True)
+            choice = choose_preparation(queue, account, now)
         if isinstance(choice, Reject):
             await _reject(worker, choice, now)
             continue
         if choice.due.at > now.monotonic:
-            await worker.wait("preparation", choice.due, version)
+            await worker.wait("preparation", choice.due, version, awaited_place(choice.due))
             continue
         match choice:
             case AskQuote(candidate=candidate):
@@ -93,14 +99,14 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
         worker.plan_overtaken()
-        worker.ports.queue.changes.announce()
+        worker.announce(Change.OVERTAKEN)
         return
     if not await worker.wait_for_capacity(Call.QUOTE):
         return
     request = worker.new_request(RequestKind.QUOTE, worker.ports.clock.now())
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request)
-        reply = await worker.ports.service.quote(body)
+        reply = await worker.spans.timed("quote", candidate.item_id, worker.ports.service.quote(body))
     after = worker.ports.clock.now()
     match reply:
         case Quoted(cost_credits=cost):
@@ -148,18 +154,19 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
             return
     if not await worker.wait_for_capacity(Call.UPLOAD):
         return
+    links_end_at = worker.ports.clock.now().monotonic + UPLOAD_LINK_SECONDS
     size = sum(want.file.size_bytes for want in wanted)
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now(), files=len(wanted), size_bytes=size)
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request)
-        prepared = await worker.ports.service.prepare_uploads(
-            [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
-        )
+        files = [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
+        call = worker.ports.service.prepare_uploads(files)
+        prepared = await worker.spans.timed("upload.prepare", candidate.item_id, call)
     if not isinstance(prepared, UploadsPrepared):
         await _upload_failed(worker, candidate, wanted, prepared, Call.UPLOAD)
         return
     worker.on_success(Call.UPLOAD)
-    if stored := await _put_all(worker, candidate, wanted, prepared.tickets):
+    if stored := await _put_all(worker, candidate, zip(wanted, prepared.tickets, strict=True), links_end_at):
         await _complete(worker, candidate, stored)
 
 
@@ -186,7 +193,7 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
         worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.rates.resets_at - now.monotonic)
     if not found:
         worker.plan_overtaken()
-        worker.ports.queue.changes.announce()
+        worker.announce(Change.OVERTAKEN)
     return tuple(fitting)
 
 
@@ -217,22 +224,24 @@ Stored = tuple[WantedInput, UploadTicket]
 
 
 async def _put_all(
-    worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
+    worker: AccountWorker, candidate: Candidate, wanted: Iterable[Stored], links_end_at: float
 ) -> list[Stored]:
-    """Put the bytes of each file; return those that the storage took, up to the first failure."""
+    """Put the bytes of each file; return those that the storage took, up to the first failure.
+
+    A link that is refused after its end was only too slow: the next try asks for a fresh one.
+    """
     stored: list[Stored] = []
-    for want, ticket in zip(wanted, tickets, strict=True):
+    for want, ticket in wanted:
         content = worker.ports.inputs.content(want.file)
-        reply = await worker.ports.service.put_upload(ticket, content, want.file.size_bytes)
+        put = worker.ports.service.put_upload(ticket, content, want.file.size_bytes)
+        reply = await worker.spans.timed("upload.put", candidate.item_id, put)
         match reply:
             case BytesStored():
                 stored.append((want, ticket))
             case TicketRefused(reason=reason) | NoResponse(reason=reason):
-                denial = (
-                    await denial_of(worker, candidate, reply, Call.COMPLETION)
-                    if isinstance(reply, TicketRefused)
-                    else None
-                )
+                denial = None
+                if isinstance(reply, TicketRefused) and worker.ports.clock.now().monotonic < links_end_at:
+                    denial = await denial_of(worker, candidate, reply, Call.COMPLETION)
                 trouble = denial or Unavailable(None, ErrorInfo("storage", reason))
                 await _upload_failed(worker, candidate, (want,), trouble, Call.COMPLETION)
                 break
@@ -248,7 +257,8 @@ async def _complete(worker: AccountWorker, candidate: Candidate, stored: list[St
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now())
     async with worker.rate_limited(request):
         await worker.ports.queue.record_request(request)
-        reply = await worker.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
+        call = worker.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
+        reply = await worker.spans.timed("upload.complete", candidate.item_id, call)
     if isinstance(reply, AssetsReady):
         worker.on_success(Call.COMPLETION)
         worker.brakes.upload_ended(candidate.item_id, has_uploaded=True)

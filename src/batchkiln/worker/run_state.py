@@ -1,18 +1,23 @@
 """What one run may do, and when it is over: shared by all workers of a process."""
 
 import asyncio
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
+from typing import Final
 
 from batchkiln.core.job import Attempt
-from batchkiln.core.queue_types import Outstanding, Scope
+from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import HostRateLimit
 from batchkiln.core.responses import AccountBlocked
+from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 
 Rest = tuple[int, NotBefore]
+
+CLOCK_SET_SECONDS: Final = 1.0
+"""A reply that corrects the service's time by less moves no wait that anybody would notice."""
 
 _ENDS_A_DAY = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS, WaitReason.DAY_REQUESTS})
 
@@ -29,6 +34,15 @@ class HostState:
     quiet_until: float = -inf
     passed: int = 0
     description: str | None = None
+    _zero: float | None = None  # the instant of the monotonic zero, in seconds since 1970
+
+    def is_clock_set(self, now: ClockReading) -> bool:
+        """Return whether the service's clock was set since the last time, by more than a network's delay."""
+        zero, before = now.instant.timestamp() - now.monotonic, self._zero
+        if before is not None and abs(zero - before) < CLOCK_SET_SECONDS:
+            return False
+        self._zero = zero
+        return before is not None
 
 
 @dataclass(slots=True)
@@ -47,10 +61,10 @@ class RunState:
     stops_at_reset: bool = False
     waits_for_more: bool = False
     credits_left: int | None = None
+    beginning: set[int] = field(default_factory=set)  # items that a worker records an attempt of right now
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
     cut_off: set[int] = field(default_factory=set)  # of these, whose reads are refused as well
-    outstanding: tuple[int, Outstanding] | None = None  # as of a version of the queue
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
@@ -109,13 +123,16 @@ class RunState:
             rest = self.rests.get((account_id, "preparation"), rest)
         return rest[1] if rest else None
 
-    def is_quiet(self, tracks: AbstractSet[tuple[int, str]], version: int) -> bool:
-        """Return whether no track will ever have anything to do, unless something changes from outside."""
-        return all(self._is_at_rest(track, version) for track in tracks if track[0] not in self.cut_off)
+    def is_quiet(self, tracks: AbstractSet[tuple[int, str]], has_news: Callable[[int, int], bool]) -> bool:
+        """Return whether no track will ever have anything to do, unless something changes from outside.
 
-    def _is_at_rest(self, track: tuple[int, str], version: int) -> bool:
+        `has_news` tells whether a change concerns an account since a version of the queue.
+        """
+        return all(self._is_at_rest(track, has_news) for track in tracks if track[0] not in self.cut_off)
+
+    def _is_at_rest(self, track: tuple[int, str], has_news: Callable[[int, int], bool]) -> bool:
         rest = self.rests.get(track)
-        if rest is None or rest[0] != version:
+        if rest is None or has_news(track[0], rest[0]):
             return False
         due = rest[1]
         return due.at == inf or (self.stops_at_reset and due.reason in _ENDS_A_DAY)
@@ -127,14 +144,6 @@ class RunCredits:
 
     run: RunState
     _attempt_id: int | None = None
-
-    def take(self, credit_count: int) -> None:
-        """Take credits before an attempt is recorded, so that no other account takes the same."""
-        self.run.spend(credit_count)
-
-    def put_back(self, credit_count: int) -> None:
-        """Put credits back that were taken for an attempt that was not made."""
-        self.run.spend(-credit_count)
 
     def began(self, attempt: Attempt) -> None:
         """Record the attempt for which credits were taken."""

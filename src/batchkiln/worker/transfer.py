@@ -17,7 +17,7 @@ from batchkiln.core.responses import (
     OutputLink,
 )
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.failed_outputs import Failure
+from batchkiln.worker.download_state import Failure
 from batchkiln.worker.ports import Part
 
 TRIES_PER_LINK: Final = 4
@@ -44,10 +44,7 @@ class NotStreamed:
 
 @asynccontextmanager
 async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
-    """Let the body run until it is over, or some seconds after a stop: then it is cut short, and `expired()` is so.
-
-    It stays in the task of its caller, by which traces know whose download it is.
-    """
+    """Let the body run until it is over, or some seconds after a stop: then it is cut short, and `expired()` is so."""
     with_end = asyncio.timeout(None)
 
     async def end() -> None:

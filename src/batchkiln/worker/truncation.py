@@ -83,6 +83,6 @@ class TruncatedFiles:
 
     def forget(self, attempt_id: int) -> None:
         """Forget all outputs of an attempt."""
-        self.go_on(attempt_id)
+        self._waiting.pop(attempt_id, None)
         for output in [output for output in (*self._seen, *self._due_at) if output[0] == attempt_id]:
             self.saved(output)

@@ -1,24 +1,33 @@
 """Apply faults: reply in place of a handler, or spoil a reply after the handler has run."""
 
 import asyncio
+import json
 import math
 import os
 import socket
+import sqlite3
 import struct
 from collections.abc import Sequence
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 from zlib import crc32
 
+import orjson
 from aiohttp import hdrs, web
 
-from batchkiln_service.api.false_replies import tell_wrong_date, with_untruth
-from batchkiln_service.context import CONTEXT
+from batchkiln_service.clock import iso
+from batchkiln_service.context import CONTEXT, PREFIX, Context
+from batchkiln_service.db.assets import find_asset
+from batchkiln_service.db.generations import find_generation, find_render_spec
+from batchkiln_service.db.keys import find_owner
+from batchkiln_service.db.request_log import Credentials
 from batchkiln_service.errors import ApiError
-from batchkiln_service.faults import FaultRule
+from batchkiln_service.faults.fault_rules import FaultRule, Subject, parse_fault_header
+from batchkiln_service.faults.registry import RequestFaults
 from batchkiln_service.storage.file_response import FileReply
 from batchkiln_service.transport import firewall
 from batchkiln_service.transport.access_log import CODE
-from batchkiln_service.transport.bodies import refusal
+from batchkiln_service.transport.bodies import received, refusal
 
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with timeout 0: closing sends RST instead of FIN
 _STORAGE_ERROR: Final = (
@@ -155,3 +164,96 @@ def _drop(request: web.Request, *, is_abrupt: bool) -> None:
     if raw is not None:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     request.transport.abort()
+
+
+# The key under which a reply stores the error of its Date, in milliseconds.
+WRONG_BY_MS: Final = web.ResponseKey("wrong_by_ms", int)
+
+_YEAR_SECONDS: Final = 365 * 86_400.0
+_MONTH_SECONDS: Final = 30 * 86_400.0
+_UNENDED: Final = frozenset({"pending", "processing"})
+
+
+def tell_wrong_date(request: web.Request, response: web.StreamResponse, fault: FaultRule) -> None:
+    """Falsify the `Date` of a reply by an amount that changes every second, so that no two replies agree."""
+    seconds = _YEAR_SECONDS if fault.seconds is None else fault.seconds
+    second = request.app[CONTEXT].clock.now_ms() // 1000
+    response[WRONG_BY_MS] = round(seconds * 1000) + second % 997 * 60_000
+
+
+def with_untruth(response: web.StreamResponse, fault: FaultRule) -> web.StreamResponse:
+    """Return a record with a falsified cost or creation time; any other reply unchanged."""
+    if not isinstance(response, web.Response) or not isinstance(response.body, bytes):
+        return response
+    record: dict[str, Any] = json.loads(response.body)
+    if "created_at" not in record:
+        return response
+    if fault.kind == "wrong_creation":
+        made_at_ms = round(datetime.fromisoformat(record["created_at"]).astimezone(UTC).timestamp() * 1000)
+        seconds = _MONTH_SECONDS if fault.seconds is None else fault.seconds
+        record["created_at"] = iso(made_at_ms - round(seconds * 1000))
+    elif record["status"] in _UNENDED:
+        record["credits"]["cost"] = 0
+    response.body = json.dumps(record, separators=(",", ":")).encode()
+    return response
+
+
+FAULT_HEADER: Final = "X-Batchkiln-Fault"
+Facts = tuple[str | None, str | None, str | None]  # account, model, prompt
+
+
+async def faults_of(request: web.Request, names: frozenset[str], asking: Credentials | None) -> RequestFaults:
+    """Return the faults of a request. Raises ApiError 400 if it asks for an unknown fault."""
+    context = request.app[CONTEXT]
+    asked = _asked_for(request, names) if context.config.request_faults else []
+    subject = Subject(names, request.method, request.path.removeprefix(PREFIX))
+    if context.faults.looks_closer(names):
+        account, model, prompt = await _facts_of(request, context, asking.key_sha256 if asking else None)
+        subject = Subject(names, subject.method, subject.path, account, model, prompt)
+    return RequestFaults(context.faults, subject, asked)
+
+
+def _asked_for(request: web.Request, names: frozenset[str]) -> list[FaultRule]:
+    if FAULT_HEADER not in request.headers:
+        return []
+    try:
+        return parse_fault_header(", ".join(request.headers.getall(FAULT_HEADER)), names)
+    except ValueError as error:
+        raise ApiError(400, "invalid_fault", f"header {FAULT_HEADER}: {error}") from error
+
+
+async def _facts_of(request: web.Request, context: Context, key_sha256: str | None) -> Facts:
+    """Return the account, model and prompt of a request for rules that match on them; None for each unknown one."""
+    model, prompt = await _asked_in_body(request)
+    generation_id = request.match_info.get("id") or request.match_info.get("generation_id")
+    asset_id = request.match_info.get("asset_id")
+
+    def find(connection: sqlite3.Connection) -> Facts:
+        holder = None if key_sha256 is None else find_owner(connection, key_sha256)
+        account = holder.account if holder else None
+        if generation_id and (record := find_generation(connection, generation_id)) is not None:
+            render_spec = find_render_spec(connection, generation_id)
+            return account or record.generation.account, render_spec.model, render_spec.prompt
+        if asset_id and (asset := find_asset(connection, asset_id)) is not None:
+            return account or asset.account, None, None
+        return account, model, prompt
+
+    try:
+        return await context.database.run(find)
+    except sqlite3.Error:
+        return None, model, prompt  # the handler meets the same database error and reports it
+
+
+async def _asked_in_body(request: web.Request) -> tuple[str | None, str | None]:
+    """Return the model and prompt of a JSON body. The handler reads the same bytes again."""
+    if request.method != hdrs.METH_POST:
+        return None, None
+    content = await received(request)
+    try:
+        body = orjson.loads(content.get())
+    except (ApiError, orjson.JSONDecodeError):
+        return None, None
+    if not isinstance(body, dict):
+        return None, None
+    model, prompt = body.get("model"), body.get("prompt")
+    return model if isinstance(model, str) else None, prompt if isinstance(prompt, str) else None

@@ -20,7 +20,7 @@ from batchkiln_service.db.generations import Record, find_generation, mark_polle
 from batchkiln_service.db.keys import digest_of, is_api_key
 from batchkiln_service.db.request_log import generation_id_of
 from batchkiln_service.errors import ApiError
-from batchkiln_service.faults import LINK, OUTCOME
+from batchkiln_service.faults.fault_rules import LINK, OUTCOME
 from batchkiln_service.rules.catalog import Kind
 from batchkiln_service.rules.lifecycle import link_expiry_ms, status_at
 from batchkiln_service.rules.render_spec import RenderSpec

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
-from batchkiln_service.db.fault_counts import record_applied, save_tallies
-from batchkiln_service.db.request_log import Entry, LoggedResponse
+from batchkiln_service.db.request_log import Entry, LoggedResponse, record_applied, save_tallies
 from batchkiln_service.errors import ApiError
-from batchkiln_service.faults import FaultRule, RequestFaults
+from batchkiln_service.faults.fault_rules import FaultRule
+from batchkiln_service.faults.registry import RequestFaults
 from batchkiln_service.transport.bodies import Deferred, parse_json, received
 
 Answer = TypeVar("Answer")

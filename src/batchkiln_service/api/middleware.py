@@ -7,16 +7,22 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from batchkiln_service.api.false_replies import WRONG_BY_MS
-from batchkiln_service.api.fault_injection import blocked, reply_instead, sent_status, spoil_reply
-from batchkiln_service.api.fault_matching import faults_of
+from batchkiln_service.api.fault_injection import (
+    WRONG_BY_MS,
+    blocked,
+    faults_of,
+    reply_instead,
+    sent_status,
+    spoil_reply,
+)
 from batchkiln_service.api.handling import ApiCall, log_response
 from batchkiln_service.context import CONTEXT, PREFIX
 from batchkiln_service.db.database import is_passing
 from batchkiln_service.db.keys import digest_of
 from batchkiln_service.db.request_log import UNKNOWN_PATH, Arrival, Credentials, Entry, Kind, LoggedResponse
 from batchkiln_service.errors import ApiError
-from batchkiln_service.faults import RequestFaults, own_name
+from batchkiln_service.faults.fault_rules import own_name
+from batchkiln_service.faults.registry import RequestFaults
 from batchkiln_service.transport.access_log import CODE, ENTRY, ROUTE
 from batchkiln_service.transport.bodies import http_date, refusal
 from batchkiln_service.transport.connections import SERVER

@@ -15,7 +15,7 @@ from typing import Final
 
 from batchkiln_service.db.creates import NewGeneration
 from batchkiln_service.db.generations import has_failed_before
-from batchkiln_service.faults import FaultRule
+from batchkiln_service.faults.fault_rules import FaultRule
 
 FAILS: Final = "[fail]"
 FAILS_ONCE: Final = "[fail-once]"

@@ -11,12 +11,8 @@ from batchkiln_service.api.handling import ApiCall, execute, read_body
 from batchkiln_service.clock import iso
 from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
-from batchkiln_service.db.assets import (
-    Asset,
-    FileToUpload,
-    own_assets,
-)
-from batchkiln_service.faults import UPLOAD_LINK
+from batchkiln_service.db.assets import Asset, FileToUpload, own_assets
+from batchkiln_service.faults.fault_rules import UPLOAD_LINK
 from batchkiln_service.rules.replies import AssetList, ReadyAsset, UploadList, UploadTicket
 from batchkiln_service.rules.validation import check_completion, check_uploads
 from batchkiln_service.rules.wire import ContentType

@@ -70,7 +70,7 @@ class HostProgram:
         commands: Sequence[click.Command],
         **settings: Any,  # noqa: ANN401 - click's own
     ) -> click.Group:
-        """Return a group of commands; as `make_command`."""
+        """Return a group of commands. Its help is the docstring of `body`, as for `make_command`."""
         return self.group(
             name=name,
             callback=partial(body, self),

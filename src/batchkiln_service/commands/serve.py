@@ -11,12 +11,11 @@ from typing import Any, Final
 
 import click
 
-from batchkiln_service.admin_api.report_files import read_report
+from batchkiln_service.commands.account_commands import credits_group, keys_group
 from batchkiln_service.commands.config_loading import STATE_DIR, read_service_config, remember_state_dir, stored_config
-from batchkiln_service.commands.credit_commands import credits_group
 from batchkiln_service.commands.host_program import CommandError, HostProgram
-from batchkiln_service.commands.key_commands import keys_group
 from batchkiln_service.config import ServiceConfig
+from batchkiln_service.db.client_report import read_report
 from batchkiln_service.dialects.traits import Dialect
 from batchkiln_service.errors import KeyRefusedError, StateFolderInUseError
 from batchkiln_service.server import LocalService

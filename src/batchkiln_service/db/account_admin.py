@@ -4,13 +4,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from batchkiln_service.clock import resume
 from batchkiln_service.config import ServiceConfig
 from batchkiln_service.db.credits import CreditBalance, buy, list_balances
 from batchkiln_service.db.database import connect
-from batchkiln_service.db.keys import ApiKey, MadeKey, check_account, create_key, list_keys, revoke_key
+from batchkiln_service.db.keys import ApiKey, MadeKey, account_names, check_account, create_key, list_keys, revoke_key
 from batchkiln_service.db.setup import (
     FILE_NAME,
     calendar_of,
@@ -22,10 +21,7 @@ from batchkiln_service.db.setup import (
     stored_anchor,
     with_rules,
 )
-from batchkiln_service.db.sql import load_queries
 from batchkiln_service.rules.windows import Calendar
-
-_SQL: Final = load_queries("account_admin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,7 @@ def open_account_admin(config: ServiceConfig) -> Iterator[AccountAdmin]:
             connection = stack.enter_context(closing(connect(config.state_dir / FILE_NAME, schema())))
             with _transaction(connection):
                 anchor = stored_anchor(connection) or resume_clock(connection, config)
-                if connection.execute(_SQL["any_account"]).fetchone() is None:
+                if not account_names(connection):
                     configure_accounts(connection, config, now_ms=anchor.service_ms)
         yield AccountAdmin(connection, calendar_of(with_rules(connection, config)))
 

@@ -108,10 +108,7 @@ class Admission:
         if entry.row_id is None:
             self._write(connection, entry, response, entry.arrival.arrived_at_ms)
             return
-        connection.execute(
-            _SQL["correct_request"],
-            (response.status, response.code, response.fault, entry.row_id),
-        )
+        connection.execute(_SQL["correct_request"], (response.status, response.code, response.fault, entry.row_id))
         entry.response = response
 
     def prune_in_time(self, connection: sqlite3.Connection, now_ms: int, *, written: int) -> None:
@@ -185,10 +182,7 @@ class Admission:
         return ApiError(429, "rate_limited", "too many requests in this minute", retry_after_seconds=wait)
 
     def _sliding_wait(self, connection: sqlite3.Connection, caller: Caller, budget: str, nth_last: int) -> int | None:
-        row = connection.execute(
-            _SQL["arrival_of_number"],
-            (caller.account, budget, nth_last),
-        ).fetchone()
+        row = connection.execute(_SQL["arrival_of_number"], (caller.account, budget, nth_last)).fetchone()
         return minute_wait_seconds(row["arrived_at_ms"] if row else None, caller.now_ms, minute_ms=self._minute_ms)
 
     def _refused_by_day(
@@ -208,10 +202,7 @@ class Admission:
     ) -> int:
         """Return how many requests were counted in the current period."""
         begin_ms = periods.begin_of(periods.day_of(caller.now_ms))
-        row = connection.execute(
-            _SQL["first_number_since"],
-            (caller.account, budget, begin_ms),
-        ).fetchone()
+        row = connection.execute(_SQL["first_number_since"], (caller.account, budget, begin_ms)).fetchone()
         return 0 if row is None else last - int(row["number"]) + 1
 
     def _write(
@@ -233,10 +224,7 @@ def browser_refused() -> ApiError:
 
 
 def _last_number(connection: sqlite3.Connection, account: str, budget: str) -> int:
-    row = connection.execute(
-        _SQL["last_number"],
-        (account, budget),
-    ).fetchone()
+    row = connection.execute(_SQL["last_number"], (account, budget)).fetchone()
     return row["last"] or 0
 
 

@@ -1,9 +1,12 @@
 """Uploaded images: prepared, uploaded, ready. Service sections 2.3 and 4, upload flow."""
 
+import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
 from batchkiln_service.config import Limits
 from batchkiln_service.db.credits import add_usage, may_use, usage_of
@@ -185,8 +188,7 @@ def find_expired_assets(
     Inputs of generations that are not rendered yet are kept. The first `skipped` are left out.
     """
     rows = connection.execute(
-        _SQL["expired_assets"],
-        (expired_before_ms, abandoned_before_ms, limit, skipped),
+        _SQL["expired_assets"], (expired_before_ms, abandoned_before_ms, limit, skipped)
     ).fetchall()
     return [row["id"] for row in rows]
 
@@ -206,3 +208,19 @@ def first_asset_ends(connection: sqlite3.Connection) -> tuple[int | None, int | 
     kept = connection.execute(_SQL["first_expiry"]).fetchone()
     incomplete = connection.execute(_SQL["first_link_expiry"]).fetchone()
     return kept["first"], incomplete["first"]
+
+
+class AssetLocks:
+    """A lock for each asset; it exists while a task holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def held(self, asset_ids: Iterable[str]) -> AsyncIterator[None]:
+        """Hold the locks of all assets; they are acquired in a fixed order, which prevents deadlocks."""
+        locks = [self._locks.setdefault(asset_id, asyncio.Lock()) for asset_id in sorted(set(asset_ids))]
+        async with AsyncExitStack() as stack:
+            for lock in locks:
+                await stack.enter_async_context(lock)
+            yield

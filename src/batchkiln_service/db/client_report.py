@@ -5,6 +5,8 @@ goes on writing. The queries are in `client_report.sql`.
 """
 
 import math
+import os
+import secrets
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -14,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from batchkiln_service.clock import iso
-from batchkiln_service.config import Limits
+from batchkiln_service.config import Limits, ServiceConfig
 from batchkiln_service.db.credits import audit
+from batchkiln_service.db.database import check_version
 from batchkiln_service.db.report import (
     AccountStatus,
     AddressUse,
@@ -36,8 +39,9 @@ from batchkiln_service.db.report import (
     Spread,
     WindowUse,
 )
+from batchkiln_service.db.setup import FILE_NAME, calendar_of, stored_anchor, with_rules
 from batchkiln_service.db.sql import load_queries
-from batchkiln_service.rules.windows import POLL_TOLERANCE, Calendar
+from batchkiln_service.rules.windows import Calendar, shortest_poll_gap_ms
 
 Entry = TypeVar("Entry")
 LONGEST_LIST: Final = 200
@@ -49,25 +53,52 @@ _TEMPORARY: Final = (
 _SQL: Final = load_queries("client_report")
 
 
-def read_client_report(path: Path, limits: Limits, calendar: Calendar, *, now_ms: int | None = None) -> Report:
-    """Return the report from a database file; `now_ms` defaults to the last request's instant.
+def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
+    """Return the report from a state folder, whether or not the service is running.
 
-    The service may be running. Takes seconds for a million requests; do not call it in the event loop's thread. Raises
-    sqlite3.Error if the file cannot be read.
+    `now_ms` defaults to the instant of the last request. Limits, days and speed are those of the service's last start.
+    Read-only. Takes seconds for a million requests; do not call it in the event loop's thread. Raises sqlite3.Error if
+    the database cannot be read, OSError if there is none, and `DatabaseVersionError`.
     """
+    path = config.state_dir / FILE_NAME
+    if not path.exists():
+        raise FileNotFoundError(f"there is no service database in {config.state_dir}")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
         connection.execute("BEGIN")
-        return report_of(connection, limits, calendar, now_ms=now_ms)
+        check_version(connection, path)
+        config, anchor = with_rules(connection, config), stored_anchor(connection)
+        time_scale = config.time_scale if anchor is None else anchor.time_scale
+        return report_of(connection, config.limits, calendar_of(config), time_scale=time_scale, now_ms=now_ms)
 
 
 def report_of(
-    connection: sqlite3.Connection, limits: Limits, calendar: Calendar, *, now_ms: int | None = None
+    connection: sqlite3.Connection,
+    limits: Limits,
+    calendar: Calendar,
+    *,
+    time_scale: float = 1.0,
+    now_ms: int | None = None,
 ) -> Report:
-    """Return the report from a connection; temporary tables are left behind. See `read_client_report`."""
+    """Return the report from a connection; temporary tables are left behind. See `read_report`."""
     if now_ms is None:
         now_ms = connection.execute(_SQL["period"]).fetchone()["last_ms"] or 0
-    return _Reading(connection, limits, calendar, now_ms).report()
+    shortest_gap_ms = shortest_poll_gap_ms(limits.poll_interval_seconds, time_scale=time_scale)
+    return _Reading(connection, limits, calendar, now_ms, shortest_gap_ms).report()
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write a report as JSON. The file is replaced atomically. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(report.as_json())
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +109,7 @@ class _Reading:
     limits: Limits
     calendar: Calendar
     now_ms: int
+    shortest_poll_gap_ms: float
 
     def report(self) -> Report:
         """Run all queries and return the report."""
@@ -117,7 +149,7 @@ class _Reading:
             "day_start_ms": self.calendar.day_start_ms,
             "day_ms": self.calendar.day_ms,
             "cap": LONGEST_LIST,
-            "too_short_below_ms": self.limits.poll_interval_seconds * 1000 * (1 - POLL_TOLERANCE),
+            "too_short_below_ms": self.shortest_poll_gap_ms,
         }
 
     def _rows(self, name: str, **more: object) -> list[dict[str, Any]]:
@@ -173,13 +205,10 @@ class _Reading:
     def _days(self) -> Listing[DayUse]:
         found = [
             DayUse(
-                account=row["account"],
-                began_at=iso(self.calendar.begin_of(row["day"])),
-                used_credits=row["credits"],
+                began_at=iso(self.calendar.begin_of(row.pop("day"))),
+                **row,
                 limit_credits=self.limits.credits_per_day,
-                uploaded_files=row["upload_files"],
                 limit_files=self.limits.upload_files_per_day,
-                uploaded_bytes=row["upload_bytes"],
                 limit_bytes=self.limits.upload_bytes_per_day,
             )
             for row in self._rows("days")
@@ -189,13 +218,7 @@ class _Reading:
     def _overlaps(self) -> Overlaps:
         counted = self._one("count_overlaps")
         first = [
-            Overlap(
-                account=row["account"],
-                first_id=row["first_id"],
-                second_id=row["second_id"],
-                began_at=iso(row["began_at_ms"]),
-                overlap_seconds=row["overlap_ms"] / 1000,
-            )
+            Overlap(began_at=iso(row.pop("began_at_ms")), overlap_seconds=row.pop("overlap_ms") / 1000, **row)
             for row in self._rows("overlaps")
         ]
         return Overlaps(**counted, first=_listing(first, counted["pairs"]))

@@ -140,7 +140,8 @@ GROUP BY ip ORDER BY busiest_minute_requests DESC, requests DESC, ip LIMIT :cap;
 SELECT count(DISTINCT ip) AS n FROM requests;
 
 -- name: days
-SELECT account, day, credits, upload_files, upload_bytes FROM day_usage ORDER BY day, account LIMIT :cap;
+SELECT account, day, credits AS used_credits, upload_files AS uploaded_files, upload_bytes AS uploaded_bytes
+FROM day_usage ORDER BY day, account LIMIT :cap;
 
 -- name: count_days
 SELECT count(*) AS n FROM day_usage;

@@ -56,19 +56,17 @@ class NewGeneration:
 class CreateStore:
     """The checks and writes that need the account's limits and calendar."""
 
-    def __init__(self, limits: Limits, calendar: Calendar) -> None:
+    def __init__(self, limits: Limits, calendar: Calendar, *, time_scale: float = 1.0) -> None:
         self._limits = limits
         self._calendar = calendar
+        self._time_scale = time_scale
 
     def replay(self, connection: sqlite3.Connection, caller: Caller, sent: Sent) -> str | None:
         """Return the generation of an earlier request with this key; None if the key is new.
 
         Raises ApiError 409 for another body, and 403 for another API key. Service rules 4.2 and 4.3.
         """
-        row = connection.execute(
-            _SQL["find_idempotency_key"],
-            (caller.account, sent.idempotency_key),
-        ).fetchone()
+        row = connection.execute(_SQL["find_idempotency_key"], (caller.account, sent.idempotency_key)).fetchone()
         if row is None:
             return None
         if (row["path"], row["body_sha256"]) != (sent.path, sent.body_sha256):
@@ -78,7 +76,7 @@ class CreateStore:
         return str(row["generation_id"])
 
     def check(self, connection: sqlite3.Connection, new: NewGeneration) -> None:
-        """Raise ApiError for the first reason to refuse: access, price, credits, day's budget or active generations."""
+        """Raise ApiError for the first reason to refuse: price, access, credits, day's budget or active generations."""
         if new.max_cost_credits is not None and new.cost_credits > new.max_cost_credits:
             raise ApiError(
                 422,
@@ -128,7 +126,10 @@ class CreateStore:
         if generation.ended_at_ms is not None:
             return
         wait = poll_wait_seconds(
-            generation.last_polled_at_ms, now_ms, interval_ms=round(self._limits.poll_interval_seconds * 1000)
+            generation.last_polled_at_ms,
+            now_ms,
+            interval_seconds=self._limits.poll_interval_seconds,
+            time_scale=self._time_scale,
         )
         if wait is not None:
             raise ApiError(429, "rate_limited", "this generation was polled just now", retry_after_seconds=wait)
@@ -152,8 +153,7 @@ def _insert_generation(connection: sqlite3.Connection, new: NewGeneration) -> No
         ),
     )
     connection.execute(
-        _SQL["insert_idempotency_key"],
-        (new.account, new.idempotency_key, new.path, new.body_sha256, new.id),
+        _SQL["insert_idempotency_key"], (new.account, new.idempotency_key, new.path, new.body_sha256, new.id)
     )
     if new.output is not None:
         mark_rendered(connection, new.id, new.output, new.created_at_ms)

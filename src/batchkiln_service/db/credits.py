@@ -34,10 +34,7 @@ class CreditBalance:
 
 def open_account(connection: sqlite3.Connection, name: str, *, subscription: bool) -> None:
     """Insert an account without credits, or update the subscription of a known one."""
-    connection.execute(
-        _SQL["upsert_account"],
-        (name, subscription),
-    )
+    connection.execute(_SQL["upsert_account"], (name, subscription))
 
 
 def buy_first(connection: sqlite3.Connection, account: str, amount: int, *, now_ms: int) -> int:
@@ -64,28 +61,16 @@ def bought_credits(connection: sqlite3.Connection, account: str) -> int:
 
 def list_balances(connection: sqlite3.Connection, account: str | None = None) -> list[CreditBalance]:
     """Return the balances of one account or of all, by name, as of the last settlement."""
-    rows = connection.execute(
-        _SQL["balances"],
-        (account,),
-    )
+    rows = connection.execute(_SQL["balances"], (account,))
     return [CreditBalance(**row) for row in rows]
 
 
 def transfer(
-    connection: sqlite3.Connection,
-    account: str,
-    kind: Movement,
-    amount: int,
-    *,
-    generation_id: str | None,
-    at_ms: int,
+    connection: sqlite3.Connection, account: str, kind: Movement, amount: int, *, generation_id: str | None, at_ms: int
 ) -> None:
     """Move credits between two sides of an account's ledger. Raises sqlite3.IntegrityError if the schema rejects it."""
     taken_from, given_to = _SIDES[kind]
-    connection.execute(
-        _SQL["insert_transfer"],
-        (account, kind, taken_from, given_to, amount, generation_id, at_ms),
-    )
+    connection.execute(_SQL["insert_transfer"], (account, kind, taken_from, given_to, amount, generation_id, at_ms))
 
 
 def balance_credits(connection: sqlite3.Connection, account: str) -> int:
@@ -102,10 +87,7 @@ def may_use(connection: sqlite3.Connection, account: str) -> bool:
 
 def usage_of(connection: sqlite3.Connection, account: str, day: int) -> dict[str, int]:
     """Return the use of a day's budgets: credits, upload_files, upload_bytes."""
-    row = connection.execute(
-        _SQL["day_usage"],
-        (account, day),
-    ).fetchone()
+    row = connection.execute(_SQL["day_usage"], (account, day)).fetchone()
     return dict(row) if row else {"credits": 0, "upload_files": 0, "upload_bytes": 0}
 
 
@@ -119,10 +101,7 @@ def add_usage(
     upload_bytes: int = 0,
 ) -> None:
     """Add to the use of a day's budgets; it is never reduced (Service section 8)."""
-    connection.execute(
-        _SQL["add_day_usage"],
-        (account, day, credits, upload_files, upload_bytes),
-    )
+    connection.execute(_SQL["add_day_usage"], (account, day, credits, upload_files, upload_bytes))
 
 
 def audit(connection: sqlite3.Connection) -> list[str]:

@@ -87,7 +87,7 @@ def is_passing(error: Exception) -> bool:
 
 
 def connect(path: Path, schema: str) -> sqlite3.Connection:
-    """Open the file and create the schema; the caller closes the connection.
+    """Open the file, create the schema if the file is empty, and return the connection, which the caller closes.
 
     Raises sqlite3.Error or OSError if the file cannot be used, and `DatabaseVersionError`.
     """
@@ -233,3 +233,50 @@ def _settle(settled: list[tuple["asyncio.Future[object]", "_Result"]]) -> None:
     for future, result in settled:
         if not future.done():  # cancelled by the waiting task
             result.settle(future)
+
+
+class InlineDatabase(Database):
+    """Runs each job in its own transaction when it is submitted. Nothing is flushed to disk."""
+
+    def __init__(self, path: Path, schema: str) -> None:
+        """Take the path of the file; `open` opens it."""
+        self._path = path
+        self._schema = schema
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Create or check the schema. Raises as `connect` does."""
+        self._connection = connect(self._path, self._schema)
+        self._connection.execute("PRAGMA synchronous = OFF")
+
+    def submit(self, job: Job[Result]) -> "Future[Result]":
+        """Run a job and return its finished future."""
+        future: Future[Result] = Future()
+        try:
+            future.set_result(self._committed(job))
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+            future.set_exception(error)
+        return future
+
+    async def run(self, job: Job[Result]) -> Result:
+        """Run a job and return its result after one turn of the event loop, as with a thread."""
+        future = self.submit(job)
+        await asyncio.sleep(0)  # noqa: TID251 - no time passes
+        return future.result()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _committed(self, job: Job[Result]) -> Result:
+        connection = self._connection
+        assert connection is not None, "opened before it is used"
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = job(connection)
+        except Exception:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        return result

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchkiln_service.db.sql import load_queries
+from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.lifecycle import Generation, Outcome, end_of
 from batchkiln_service.rules.render_spec import Output, RenderSpec
 
@@ -28,19 +29,13 @@ class Record:
 
 def settle(connection: sqlite3.Connection, account: str, now_ms: int) -> None:
     """Record the end of the account's due generations; the schema charges or refunds each once."""
-    rows = connection.execute(
-        _SQL["due_generations"],
-        (account, now_ms),
-    ).fetchall()
+    rows = connection.execute(_SQL["due_generations"], (account, now_ms)).fetchall()
     for row in rows:
         generation = _generation(row)
         end_ms = end_of(generation)
         if end_ms is None or end_ms > now_ms:
             continue
-        connection.execute(
-            _SQL["end_generation"],
-            (end_ms, generation.id),
-        )
+        connection.execute(_SQL["end_generation"], (end_ms, generation.id))
 
 
 def find_generation(connection: sqlite3.Connection, generation_id: str) -> Record | None:
@@ -60,19 +55,13 @@ def find_render_spec(connection: sqlite3.Connection, generation_id: str) -> Rend
 
 def find_unrendered(connection: sqlite3.Connection, limit: int = -1) -> list[tuple[str, RenderSpec]]:
     """Return active generations whose output is not rendered yet, oldest first; `limit` -1 returns all."""
-    rows = connection.execute(
-        _SQL["unrendered_generations"],
-        (limit,),
-    ).fetchall()
+    rows = connection.execute(_SQL["unrendered_generations"], (limit,)).fetchall()
     return [(row["id"], RenderSpec.from_json(row["drawing_json"])) for row in rows]
 
 
 def settle_unseen(connection: sqlite3.Connection, finished_before_ms: int, now_ms: int) -> None:
     """Settle the due generations of all accounts that finished before an instant."""
-    rows = connection.execute(
-        _SQL["accounts_with_due_generations"],
-        (finished_before_ms,),
-    ).fetchall()
+    rows = connection.execute(_SQL["accounts_with_due_generations"], (finished_before_ms,)).fetchall()
     for row in rows:
         settle(connection, row["account"], now_ms)
 
@@ -81,10 +70,7 @@ def find_expired_files(
     connection: sqlite3.Connection, ended_before_ms: int, *, skipped: int = 0
 ) -> list[tuple[str, str | None]]:
     """Return a batch of expired generations with their file name, if any; the first `skipped` are left out."""
-    rows = connection.execute(
-        _SQL["expired_files"],
-        (ended_before_ms, PURGE_BATCH, skipped),
-    ).fetchall()
+    rows = connection.execute(_SQL["expired_files"], (ended_before_ms, PURGE_BATCH, skipped)).fetchall()
     return [(row["id"], row["file_name"]) for row in rows]
 
 
@@ -101,10 +87,7 @@ def kept_files(connection: sqlite3.Connection) -> set[str]:
 
 def count_expiring(connection: sqlite3.Connection, *, after_ms: int, until_ms: int) -> int:
     """Return how many successes that ended in (`after_ms`, `until_ms`] still have their file."""
-    row = connection.execute(
-        _SQL["count_expiring"],
-        (after_ms, until_ms),
-    ).fetchone()
+    row = connection.execute(_SQL["count_expiring"], (after_ms, until_ms)).fetchone()
     return int(row["n"])
 
 
@@ -122,10 +105,7 @@ def first_end_kept(connection: sqlite3.Connection) -> int | None:
 
 def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int, *, is_heard: bool = True) -> None:
     """Record a poll, and whether it was the first from which the client learned the generation's end."""
-    connection.execute(
-        _SQL["mark_polled"],
-        (now_ms, generation_id, is_heard),
-    )
+    connection.execute(_SQL["mark_polled"], (now_ms, generation_id, is_heard))
 
 
 def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Output, now_ms: int) -> None:
@@ -143,18 +123,12 @@ def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Ou
 
 def set_outcome(connection: sqlite3.Connection, generation_id: str, outcome: Outcome, now_ms: int) -> None:
     """Set the outcome of an active generation and let it end now."""
-    connection.execute(
-        _SQL["set_outcome"],
-        (now_ms, now_ms, outcome, generation_id),
-    )
+    connection.execute(_SQL["set_outcome"], (now_ms, now_ms, outcome, generation_id))
 
 
 def has_failed_before(connection: sqlite3.Connection, account: str, prompt_sha256: str) -> bool:
     """Return whether a prompt with `[fail-once]` has failed before."""
-    found = connection.execute(
-        _SQL["rehearsed_prompt"],
-        (account, prompt_sha256),
-    ).fetchone()
+    found = connection.execute(_SQL["rehearsed_prompt"], (account, prompt_sha256)).fetchone()
     return found is not None
 
 
@@ -166,3 +140,31 @@ def _generation(row: sqlite3.Row) -> Generation:
 def _output(row: sqlite3.Row) -> Output:
     names = Output.__dataclass_fields__
     return Output(**{name: row[name] for name in names})
+
+
+def settle_all(connection: sqlite3.Connection, now_ms: int) -> None:
+    """Settle the due generations of all accounts, as their own next request would."""
+    for row in connection.execute(_SQL["accounts_with_active_generations"]).fetchall():
+        settle(connection, row["name"], now_ms)
+
+
+def end_pending(connection: sqlite3.Connection, generation_id: str, outcome: Outcome, now_ms: int) -> bool:
+    """End an active generation now; return False if a success still has to be rendered.
+
+    A failure is refunded. Raises ApiError 404 or 409.
+    """
+    record = find_generation(connection, generation_id)
+    if record is None:
+        raise ApiError(404, "not_found", "there is no such generation")
+    account = record.generation.account
+    settle(connection, account, now_ms)
+    if _has_ended(connection, generation_id):
+        raise ApiError(409, "already_ended", "this generation has ended and cannot change")
+    set_outcome(connection, generation_id, outcome, now_ms)
+    settle(connection, account, now_ms)
+    return _has_ended(connection, generation_id)
+
+
+def _has_ended(connection: sqlite3.Connection, generation_id: str) -> bool:
+    record = find_generation(connection, generation_id)
+    return record is not None and record.generation.ended_at_ms is not None

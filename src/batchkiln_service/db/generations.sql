@@ -81,3 +81,6 @@ WHERE id = ?
 
 -- name: rehearsed_prompt
 SELECT 1 FROM generations WHERE account = ? AND rehearsed_prompt = ? LIMIT 1
+
+-- name: accounts_with_active_generations
+SELECT name FROM accounts WHERE active_generations > 0

@@ -111,10 +111,7 @@ def enter_configured(connection: sqlite3.Connection, keys: Sequence[KeyOwner], *
     wanted = {key.key_sha256 for key in keys}
     for row in connection.execute(_SQL["active_configured_keys"]).fetchall():
         if row["key_sha256"] not in wanted:
-            connection.execute(
-                _SQL["revoke_configured_key"],
-                (now_ms, row["key_sha256"]),
-            )
+            connection.execute(_SQL["revoke_configured_key"], (now_ms, row["key_sha256"]))
     for key in keys:
         _enter(connection, key, now_ms=now_ms)
 
@@ -133,19 +130,21 @@ def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> A
     Service rule 5.6. A key that is no longer configured can be revoked as well, so that configuring it again has no
     effect.
     """
-    connection.execute(
-        _SQL["revoke_key"],
-        (now_ms, key_id),
-    )
+    connection.execute(_SQL["revoke_key"], (now_ms, key_id))
     row = connection.execute(_SQL["find_key"], (key_id,)).fetchone()
     if row is None:
         raise KeyRefusedError(f"there is no key {key_id}; the list of keys has the id of each")
     return _api_key(row)
 
 
+def account_names(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of all accounts, in order."""
+    return [row["name"] for row in connection.execute(_SQL["account_names"])]
+
+
 def check_account(connection: sqlite3.Connection, account: str) -> None:
     """Raise `KeyRefusedError` if the account does not exist."""
-    names = [row["name"] for row in connection.execute(_SQL["account_names"])]
+    names = account_names(connection)
     if account not in names:
         raise KeyRefusedError(f"there is no account {account}; there are: {', '.join(names)}")
 
@@ -168,10 +167,7 @@ def _insert(
     connection: sqlite3.Connection, account: str, digest: str, *, origin: KeyOrigin, is_legacy: bool, now_ms: int
 ) -> str:
     key_id = f"key_{secrets.token_hex(6)}"
-    connection.execute(
-        _SQL["insert_key"],
-        (digest, key_id, account, origin, is_legacy, now_ms),
-    )
+    connection.execute(_SQL["insert_key"], (digest, key_id, account, origin, is_legacy, now_ms))
     return key_id
 
 
@@ -209,17 +205,11 @@ def _check_pace(connection: sqlite3.Connection, account: str, now_ms: int, calen
 
 
 def _free_in_hour(connection: sqlite3.Connection, account: str, now_ms: int) -> int:
-    row = connection.execute(
-        _SQL["nth_newest_creation"],
-        (account, MAX_PER_HOUR - 1),
-    ).fetchone()
+    row = connection.execute(_SQL["nth_newest_creation"], (account, MAX_PER_HOUR - 1)).fetchone()
     return now_ms if row is None else int(row["created_at_ms"]) + _HOUR_MS
 
 
 def _free_in_day(connection: sqlite3.Connection, account: str, now_ms: int, calendar: Calendar) -> int:
     today = calendar.day_of(now_ms)
-    row = connection.execute(
-        _SQL["count_made_since"],
-        (account, calendar.begin_of(today)),
-    ).fetchone()
+    row = connection.execute(_SQL["count_made_since"], (account, calendar.begin_of(today))).fetchone()
     return now_ms if row["made"] < MAX_PER_DAY else calendar.begin_of(today + 1)

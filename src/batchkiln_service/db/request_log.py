@@ -1,15 +1,20 @@
-"""The rows of the request log.
+"""The rows of the request log, and the counters of fault rules, which survive restarts.
 
 Clients may send secrets in any field, so only data that is known to be harmless is stored.
 """
 
 import re
 import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Final, Literal
 
+from batchkiln_service.db.setup import FILE_NAME
 from batchkiln_service.db.sql import load_queries
+from batchkiln_service.faults.registry import Tally
 
 _SQL: Final = load_queries("request_log")
 
@@ -63,7 +68,7 @@ class LoggedResponse:
 class Entry:
     """The log row of a request, filled in as its data becomes known.
 
-    `row_id` and `told` are set when the row is written. `idempotency_key` is stored in plain text only if it was
+    `row_id` and `response` are set when the row is written. `idempotency_key` is stored in plain text only if it was
     accepted.
     """
 
@@ -109,10 +114,7 @@ def record(
 
 def recent_arrivals(connection: sqlite3.Connection, since_ms: int) -> list[tuple[str, int]]:
     """Return IP address and instant of each request after `since_ms` that passed the firewall, oldest first."""
-    rows = connection.execute(
-        _SQL["recent_arrivals"],
-        (since_ms,),
-    )
+    rows = connection.execute(_SQL["recent_arrivals"], (since_ms,))
     return [(row["ip"], row["arrived_at_ms"]) for row in rows]
 
 
@@ -126,3 +128,50 @@ def _written_key(entry: Entry, response: LoggedResponse) -> str | None:
     if entry.idempotency_key is None or response.code is None:
         return entry.idempotency_key
     return f"sha256:{sha256(entry.idempotency_key.encode()).hexdigest()}"
+
+
+def record_applied(connection: sqlite3.Connection, kinds: Iterable[str], *, endpoint: str, at_ms: int) -> None:
+    """Record the faults that were applied to a request."""
+    connection.executemany(_SQL["insert_struck"], [(at_ms, kind, endpoint) for kind in kinds])
+
+
+def save_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
+    """Save the counters of rules of the configuration."""
+    connection.executemany(_SQL["replace_tally"], [(tally.rule, tally.met, tally.struck) for tally in tallies])
+
+
+def find_tallies(connection: sqlite3.Connection) -> list[Tally]:
+    """Return the saved counters."""
+    return [Tally(**row) for row in connection.execute(_SQL["tallies"])]
+
+
+def replace_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
+    """Replace all saved counters, which drops those of rules that are no longer configured."""
+    connection.execute(_SQL["delete_tallies"])
+    save_tallies(connection, tallies)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRequest:
+    """A logged request with the kinds of its applied faults. Status 0 is a reset connection."""
+
+    at_ms: int
+    key_sha256: str | None
+    path: str
+    status: int
+    code: str | None
+    faults: tuple[str, ...]
+    generation_id: str | None
+    is_replay: bool
+
+
+def logged_requests(state_dir: Path) -> Iterator[LoggedRequest]:
+    """Yield every request of the log in order. Raises sqlite3.Error if the log cannot be read."""
+    uri = f"{(state_dir / FILE_NAME).absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        for row in connection.execute(_SQL["requests"]):
+            fields = dict(row)
+            faults = fields.pop("fault")
+            is_replay = bool(fields.pop("is_replay"))
+            yield LoggedRequest(**fields, faults=tuple(faults.split(", ")) if faults else (), is_replay=is_replay)

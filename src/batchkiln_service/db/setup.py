@@ -19,9 +19,8 @@ from filelock import FileLock
 from batchkiln_service.clock import Anchor, resume
 from batchkiln_service.config import AccountConfig, ServiceConfig
 from batchkiln_service.db.credits import bought_credits, buy_first, open_account
-from batchkiln_service.db.database import BUSY_SECONDS, Database
+from batchkiln_service.db.database import BUSY_SECONDS, Database, InlineDatabase
 from batchkiln_service.db.generations import count_expiring
-from batchkiln_service.db.inline_database import InlineDatabase
 from batchkiln_service.db.keys import (
     KeyOwner,
     digest_of,

@@ -11,17 +11,11 @@ from batchkiln_service.context import Context
 from batchkiln_service.dialects.sample_files import extension_of, media_type_of, small_file
 from batchkiln_service.dialects.traits import Dialect
 from batchkiln_service.storage.file_response import FileReply
-from batchkiln_service.storage.ranges import FileFacts, Part, Unsatisfiable, decide
+from batchkiln_service.storage.ranges import FileFacts, decide
 
-_PLAIN: Final = {
-    "image_file": "asked",
-    "video_file": "asked",
-    "outputs": "one",
-    "media_type": "right",
-    "file_etag": "strong",
-    "file_ranges": "yes",
-    "file_length": "told",
-}
+_TRAITS: Final = frozenset(
+    {"image_file", "video_file", "outputs", "media_type", "file_etag", "file_ranges", "file_length"}
+)
 _OWN: Final = frozenset({"png", "jpg", "mp4"})
 _OF_PARTS: Final = frozenset({206, 304, 412, 416})
 POSTER: Final = "jpg"
@@ -51,15 +45,9 @@ def outputs_of(dialect: Dialect, context: Context, own: Sequence[Mapping[str, An
     return made[::-1] if is_turned else made
 
 
-def count_of_outputs(dialect: Dialect, *, is_video: bool) -> int:
-    """Return the number of outputs of a finished generation."""
-    has_second = dialect["outputs"] == "two" or (dialect["outputs"] != "one" and is_video)
-    return 2 if has_second else 1
-
-
 async def send_output(dialect: Dialect, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Send the file of a link with the dialect's headers."""
-    if response.prepared or all(dialect[name] == _PLAIN[name] for name in _PLAIN):
+    if response.prepared or _TRAITS.isdisjoint(dialect.unlike_plain):
         return response
     number, _, extension = request.match_info["file_name"].partition(".")
     is_own = number == "0" and extension in _OWN
@@ -76,14 +64,12 @@ def _sent(dialect: Dialect, request: web.Request, content: bytes, extension: str
     headers = _headers(dialect, extension, tag)
     response = web.Response(headers=headers, body=content)
     if _takes_ranges(dialect, request):
-        match decide(request.method, request.headers, FileFacts(len(content), tag, 0)):
-            case Unsatisfiable():
-                return web.Response(status=416, headers=headers | {hdrs.CONTENT_RANGE: f"bytes */{len(content)}"})
-            case Part(start, stop):
-                described_as = {hdrs.CONTENT_RANGE: f"bytes {start}-{stop - 1}/{len(content)}"}
-                response = web.Response(status=206, headers=headers | described_as, body=content[start:stop])
-            case _:
-                pass
+        sending = decide(request.method, request.headers, FileFacts(len(content), tag, 0))
+        if sending.status == web.HTTPRequestRangeNotSatisfiable.status_code:
+            return web.Response(status=416, headers=headers | {hdrs.CONTENT_RANGE: f"bytes */{len(content)}"})
+        if sending.has_bytes:
+            headers |= sending.content_range(len(content))
+            response = web.Response(status=sending.status, headers=headers, body=content[sending.start : sending.stop])
     if dialect["media_type"] == "none":
         response.headers.popall(hdrs.CONTENT_TYPE, None)
     if dialect["file_length"] == "chunked" and response.status == 200:  # noqa: PLR2004

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from batchkiln_service.dialects.envelopes import enveloped
+from batchkiln_service.dialects.endpoints import enveloped
 from batchkiln_service.dialects.extra_fields import extras
 from batchkiln_service.dialects.naming import spelled
-from batchkiln_service.dialects.shapes import INTEGER, LINK, TEXT, TRUTH, At, Leaf, ListOf, Object, Shape, constant
-from batchkiln_service.dialects.traits import TRAITS, Dialect
+from batchkiln_service.dialects.shapes import INTEGER, LINK, TEXT, Shape, at, constant, list_of, object_of
+from batchkiln_service.dialects.traits import TRAITS, Dialect, load_table
 
 PLAIN: Final = "text/plain"
 _PROBLEM: Final = "application/problem+json"
-_WORDS: Final = {"first": 0, "second": 1, "third": 2, "fourth": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,103 +27,8 @@ class Refusal:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    """A reason for an error: its codes and messages by naming style, and the trait that sets its status, if open."""
-
-    says: tuple[tuple[str, str], ...]
-    trait: str | None = None
-
-
-_MEANINGS: Final[Mapping[str, _Meaning]] = {
-    "invalid": _Meaning(
-        (
-            ("invalid_request", ""),
-            ("validation_error", ""),
-            ("bad_parameter", "Invalid parameter: "),
-            ("unprocessable", "Request validation failed: "),
-        ),
-        "invalid_status",
-    ),
-    "over_quote": _Meaning(
-        (
-            ("cost_exceeds_max", "the quote is higher than max_cost_credits"),
-            ("quote_too_high", "The price of this request is above max_cost_credits."),
-            ("max_cost_exceeded", "Estimated cost exceeds the maximum cost you allowed."),
-            ("price_changed", "Price changed: the current quote exceeds max_cost_credits."),
-        ),
-        "over_quote_status",
-    ),
-    "asset_gone": _Meaning(
-        (
-            ("asset_not_found", "an input is not an asset of this account"),
-            ("asset_expired", "The input asset has expired; upload it again."),
-            ("upload_not_found", "Upload not found or no longer available."),
-            ("input_asset_missing", "An input image asset does not exist."),
-        ),
-        "asset_gone_status",
-    ),
-    "no_credits": _Meaning(
-        (
-            ("insufficient_credits", "there are not enough credits left"),
-            ("payment_required", "Your balance is too low for this generation."),
-            ("credits_exhausted", "You have run out of credits. Purchase more to continue."),
-            ("balance_too_low", "Account balance insufficient."),
-        ),
-        "no_credits_status",
-    ),
-    "busy": _Meaning(
-        (
-            ("generation_active", "1 of 1 active generations"),
-            ("concurrency_limit", "Another generation is already active on this account."),
-            ("too_many_active_tasks", "You already have a task in progress. Please wait until it has finished."),
-            ("account_busy", "The account has a running generation; try again when it ends."),
-        ),
-        "busy_status",
-    ),
-    "in_progress": _Meaning(
-        (
-            ("request_in_progress", "A request with this Idempotency-Key is still being processed."),
-            ("idempotency_in_progress", "The original request is in progress. Retry later."),
-            ("duplicate_request", "A previous request with the same idempotency key has not finished yet."),
-            ("locked", "This resource is locked by an earlier request that is still running."),
-        ),
-        "in_progress_status",
-    ),
-    "not_found": _Meaning(
-        (
-            ("not_found", "there is no such generation"),
-            ("generation_not_found", "Generation not found."),
-            ("resource_missing", "No such generation."),
-            ("no_such_object", "The object does not exist."),
-        ),
-        "not_found_status",
-    ),
-    "conflict": _Meaning(
-        (
-            ("idempotency_conflict", "this Idempotency-Key was used with another request body"),
-            ("idempotency_key_reused", "Keys for idempotent requests can only be used with the same parameters."),
-            ("key_mismatch", "The body differs from the first request with this idempotency key."),
-            ("conflict", "Idempotency-Key was already used with a different payload."),
-        )
-    ),
-    "limit": _Meaning(
-        (
-            ("rate_limited", "too many requests"),
-            ("too_many_requests", "Rate limit exceeded."),
-            ("throttled", "Slow down."),
-            ("quota_exceeded", "You have reached a limit of your account."),
-        )
-    ),
-    "unavailable": _Meaning(
-        (
-            ("unavailable", "try again later"),
-            ("service_unavailable", "Service temporarily unavailable."),
-            ("overloaded", "We are overloaded."),
-            ("maintenance", "Back soon."),
-        )
-    ),
-}
+# By reason: a code and a message in each naming style, and the trait that sets the status, if it is open.
+_MEANINGS: Final[Mapping[str, Mapping[str, Any]]] = load_table("error_words.toml")
 _MEANING_OF: Final[Mapping[str, str]] = {
     "invalid_request": "invalid",
     "unsupported_option": "invalid",
@@ -151,7 +55,7 @@ def refused(dialect: Dialect, status: int, code: str, message: str) -> Refusal:
     if meaning is None:
         return Refusal(status, _code(dialect, code), message)
     as_meant = meant(dialect, meaning, status, message)
-    trait = _MEANINGS[meaning].trait
+    trait = _MEANINGS[meaning].get("trait")
     if trait is None or dialect[trait] == TRAITS[trait][0][0]:
         as_meant = replace(as_meant, status=status)
     return as_meant if dialect["words"] != "first" else replace(as_meant, code=_code(dialect, code), message=message)
@@ -160,9 +64,9 @@ def refused(dialect: Dialect, status: int, code: str, message: str) -> Refusal:
 def meant(dialect: Dialect, meaning: str, status: int, message: str = "") -> Refusal:
     """Return the error for a reason; `status` applies if the description fixes it."""
     entry = _MEANINGS[meaning]
-    code, text = entry.says[_WORDS[dialect["words"]]]
-    if entry.trait is not None:
-        status = int(dialect[entry.trait].removeprefix("s"))
+    code, text = entry[dialect["words"]]
+    if "trait" in entry:
+        status = int(dialect[entry["trait"]].removeprefix("s"))
     if meaning == "invalid":
         text += message  # it names the field and what is allowed
     return Refusal(status, _code(dialect, code), text)
@@ -198,37 +102,35 @@ def media_type(dialect: Dialect, refusal: Refusal) -> str:
 def body_shape(dialect: Dialect) -> Shape:
     """Return the shape of an error body, made from a `Refusal`."""
     is_number = dialect["code_spelling"] == "number"
-    code = Leaf(lambda given: _number_of(given.code) if is_number else given.code, {"type": ["string", "integer"]})
-    message = Leaf(lambda given: given.message, TEXT)
-    status = Leaf(lambda given: given.status, INTEGER)
-    spelling = dialect["spelling"]
+    code = Shape(lambda given: _number_of(given.code) if is_number else given.code, {"type": ["string", "integer"]})
+    message = Shape(lambda given: given.message, TEXT)
+    status = Shape(lambda given: given.status, INTEGER)
     more = extras(dialect, "error", frozenset({"code", "message", "error", "errors", "detail", "title", "type"}))
-    fields: dict[str, Shape]
-    match dialect["error"]:
-        case "flat":
-            fields = {"code": code, "message": message, **more}
-        case "problem":
-            kind = Leaf(lambda given: f"https://docs.service.invalid/errors/{given.code}", LINK)
-            fields = {"type": kind, "title": code, "status": status, "detail": message, "code": code, **more}
-        case "list":
-            one = Object({"code": code, "message": message, "status": status})
-            fields = {"errors": At(lambda given: [given], ListOf(one)), **more}
-        case "detail_list":
-            place = constant(["body"], {"type": "array", "items": TEXT})
-            one = Object({"type": code, "loc": place, "msg": message})
-            fields = {"detail": At(lambda given: [given], ListOf(one))}
-        case "detail_text":
-            fields = {"detail": Leaf(lambda given: f"{given.code}: {given.message}", TEXT), **more}
-        case "detail_object":
-            fields = {"detail": Object({"code": code, "message": message}), **more}
-        case "status_message":
-            name = spelled("error_code", spelling)
-            fields = {"status": constant("error", TEXT), name: code, "message": message, **more}
-        case "error_text":
-            fields = {"success": constant(value=False, described=TRUTH), "error": message, "code": code, **more}
-        case _:
-            fields = {"error": Object({"code": code, "message": message, **more})}
-    return enveloped(dialect, "error", Object(fields))
+    plain = {"code": code, "message": message}
+    link = Shape(lambda given: f"https://docs.service.invalid/errors/{given.code}", LINK)
+    with_place = object_of({"type": code, "loc": constant(["body"]), "msg": message})
+    text = Shape(lambda given: f"{given.code}: {given.message}", TEXT)
+    shapes: Mapping[str, Mapping[str, Shape]] = {
+        "flat": {**plain, **more},
+        "problem": {"type": link, "title": code, "status": status, "detail": message, "code": code, **more},
+        "list": {"errors": _alone(object_of({**plain, "status": status})), **more},
+        "detail_list": {"detail": _alone(with_place)},
+        "detail_text": {"detail": text, **more},
+        "detail_object": {"detail": object_of(plain), **more},
+        "status_message": {
+            "status": constant("error"),
+            spelled("error_code", dialect["spelling"]): code,
+            "message": message,
+            **more,
+        },
+        "error_text": {"success": constant(value=False), "error": message, "code": code, **more},
+    }
+    return enveloped(dialect, "error", object_of(shapes.get(dialect["error"], {"error": object_of({**plain, **more})})))
+
+
+def _alone(shape: Shape) -> Shape:
+    """Return the shape of an array with one element."""
+    return at(lambda given: [given], list_of(shape))
 
 
 def plain_text(refusal: Refusal) -> str:

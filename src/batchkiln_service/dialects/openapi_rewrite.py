@@ -76,13 +76,13 @@ def _responses(dialect: Dialect, operation: Operation, components: Components) -
         content: Schema = {"application/json": {"schema": {"type": "object"}}}
         yield "200", {"description": "This document.", "content": content}
     else:
-        schema = _schema(dialect, endpoint.shape(dialect).schema(), components)
+        schema = _schema(dialect, endpoint.shape(dialect).schema, components)
         media_type = _media_type(dialect)
         yield (
             str(success_status(dialect, endpoint)),
             {"description": operation.success[1]["description"], "content": {media_type: {"schema": schema}}},
         )
-    error = _schema(dialect, error_replies.body_shape(dialect).schema(), components)
+    error = _schema(dialect, error_replies.body_shape(dialect).schema, components)
     for status, met in _refusals(dialect, operation, endpoint).items():
         yield str(status), _refusal(dialect, status, met, error)
 

@@ -9,23 +9,20 @@ from batchkiln_service.dialects.naming import Ids, generation_ids, spelled
 from batchkiln_service.dialects.sample_files import media_type_of
 from batchkiln_service.dialects.shapes import (
     INSTANT,
-    INTEGER,
     LINK,
     TEXT,
-    TRUTH,
-    Leaf,
-    ListOf,
-    Nullable,
-    Object,
     Shape,
+    at,
     constant,
     described_as,
     field_of,
+    list_of,
+    nullable,
+    object_of,
 )
 from batchkiln_service.dialects.traits import Dialect
 
 _ACTIVE: Final = frozenset({"pending", "processing"})
-_EXTENSIONS: Final = {"image": "png", "video": "mp4"}
 _FAILURES: Final[Mapping[str, tuple[str, str]]] = {
     "first": ("generation_failed", "The generation failed; its credits were refunded."),
     "second": ("provider_error", "Something went wrong on our side."),
@@ -34,24 +31,22 @@ _FAILURES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def record_shape(dialect: Dialect) -> Object:
+def record_shape(dialect: Dialect) -> Shape:
     """Return the shape of a generation record."""
     ids = generation_ids(dialect)
     fields: dict[str, Shape] = {
-        "id": Leaf(lambda given: _echoed(ids, given), described_as(TEXT, "Poll the generation by it.")),
+        "id": Shape(lambda given: _echoed(ids, given), described_as(TEXT, "Poll the generation by it.")),
         "model": field_of("model", TEXT),
         "status": field_of(
             "status", {"type": "string", "enum": ["pending", "processing", "success", "failed", "canceled", "expired"]}
         ),
         "created_at": field_of("created_at", INSTANT),
         "credits": _credits(dialect),
-        "outputs": Leaf(lambda given: given["outputs"], {}),
-        "error": Leaf(lambda given: given["error"], {}),
+        "outputs": at(lambda given: given["outputs"], list_of(_output(dialect))),
+        "error": at(lambda given: given["error"], nullable(_error(dialect))),
     }
-    fields["outputs"] = _outputs(dialect)
-    fields["error"] = _error(dialect)
     more = extras(dialect, "record", frozenset(fields))
-    return Object(_mixed(dialect, fields, more), name="Generation")
+    return object_of(_mixed(dialect, fields, more), name="Generation")
 
 
 def _echoed(ids: Ids, given: Mapping[str, Any]) -> str:
@@ -75,23 +70,18 @@ def _credits(dialect: Dialect) -> Shape:
         return 0 if is_zero else given["credits"]["cost"]
 
     described = described_as({"type": "integer", "minimum": 0}, "The amount charged, in credits.")
-    fields: dict[str, Shape] = {"cost": Leaf(cost, described)}
-    return Object({**extras(dialect, "credits", frozenset(fields)), **fields})
-
-
-def _outputs(dialect: Dialect) -> Shape:
-    each = ListOf(_output(dialect))
-    return Leaf(lambda given: each.make(given["outputs"]), each.schema())
+    fields: dict[str, Shape] = {"cost": Shape(cost, described)}
+    return object_of({**extras(dialect, "credits", frozenset(fields)), **fields})
 
 
 def _output(dialect: Dialect) -> Shape:
     fields: dict[str, Shape] = {
-        "type": Leaf(lambda given: _type_of(dialect, given), TEXT),
+        "type": Shape(lambda given: _type_of(dialect, given), TEXT),
         "url": field_of("url", described_as(LINK, "Signed; good for 15 minutes at most.")),
-        "expires_at": Leaf(lambda given: instant(dialect, given["expires_at"]), INSTANT),
+        "expires_at": Shape(lambda given: instant(dialect, given["expires_at"]), INSTANT),
     }
     more = extras(dialect, "output", frozenset(fields))
-    return Object(_mixed(dialect, fields, more), name="Output")
+    return object_of(_mixed(dialect, fields, more), name="Output")
 
 
 def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
@@ -110,41 +100,22 @@ def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
 
 def instant(dialect: Dialect, given: str) -> str:
     """Return an instant, given with milliseconds and Z, in the dialect's form of ISO 8601."""
-    moment = datetime.fromisoformat(given)
-    match dialect["expires_at"]:
-        case "seconds":
-            return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
-        case "offset":
-            return moment.isoformat(timespec="milliseconds")
-        case "microseconds":
-            return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-        case _:
-            return given
+    if dialect["expires_at"] == "offset":
+        return given.replace("Z", "+00:00")
+    if dialect["expires_at"] not in {"seconds", "microseconds"}:
+        return given
+    return datetime.fromisoformat(given).isoformat(timespec=dialect["expires_at"]).replace("+00:00", "Z")
 
 
 def _error(dialect: Dialect) -> Shape:
-    code, message = _FAILURES[dialect["words"]]
-    spelling = dialect["spelling"]
-    say, word = constant(message, TEXT), constant(code, TEXT)
-    shape: Shape
-    match dialect["failure"]:
-        case "text":
-            shape = say
-        case "type_detail":
-            shape = Object({"type": word, "detail": say})
-        case "reason":
-            shape = Object({"reason": word, spelled("is_retryable", spelling): constant(value=False, described=TRUTH)})
-        case "list":
-            shape = Object({"errors": constant([{"code": code, "message": message}], _ERRORS)})
-        case "nested":
-            shape = Object({"cause": Object({"code": word, "message": say}), "status": constant(500, INTEGER)})
-        case _:
-            shape = Object({"code": word, "message": say})
-    nullable = Nullable(shape)
-    return Leaf(lambda given: nullable.make(given["error"]), nullable.schema())
-
-
-_ERRORS: Final[dict[str, object]] = {
-    "type": "array",
-    "items": {"type": "object", "properties": {"code": TEXT, "message": TEXT}},
-}
+    words = dict(zip(("code", "message"), _FAILURES[dialect["words"]], strict=True))
+    code, message = constant(words["code"]), constant(words["message"])
+    is_retryable = spelled("is_retryable", dialect["spelling"])
+    shapes = {
+        "text": message,
+        "type_detail": object_of({"type": code, "detail": message}),
+        "reason": object_of({"reason": code, is_retryable: constant(value=False)}),
+        "list": object_of({"errors": constant([words])}),
+        "nested": object_of({"cause": object_of({"code": code, "message": message}), "status": constant(500)}),
+    }
+    return shapes.get(dialect["failure"], object_of({"code": code, "message": message}))

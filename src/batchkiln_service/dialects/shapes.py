@@ -1,9 +1,9 @@
 """Shapes: each makes a part of a reply from the service's data, and describes it as JSON Schema.
 
-One tree does both, so that a dialect's interface description always matches its replies.
+One value does both, so that a dialect's interface description always matches its replies.
 """
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,142 +17,86 @@ INSTANT: Final[Schema] = {"type": "string", "format": "date-time"}
 INTEGER: Final[Schema] = {"type": "integer"}
 NUMBER: Final[Schema] = {"type": "number"}
 TRUTH: Final[Schema] = {"type": "boolean"}
-
-
-class Shape(ABC):
-    """A part of a reply."""
-
-    @abstractmethod
-    def make(self, given: object) -> Json:
-        """Return the part, made from the service's data."""
-
-    @abstractmethod
-    def schema(self) -> Schema:
-        """Return the JSON Schema of the part."""
+_TYPES: Final[Mapping[type, Schema]] = {bool: TRUTH, int: INTEGER, float: NUMBER, type(None): {"type": "null"}}
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT.*Z")
 
 
 @dataclass(frozen=True)
-class Leaf(Shape):
-    """A value taken from the data."""
+class Shape:
+    """A part of a reply: how it is made from the service's data, and its JSON Schema.
 
-    take: Take
-    described: Schema
+    `fields` are those of an object.
+    """
 
-    def make(self, given: object) -> Json:
-        """Return the value."""
-        return self.take(given)
-
-    def schema(self) -> Schema:
-        """Return the given schema."""
-        return dict(self.described)
+    make: Take
+    schema: Schema
+    fields: Mapping[str, "Shape"] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Object(Shape):
-    """An object with these fields, all required; `name` is its name in a description's components."""
-
-    fields: Mapping[str, Shape]
-    name: str | None = None
-
-    def make(self, given: object) -> Json:
-        """Return the object."""
-        return {name: shape.make(given) for name, shape in self.fields.items()}
-
-    def schema(self) -> Schema:
-        """Return the object's schema."""
-        described: Schema = {
-            "type": "object",
-            "required": list(self.fields),
-            "properties": {name: shape.schema() for name, shape in self.fields.items()},
-        }
-        return described | ({"title": self.name} if self.name else {})
+def constant(value: Json) -> Shape:
+    """Return the shape of a constant; its schema follows from the value."""
+    return Shape(lambda _: value, _schema_of(value))
 
 
-@dataclass(frozen=True)
-class At(Shape):
-    """A shape that is applied to a part of the data."""
-
-    take: Take
-    shape: Shape
-
-    def make(self, given: object) -> Json:
-        """Return the shape's value for that part."""
-        return self.shape.make(self.take(given))
-
-    def schema(self) -> Schema:
-        """Return the shape's schema."""
-        return self.shape.schema()
+def field_of(name: str, described: Schema) -> Shape:
+    """Return the shape of a field that is copied."""
+    return Shape(lambda given: given[name], described)
 
 
-@dataclass(frozen=True)
-class Nullable(Shape):
-    """A shape, or null if the data is null."""
-
-    shape: Shape
-
-    def make(self, given: object) -> Json:
-        """Return the value, or None."""
-        return None if given is None else self.shape.make(given)
-
-    def schema(self) -> Schema:
-        """Return the schema of either."""
-        return {"anyOf": [self.shape.schema(), {"type": "null"}]}
-
-
-@dataclass(frozen=True)
-class ListOf(Shape):
-    """An array with a shape for each element of the data."""
-
-    each: Shape
-
-    def make(self, given: object) -> Json:
-        """Return the array."""
-        assert isinstance(given, list)
-        return [self.each.make(one) for one in given]
-
-    def schema(self) -> Schema:
-        """Return the array's schema."""
-        return {"type": "array", "items": self.each.schema()}
+def object_of(fields: Mapping[str, Shape], name: str | None = None) -> Shape:
+    """Return the shape of an object with these fields, all required; `name` is that of its component, if it has one."""
+    described: Schema = {
+        "type": "object",
+        "required": list(fields),
+        "properties": {name: shape.schema for name, shape in fields.items()},
+    }
+    return Shape(
+        lambda given: {name: shape.make(given) for name, shape in fields.items()},
+        described | ({"title": name} if name else {}),
+        fields,
+    )
 
 
-@dataclass(frozen=True)
-class MapOf(Shape):
-    """An object with a shape for each element of the data, under a name taken from the element."""
+def at(take: Take, shape: Shape) -> Shape:
+    """Return a shape that is applied to a part of the data."""
+    return Shape(lambda given: shape.make(take(given)), shape.schema)
 
-    each: Shape
-    key: Callable[[Any], str]
-    text: str
 
-    def make(self, given: object) -> Json:
-        """Return the object; a repeated name gets a number."""
-        assert isinstance(given, list)
+def nullable(shape: Shape) -> Shape:
+    """Return a shape that is null if the data is None."""
+    return Shape(
+        lambda given: None if given is None else shape.make(given), {"anyOf": [shape.schema, {"type": "null"}]}
+    )
+
+
+def list_of(each: Shape) -> Shape:
+    """Return the shape of an array, with a shape for each element of the data."""
+    return Shape(lambda given: [each.make(one) for one in given], {"type": "array", "items": each.schema})
+
+
+def map_of(each: Shape, key: Callable[[Any], str], text: str) -> Shape:
+    """Return the shape of an object with a field for each element of the data; a repeated name gets a number."""
+
+    def make(given: Any) -> Json:  # noqa: ANN401 - a list of the service's data
         made: dict[str, Json] = {}
         for number, one in enumerate(given):
-            name = self.key(one)
-            made[name if name not in made else f"{name}#{number}"] = self.each.make(one)
+            name = key(one)
+            made[name if name not in made else f"{name}#{number}"] = each.make(one)
         return made
 
-    def schema(self) -> Schema:
-        """Return the object's schema, with a pattern for its names."""
-        described: Schema = {"type": "object", "additionalProperties": self.each.schema()}
-        return described | ({"description": self.text} if self.text else {})
+    return Shape(make, described_as({"type": "object", "additionalProperties": each.schema}, text))
 
 
-@dataclass(frozen=True)
-class Either(Shape):
-    """One of two shapes, chosen by the data."""
+def either(is_first: Callable[[Any], bool], first: Shape, second: Shape) -> Shape:
+    """Return the shape that is one of two, chosen by the data."""
+    return Shape(
+        lambda given: (first if is_first(given) else second).make(given), {"anyOf": [first.schema, second.schema]}
+    )
 
-    is_first: Callable[[Any], bool]
-    first: Shape
-    second: Shape
 
-    def make(self, given: object) -> Json:
-        """Return the value of the chosen shape."""
-        return (self.first if self.is_first(given) else self.second).make(given)
-
-    def schema(self) -> Schema:
-        """Return the schema of either."""
-        return {"anyOf": [self.first.schema(), self.second.schema()]}
+def described_as(schema: Schema, text: str) -> Schema:
+    """Return a schema with a description, unless it is empty."""
+    return {**schema, "description": text} if text else schema
 
 
 @dataclass
@@ -178,16 +122,15 @@ class Components:
         return {"$ref": f"#/components/schemas/{name}"}
 
 
-def constant(value: Json, described: Schema) -> Leaf:
-    """Return a shape with a constant value."""
-    return Leaf(lambda _: value, described)
-
-
-def field_of(name: str, described: Schema) -> Leaf:
-    """Return a shape that copies a field."""
-    return Leaf(lambda given: given[name], described)
-
-
-def described_as(schema: Schema, text: str) -> Schema:
-    """Return a schema with a description, unless it is empty."""
-    return {**schema, "description": text} if text else schema
+def _schema_of(value: Json) -> Schema:
+    """Return the schema of a value. All elements of an array are like the first one; those of an empty one are text."""
+    match value:
+        case dict():
+            return {"type": "object", "properties": {name: _schema_of(part) for name, part in value.items()}}
+        case list():
+            return {"type": "array", "items": _schema_of(value[0]) if value else TEXT}
+        case str():
+            is_link, is_instant = value.startswith("https://"), _INSTANT.fullmatch(value)
+            return LINK if is_link else INSTANT if is_instant else TEXT
+        case _:
+            return _TYPES[type(value)]

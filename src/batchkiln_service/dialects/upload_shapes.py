@@ -1,6 +1,7 @@
 """The replies of the upload endpoints. Fixed: upload_url, upload_headers, url; the rest is open (section 2.3)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from batchkiln_service.dialects.extra_fields import extras
@@ -11,17 +12,16 @@ from batchkiln_service.dialects.shapes import (
     INTEGER,
     LINK,
     TEXT,
-    At,
-    Either,
-    Leaf,
-    ListOf,
-    MapOf,
-    Object,
     Schema,
     Shape,
+    at,
     constant,
     described_as,
+    either,
     field_of,
+    list_of,
+    map_of,
+    object_of,
 )
 from batchkiln_service.dialects.traits import Dialect
 
@@ -55,35 +55,40 @@ def id_schema(dialect: Dialect) -> Schema:
 def tickets_shape(dialect: Dialect) -> Shape:
     """Return the shape of the reply of POST /uploads, made from the list of the service's tickets."""
     ids, name = asset_ids(dialect), asset_name(dialect)
-    identifier = Leaf(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
+    identifier = Shape(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
     each = _ticket(dialect, name, identifier)
     around = spelled(dialect["tickets_name"], dialect["spelling"])
-    listed = Object({around: ListOf(each)})
-    shape: Shape = listed
-    match dialect["tickets"]:
-        case "bare_list":
-            shape = ListOf(each)
-        case "map_by_id":
-            within = each if dialect.number("map has ids", 2) == 0 else _ticket(dialect, None, identifier)
-            text = str(id_schema(dialect).get("description", ""))
-            shape = Object({around: MapOf(within, lambda given: str(ids.shown(given["asset_id"])), text)})
-        case "map_by_name":
-            shape = Object({around: MapOf(each, lambda given: str(given["name"]), "By the file's name.")})
-        case "map_by_index":
-            shape = Object({around: MapOf(each, lambda given: str(given["index"]), "By the place in the request.")})
-        case "parallel":
-            links, headers = ListOf(field_of("upload_url", LINK)), ListOf(_headers(dialect))
-            shape = Object({f"{name}s": ListOf(identifier), "upload_url": links, "upload_headers": headers})
-        case "flat_if_one":
-            shape = Either(lambda given: len(given) == 1, At(lambda given: given[0], each), listed)
-        case "list_in_list":
-            inner = Object({around: ListOf(each), "count": Leaf(len, INTEGER)})
-            shape = Object({"groups": At(lambda given: [given], ListOf(inner))})
-        case _ if dialect.number("list extras", 3) == 0:
-            shape = Object({**listed.fields, **extras(dialect, "envelope", frozenset({around}))})
-        case _:
-            pass
-    return shape
+    within = each if dialect.number("map has ids", 2) == 0 else _ticket(dialect, None, identifier)
+    text = str(identifier.schema.get("description", ""))
+    more = {} if dialect.number("list extras", 3) else extras(dialect, "envelope", frozenset({around}))
+    shapes = _list_shapes(around, each) | {
+        "list": object_of({around: list_of(each), **more}),
+        "map_by_id": object_of({around: map_of(within, lambda given: str(ids.shown(given["asset_id"])), text)}),
+        "map_by_name": object_of({around: map_of(each, lambda given: str(given["name"]), "By the file's name.")}),
+        "map_by_index": object_of(
+            {around: map_of(each, lambda given: str(given["index"]), "By the place in the request.")}
+        ),
+        "parallel": object_of(
+            {
+                f"{name}s": list_of(identifier),
+                "upload_url": list_of(field_of("upload_url", LINK)),
+                "upload_headers": list_of(_headers(dialect)),
+            }
+        ),
+        "list_in_list": _grouped({around: list_of(each), "count": Shape(len, INTEGER)}),
+    }
+    return shapes[dialect["tickets"]]
+
+
+def _list_shapes(around: str, each: Shape) -> dict[str, Shape]:
+    """Return the shapes of a list that both replies have."""
+    first = at(lambda given: given[0], each)
+    listed = object_of({around: list_of(each)})
+    return {"bare_list": list_of(each), "flat_if_one": either(lambda given: len(given) == 1, first, listed)}
+
+
+def _grouped(fields: Mapping[str, Shape]) -> Shape:
+    return object_of({"groups": at(lambda given: [given], list_of(object_of(fields)))})
 
 
 def _ticket(dialect: Dialect, name: str | None, identifier: Shape) -> Shape:
@@ -93,23 +98,23 @@ def _ticket(dialect: Dialect, name: str | None, identifier: Shape) -> Shape:
         "upload_url": field_of("upload_url", described_as(LINK, "PUT the bytes there.")),
         "upload_headers": _headers(dialect),
     }
-    expires = Leaf(lambda given: instant(dialect, given["expires_at"]), INSTANT)
+    expires = Shape(lambda given: instant(dialect, given["expires_at"]), INSTANT)
     beside: dict[str, Shape] = {} if name is None else {name: identifier}
     beside |= _other_ids(dialect, frozenset(beside))
     beside |= _file(dialect, frozenset(beside))
     match dialect["asset_place"] if name is not None else "beside":
         case "object":
             inner = beside.pop(name or "")
-            fields = {"asset": Object({name or "": inner}), **beside, **target}
+            fields = {"asset": object_of({name or "": inner}), **beside, **target}
         case "above":
-            fields = {**beside, "target": Object({**target, spelled("expires_at", spelling): expires})}
+            fields = {**beside, "target": object_of({**target, spelled("expires_at", spelling): expires})}
         case "within":
             whole = {**beside, **target}
-            return Object({"upload": Object(whole), "status": constant("pending", TEXT)}, name="UploadTicket")
+            return object_of({"upload": object_of(whole), "status": constant("pending")}, name="UploadTicket")
         case _:
             fields = {**target, **beside} if dialect.number("ids last", 2) else {**beside, **target}
     more = extras(dialect, "ticket", frozenset(fields))
-    return Object({**fields, **more}, name="UploadTicket")
+    return object_of({**fields, **more}, name="UploadTicket")
 
 
 def _other_ids(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
@@ -122,9 +127,9 @@ def _other_ids(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
         return {}
     form = dialect["asset_id"]
     digits = f"{dialect.number(name, 2**40) | 1 << 39:024x}"
-    kind = "integer" if form == "int" else "string"
     text = "Names this upload in support requests." if dialect["description_texts"] == "full" else ""
-    return {name: constant(Ids(prefix, form).shown(f"{prefix}_{digits}"), described_as({"type": kind}, text))}
+    shape = constant(Ids(prefix, form).shown(f"{prefix}_{digits}"))
+    return {name: replace(shape, schema=described_as(shape.schema, text))}
 
 
 def _file(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
@@ -135,7 +140,7 @@ def _file(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
             return {}
         case "file_object":
             fields = {"name": name, "size": field_of("size", INTEGER), "type": field_of("type", TEXT)}
-            return {"file": Object({"name": fields["name"], "size": fields["size"], "type": fields["type"]})}
+            return {"file": object_of({"name": fields["name"], "size": fields["size"], "type": fields["type"]})}
         case word:
             word = spelled(word, dialect["spelling"])
             return {} if word in taken else {word: name}
@@ -148,16 +153,16 @@ def _headers(dialect: Dialect) -> Shape:
     match dialect["upload_headers"]:
         case "pairs":
             pair: Schema = {"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2}
-            return Leaf(lambda given: [list(pair) for pair in pairs(given)], {"type": "array", "items": pair})
+            return Shape(lambda given: [list(pair) for pair in pairs(given)], {"type": "array", "items": pair})
         case "name_value" | "key_value" as words:
             first, _, second = words.partition("_")
             each: Schema = {"type": "object", "required": [first, second], "properties": {first: TEXT, second: TEXT}}
-            return Leaf(
+            return Shape(
                 lambda given: [{first: name, second: value} for name, value in pairs(given)],
                 {"type": "array", "items": each},
             )
         case "numbers":
-            return Leaf(
+            return Shape(
                 lambda given: {name: int(value) if value.isdecimal() else value for name, value in pairs(given)},
                 _HEADERS,
             )
@@ -168,25 +173,16 @@ def _headers(dialect: Dialect) -> Shape:
 def completed_shape(dialect: Dialect) -> Shape:
     """Return the shape of the reply of POST /uploads/complete, made from the list of the service's assets."""
     ids = asset_ids(dialect)
-    identifier = Leaf(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
+    identifier = Shape(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
     around = spelled(dialect["assets_name"], dialect["spelling"])
     each = _asset(dialect, identifier)
-    shape: Shape
-    match dialect["assets"]:
-        case "bare_list":
-            shape = ListOf(each)
-        case "map_by_id":
-            shape = Object({around: MapOf(each, lambda given: str(ids.shown(given["asset_id"])), "By asset.")})
-        case "flat_if_one":
-            listed = Object({around: ListOf(each)})
-            shape = Either(lambda given: len(given) == 1, At(lambda given: given[0], each), listed)
-        case "parallel":
-            shape = Object({"asset_ids": ListOf(identifier), "url": ListOf(field_of("url", LINK))})
-        case "list_in_list":
-            shape = Object({"groups": At(lambda given: [given], ListOf(Object({around: ListOf(each)})))})
-        case _:
-            shape = Object({around: ListOf(each), "count": Leaf(len, INTEGER)})
-    return At(lambda given: _ordered(dialect, given), shape)
+    shapes = _list_shapes(around, each) | {
+        "list": object_of({around: list_of(each), "count": Shape(len, INTEGER)}),
+        "map_by_id": object_of({around: map_of(each, lambda given: str(ids.shown(given["asset_id"])), "By asset.")}),
+        "parallel": object_of({"asset_ids": list_of(identifier), "url": list_of(field_of("url", LINK))}),
+        "list_in_list": _grouped({around: list_of(each)}),
+    }
+    return at(lambda given: _ordered(dialect, given), shapes[dialect["assets"]])
 
 
 def _ordered(dialect: Dialect, given: list[Any]) -> list[Any]:
@@ -195,7 +191,7 @@ def _ordered(dialect: Dialect, given: list[Any]) -> list[Any]:
     return given[::-1] if dialect["assets_order"] == "reversed" and is_told else given
 
 
-def _asset(dialect: Dialect, identifier: Shape) -> Object:
+def _asset(dialect: Dialect, identifier: Shape) -> Shape:
     spelling = dialect["spelling"]
     url: Shape = field_of("url", described_as(LINK, "Use it in `inputs`."))
     fields: dict[str, Shape] = {}
@@ -208,11 +204,13 @@ def _asset(dialect: Dialect, identifier: Shape) -> Object:
             pass
     match dialect["url_place"]:
         case "nested":
-            fields["image"] = Object({"url": url, "width": field_of("width", INTEGER)})
+            fields["image"] = object_of({"url": url, "width": field_of("width", INTEGER)})
         case "content":
-            fields["content"] = Object({"type": constant("image", TEXT), "url": url})
+            fields["content"] = object_of({"type": constant("image"), "url": url})
         case _:
             fields["url"] = url
     more = extras(dialect, "asset", frozenset(fields))
     size = {spelled("size_bytes", spelling): field_of("size", INTEGER)}
-    return Object({**more, **fields, **size} if dialect.number("asset", 2) else {**fields, **more}, name="ReadyAsset")
+    return object_of(
+        {**more, **fields, **size} if dialect.number("asset", 2) else {**fields, **more}, name="ReadyAsset"
+    )

@@ -1,8 +1,8 @@
 """The replies of quote, balance and catalogue. Fixed: cost_credits; open: the balance's name, a model's fields."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from batchkiln_service.dialects.extra_fields import extras
 from batchkiln_service.dialects.naming import spelled
@@ -11,104 +11,77 @@ from batchkiln_service.dialects.shapes import (
     NUMBER,
     TEXT,
     TRUTH,
-    At,
-    Leaf,
-    ListOf,
-    MapOf,
-    Object,
     Schema,
     Shape,
     Take,
+    at,
     constant,
     described_as,
     field_of,
+    list_of,
+    map_of,
+    object_of,
 )
 from batchkiln_service.dialects.traits import Dialect
 
 _TEXTS: Final[Schema] = {"type": "array", "items": TEXT}
-_LIMIT_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
-    "plain": {
-        "resolutions": "resolutions",
-        "aspect_ratios": "aspect_ratios",
-        "durations": "durations_seconds",
-        "prompt": "prompt_limit_characters",
-        "images": "max_input_images",
-        "modes": "modes",
-    },
-    "max": {
-        "resolutions": "supported_resolutions",
-        "aspect_ratios": "supported_aspect_ratios",
-        "durations": "supported_durations",
-        "prompt": "max_prompt_length",
-        "images": "max_images",
-        "modes": "supported_modes",
-    },
-    "nested": {
-        "resolutions": "resolutions",
-        "aspect_ratios": "aspect_ratios",
-        "durations": "durations",
-        "prompt": "prompt",
-        "images": "inputs",
-        "modes": "modes",
-    },
-    "short": {
-        "resolutions": "sizes",
-        "aspect_ratios": "ratios",
-        "durations": "seconds",
-        "prompt": "prompt_chars",
-        "images": "image_limit",
-        "modes": "modes",
-    },
+_NUMBERS: Final[Mapping[str, type]] = {"int": int, "float": float, "text": str}
+_SCHEMAS: Final[Mapping[type, Schema]] = {
+    int: INTEGER,
+    float: NUMBER,
+    str: {"type": "string", "pattern": r"^[0-9]+$"},
 }
+# By option of the trait `limits_names`: resolutions, aspect ratios, durations, prompt limit, image limit and modes.
+_LIMIT_NAMES: Final[Mapping[str, Sequence[str]]] = {
+    "plain": (
+        "resolutions", "aspect_ratios", "durations_seconds", "prompt_limit_characters", "max_input_images", "modes"
+    ),
+    "max": (
+        "supported_resolutions", "supported_aspect_ratios", "supported_durations", "max_prompt_length", "max_images",
+        "supported_modes",
+    ),
+    "nested": ("resolutions", "aspect_ratios", "durations", "prompt", "inputs", "modes"),
+    "short": ("sizes", "ratios", "seconds", "prompt_chars", "image_limit", "modes"),
+}  # fmt: skip
 
 
 def quote_shape(dialect: Dialect) -> Shape:
     """Return the shape of the reply of POST /quotes."""
-    is_float = dialect["quote_number"] == "float"
-    cost = Leaf(
-        lambda given: float(given["cost_credits"]) if is_float else given["cost_credits"],
-        described_as(NUMBER if is_float else INTEGER, "Credits; pass it as `max_cost_credits`."),
+    kind = _NUMBERS[dialect["quote_number"]]
+    cost = Shape(
+        lambda given: kind(given["cost_credits"]),
+        described_as(_SCHEMAS[kind], "Credits; pass it as `max_cost_credits`."),
     )
-    fields: dict[str, Shape] = {"cost_credits": cost}
+    fields = {"cost_credits": cost}
     more = extras(dialect, "quote", frozenset(fields))
     match dialect["quote"]:
-        case "quote" | "pricing" | "estimate" as name:
-            return Object({**more, name: Object(fields)} if dialect.number("quote", 2) else {name: Object(fields)})
+        case "flat":
+            return object_of({**more, **fields})
         case "list":
-            return Object({"quotes": At(lambda given: [given], ListOf(Object({**fields, **more})))})
-        case _:
-            return Object({**more, **fields})
+            return object_of({"quotes": at(lambda given: [given], list_of(object_of({**fields, **more})))})
+        case name:
+            return object_of({**(more if dialect.number("quote", 2) else {}), name: object_of(fields)})
 
 
 def balance_shape(dialect: Dialect) -> Shape:
     """Return the shape of the reply of GET /credits/balance."""
-    spelling = dialect["spelling"]
+    spelling, form = dialect["spelling"], dialect["balance"]
     name = spelled(dialect["balance_name"], spelling)
-    number = Leaf(lambda given: given["balance"], described_as(INTEGER, "Remaining credits."))
-    more = extras(dialect, "balance", frozenset({name}))
-    match dialect["balance"]:
+    kind = _NUMBERS.get(form, int)
+    number = Shape(lambda given: kind(given["balance"]), described_as(_SCHEMAS[kind], "Remaining credits."))
+    fields = {name: number}
+    more = extras(dialect, "balance", frozenset(fields))
+    match form:
         case "nested":
-            around = "credits" if name != "credits" else "account"
-            return Object({around: Object({name: number}), **more})
+            return object_of({"credits" if name != "credits" else "account": object_of(fields), **more})
         case "parts":
-            parts: dict[str, Shape] = {
-                spelled("subscription_credits", spelling): constant(0, INTEGER),
-                spelled("purchased_credits", spelling): number,
-            }
-            return Object({name: number, "breakdown": Object(parts), **more})
-        case "text":
-            text = described_as({"type": "string", "pattern": r"^[0-9]+$"}, "Remaining credits.")
-            return Object({name: Leaf(lambda given: str(given["balance"]), text), **more})
-        case "float":
-            return Object(
-                {name: Leaf(lambda given: float(given["balance"]), described_as(NUMBER, "Remaining credits.")), **more}
-            )
+            parts = {"subscription_credits": constant(0), "purchased_credits": number}
+            breakdown = object_of({spelled(part, spelling): shape for part, shape in parts.items()})
+            return object_of({**fields, "breakdown": breakdown, **more})
         case "deep":
-            return Object(
-                {"account": Object({"id": constant("acc_1", TEXT), "credits": Object({name: number})}), **more}
-            )
+            return object_of({"account": object_of({"id": constant("acc_1"), "credits": object_of(fields)}), **more})
         case _:
-            return Object({name: number, **more})
+            return object_of({**fields, **more})
 
 
 def models_shape(dialect: Dialect) -> Shape:
@@ -117,13 +90,13 @@ def models_shape(dialect: Dialect) -> Shape:
     each = _model(dialect)
     match dialect["models"]:
         case "bare_list":
-            return ListOf(each)
+            return list_of(each)
         case "map":
-            return Object({around: MapOf(each, lambda given: str(given["id"]), "By model.")})
+            return object_of({around: map_of(each, lambda given: str(given["id"]), "By model.")})
         case "grouped":
-            return Object({kind: At(_of_kind(kind), ListOf(each)) for kind in ("video", "image")})
+            return object_of({kind: at(_of_kind(kind), list_of(each)) for kind in ("video", "image")})
         case _:
-            return Object({around: ListOf(each)})
+            return object_of({around: list_of(each)})
 
 
 def _of_kind(kind: str) -> Take:
@@ -131,21 +104,20 @@ def _of_kind(kind: str) -> Take:
 
 
 def _model(dialect: Dialect) -> Shape:
-    spelling, words = dialect["spelling"], _LIMIT_NAMES[dialect["limits_names"]]
-
-    def name(subject: str) -> str:
-        return spelled(words[subject], spelling)
-
-    limits: dict[str, Shape] = {
-        name("resolutions"): field_of("resolutions", _TEXTS),
-        name("aspect_ratios"): field_of("aspect_ratios", _TEXTS),
-        name("durations"): _durations(dialect),
-        name("prompt"): _figure(dialect, "prompt_limit_characters", "max_length"),
-        name("images"): _figure(dialect, "max_input_images", "max"),
+    spelling = dialect["spelling"]
+    resolutions, ratios, durations, prompt, images, modes_name = (
+        spelled(name, spelling) for name in _LIMIT_NAMES[dialect["limits_names"]]
+    )
+    limits = {
+        resolutions: field_of("resolutions", _TEXTS),
+        ratios: field_of("aspect_ratios", _TEXTS),
+        durations: _durations(dialect),
+        prompt: _figure(dialect, "prompt_limit_characters", "max_length"),
+        images: _figure(dialect, "max_input_images", "max"),
     }
-    modes: dict[str, Shape] = {name("modes"): field_of("modes", _TEXTS)}
+    modes = {modes_name: field_of("modes", _TEXTS)}
     head: dict[str, Shape] = {
-        spelled(dialect["model_name"], spelling): Leaf(
+        spelled(dialect["model_name"], spelling): Shape(
             lambda given: given["id"], described_as(TEXT, "The value of the request field `model`.")
         ),
         "type": field_of("kind", TEXT),
@@ -158,45 +130,36 @@ def _model(dialect: Dialect) -> Shape:
     }
     match dialect["capabilities"]:
         case "nested":
-            return Object({**head, "capabilities": Object({**modes, **limits, **switches})}, name="Model")
+            return object_of({**head, "capabilities": object_of({**modes, **limits, **switches})}, name="Model")
         case "by_mode":
-            per_mode = Object({"mode": Leaf(lambda given: given[0], TEXT), **_of_entry(limits)})
-            pairs = At(lambda given: [(mode, given) for mode in given["modes"]], ListOf(per_mode))
-            return Object({**head, name("modes"): pairs, **switches}, name="Model")
+            per_mode = object_of({"mode": Shape(lambda given: given[0], TEXT), **_of_entry(limits)})
+            pairs = at(lambda given: [(mode, given) for mode in given["modes"]], list_of(per_mode))
+            return object_of({**head, modes_name: pairs, **switches}, name="Model")
         case _:
-            return Object({**head, **modes, **limits, **switches}, name="Model")
+            return object_of({**head, **modes, **limits, **switches}, name="Model")
 
 
 def _of_entry(limits: Mapping[str, Shape]) -> dict[str, Shape]:
-    return {name: At(lambda given: given[1], shape) for name, shape in limits.items()}
+    return {name: at(lambda given: given[1], shape) for name, shape in limits.items()}
 
 
 def _figure(dialect: Dialect, field: str, within: str) -> Shape:
     if dialect["limits_names"] == "nested":
-        return Object({spelled(within, dialect["spelling"]): field_of(field, INTEGER)})
+        return object_of({spelled(within, dialect["spelling"]): field_of(field, INTEGER)})
     return field_of(field, INTEGER)
 
 
 def _durations(dialect: Dialect) -> Shape:
     integers: Schema = {"type": "array", "items": INTEGER}
-    take: Callable[[Any], Sequence[int]] = lambda given: given["durations_seconds"]  # noqa: E731
-    match dialect["durations"]:
-        case "texts":
-            return Leaf(lambda given: [f"{seconds}s" for seconds in take(given)], _TEXTS)
-        case "objects":
-            each: Schema = {"type": "object", "required": ["seconds"], "properties": {"seconds": INTEGER}}
-            return Leaf(
-                lambda given: [{"seconds": seconds} for seconds in take(given)], {"type": "array", "items": each}
-            )
-        case "range":
-            steps: Schema = {
-                "type": "object",
-                "required": ["min", "max", "step"],
-                "properties": {"min": INTEGER, "max": INTEGER, "step": INTEGER},
-            }
-            return Leaf(lambda given: _range(take(given)), {"anyOf": [steps, integers]})
-        case _:
-            return Leaf(take, integers)
+    seconds: Schema = {"type": "object", "required": ["seconds"], "properties": {"seconds": INTEGER}}
+    steps = {"min": INTEGER, "max": INTEGER, "step": INTEGER}
+    forms: Mapping[str, tuple[Take, Schema]] = {
+        "list": (list, integers),
+        "texts": (lambda given: [f"{each}s" for each in given], _TEXTS),
+        "objects": (lambda given: [{"seconds": each} for each in given], {"type": "array", "items": seconds}),
+        "range": (_range, {"anyOf": [{"type": "object", "required": [*steps], "properties": steps}, integers]}),
+    }
+    return at(lambda given: given["durations_seconds"], Shape(*forms[dialect["durations"]]))
 
 
 def _range(durations: Sequence[int]) -> object:

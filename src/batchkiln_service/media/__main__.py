@@ -1,4 +1,4 @@
-"""The process that `worker_process.py` starts: runs one task after the other.
+"""The process that `worker_pool.py` starts: runs one task after the other.
 
 It exits at once when its input ends, also in the middle of a task, so that it never outlives the server, even a killed
 one.
@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from batchkiln_service.media.tasks import TASKS, Json
+from batchkiln_service.media.worker_pool import TASKS, Json
 
 _NICENESS: Final = 10  # replies have priority over rendering
 _EXPENDABLE: Final = "800"  # of 1000; the system ends this process first when memory runs out

@@ -11,9 +11,8 @@ from typing import Final
 import av
 from PIL import Image, ImageOps
 
-from batchkiln_service.media.captions import paste_panel
 from batchkiln_service.media.input_images import open_picture
-from batchkiln_service.media.pictures import draw_scene, panel_of
+from batchkiln_service.media.pictures import draw_scene, panel_of, paste_panel
 from batchkiln_service.rules.render_spec import RenderSpec
 
 Painter = Callable[[float], Image.Image]  # returns the frame at a share of the clip's time, 0 to 1

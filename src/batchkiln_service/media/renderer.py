@@ -10,6 +10,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,8 +20,7 @@ from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import find_generation, find_unrendered, mark_rendered, set_outcome
 from batchkiln_service.errors import PASSING_TROUBLES
 from batchkiln_service.media.clips import FRAMES_PER_SECOND
-from batchkiln_service.media.worker_pool import WorkerPool
-from batchkiln_service.media.worker_process import TaskFailedError
+from batchkiln_service.media.worker_pool import TaskFailedError, WorkerPool
 from batchkiln_service.rules.lifecycle import status_at
 from batchkiln_service.rules.render_spec import Output, RenderSpec
 
@@ -231,19 +231,8 @@ def is_shared(file_name: str) -> bool:
 
 
 def _tiny(render_spec: RenderSpec) -> RenderSpec:
-    return RenderSpec(
-        kind=render_spec.kind,
-        mode="",
-        model="",
-        prompt="instant",
-        width=64,
-        height=64,
-        output_format=render_spec.output_format,
-        duration_seconds=1,
-        with_audio=False,
-        image_mode=None,
-        asset_ids=(),
-    )
+    small = replace(render_spec, width=64, height=64, duration_seconds=1, with_audio=False)
+    return replace(small, mode="", model="", prompt="instant", image_mode=None, asset_ids=())
 
 
 def _pixels_of(render_spec: RenderSpec) -> int:
@@ -260,7 +249,7 @@ def _is_passing(error: Exception) -> bool:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: "partial[None]") -> None:
-    """Call in the loop's thread, unless the loop has ended."""
+    """Schedule a call in the loop's thread. Do nothing if the loop has ended."""
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:

@@ -1,25 +1,147 @@
 """A pool of threads that render and decode pictures, each with a process for large tasks.
 
 Threads share the interpreter with the event loop, which a large picture would block. A process takes half a second to
-start, which a small picture is not worth.
+start, which a small picture is not worth. Tasks and answers are lines of JSON on its standard input and output;
+`__main__.py` is its program. It does not use `multiprocessing`, which would run the caller's main module again.
 """
 
+import contextlib
+import hashlib
 import logging
+import os
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from batchkiln_service.media.tasks import TASKS, Json
-from batchkiln_service.media.worker_process import WorkerLostError, WorkerProcess
+import orjson
+
+from batchkiln_service.media.clips import save_clip
+from batchkiln_service.media.input_images import UnreadablePictureError, examine
+from batchkiln_service.media.pictures import draw_picture, save_picture
+from batchkiln_service.rules.render_spec import RenderSpec
 
 Result = TypeVar("Result")
+Json = object
 _log = logging.getLogger(__name__)
 # The number of pixels, over all frames, up to which a thread runs the task itself; see
 # benchmarks/service_rendering.py for the effect on the event loop.
 MAX_THREAD_PIXELS: Final = 1_100_000
 MAX_EXAMINED_PIXELS: Final = 2_000_000  # the same for pictures that are only decoded
 _TRIES: Final = 2
+MAX_TASK_SECONDS: Final = 300.0  # real time; ten times more than any task takes
+
+
+def draw(spec_json: str, inputs: Sequence[str], path: str) -> Json:
+    """Render to a file and flush it to disk; return [size in bytes, SHA-256]. Raises whatever goes wrong."""
+    spec, target = RenderSpec.from_json(spec_json.encode()), Path(path)
+    pictures = [Path(name) for name in inputs]
+    if spec.kind == "image":
+        save_picture(draw_picture(spec, pictures), target, spec.output_format)
+    else:
+        save_clip(spec, pictures, target)
+    with target.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+        return [file.tell(), digest]
+
+
+def look_at(path: str, kind: str) -> Json:
+    """Decode an uploaded picture; return its [width, height], or the text of what is wrong with it."""
+    try:
+        return list(examine(Path(path), kind))
+    except UnreadablePictureError as error:
+        return str(error)
+
+
+TASKS: Final[Mapping[str, Callable[..., Json]]] = {"draw": draw, "look_at": look_at}
+
+
+class TaskFailedError(Exception):
+    """A task raised an exception in the process; the message is its traceback, `errno` its error number, if any."""
+
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = number
+
+
+class WorkerLostError(Exception):
+    """The process ended during a task, or was closed."""
+
+
+class WorkerProcess:
+    """A worker process. `close` may be called from any thread; the rest from one thread."""
+
+    def __init__(self, *, max_task_seconds: float = MAX_TASK_SECONDS) -> None:
+        self._max_task_seconds = max_task_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def do(self, task: str, *arguments: Json) -> Json:
+        """Run a task of `TASKS`. Raises `TaskFailedError` or `WorkerLostError`; the next task may succeed."""
+        process = self._running()
+        overdue = threading.Timer(self._max_task_seconds, process.kill)
+        overdue.start()
+        try:
+            answer = _asked(process, orjson.dumps([task, *arguments]))
+        finally:
+            overdue.cancel()
+        if not answer.endswith(b"\n"):
+            self._end()
+            raise WorkerLostError("the drawing process has ended")
+        value, failure, number = orjson.loads(answer)
+        if failure is not None:
+            raise TaskFailedError(failure, number)
+        return value
+
+    def close(self) -> None:
+        """End the process, also during a task."""
+        with self._lock:
+            self._is_closed = True
+        self._end()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._is_closed:
+                raise WorkerLostError("the worker process is closed")
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "batchkiln_service.media"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,  # failures are returned as answers; messages of codecs are dropped
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                    start_new_session=True,  # Ctrl-C at the terminal is for the server only
+                )
+            return self._process
+
+    def _end(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _asked(process: subprocess.Popen[bytes], question: bytes) -> bytes:
+    """Return the answer's line; empty if the process has ended."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(question + b"\n")
+        process.stdin.flush()
+        return process.stdout.readline()
+    except (OSError, ValueError):  # ValueError: the pipe was closed by `close`
+        return b""
 
 
 class InlineExecutor(Executor):

@@ -95,9 +95,10 @@ class Model(_Row):
         generate_audio: bool = False,
         google_search: bool = False,
     ) -> int:
-        """Return the price of a generation in credits, for quotes and charges.
+        """Return the price of a generation in credits, for quotes and charges. Service section 4, pricing.
 
-        Service section 4, pricing: seconds times the rate, and images beyond those included.
+        The price is the rate times the seconds, or times one image, plus the price of extra input images, sound and
+        search.
         """
         seconds = duration_seconds or 0
         price = self.credits[resolution] * (1 if duration_seconds is None else seconds)
@@ -108,20 +109,6 @@ class Model(_Row):
         if google_search:
             price += self.google_search_credits
         return price
-
-    @property
-    def highest_price_credits(self) -> int:
-        """The price in credits of the model's most expensive request."""
-        return max(
-            self.price_credits(
-                resolution=resolution,
-                duration_seconds=max(self.durations_seconds, default=None),
-                images=self.most_images,
-                generate_audio=self.audio_control,
-                google_search=self.google_search,
-            )
-            for resolution in self.resolutions
-        )
 
 
 def size_pixels(resolution: str, aspect_ratio: str) -> tuple[int, int]:

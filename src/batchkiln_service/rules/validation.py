@@ -22,17 +22,10 @@ from batchkiln_service.rules.error_messages import (
     unsupported,
 )
 from batchkiln_service.rules.request_models import FIELDS, NO_IMAGES, PARAMETERS, Variant, variants_of
-from batchkiln_service.rules.wire import (
-    CONTENT_TYPES,
-    CompletionRequest,
-    FileDescription,
-    UploadRequest,
-    Wire,
-)
+from batchkiln_service.rules.wire import CONTENT_TYPES, CompletionRequest, FileDescription, UploadRequest, Wire
 
 Json = object
 Body = TypeVar("Body", bound=Wire)
-IDEMPOTENCY_KEY_PATTERN: Final = "^[A-Za-z0-9_-]{16,128}$"
 INPUT_FIELDS: Final = ("type", "url")
 IDEMPOTENCY_KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
 

@@ -3,8 +3,11 @@
 import math
 from dataclasses import dataclass
 
-# How much too early a poll may arrive, as a share of the interval, because of network jitter.
-POLL_TOLERANCE = 0.005
+# How much too early a poll may arrive, because of jitter: this share of the interval, or this much real time, whichever
+# is more. At high speeds, real time is at most half of the interval, so that polls without a pause are still refused.
+_TOLERANCE_SHARE = 0.005
+_TOLERANCE_REAL_MS = 30
+_MAX_TOLERANCE_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,26 @@ def minute_wait_seconds(nth_last_at_ms: int | None, now_ms: int, *, minute_ms: i
     return _whole_seconds(free_at_ms - now_ms) if now_ms < free_at_ms else None
 
 
-def poll_wait_seconds(last_polled_at_ms: int | None, now_ms: int, *, interval_ms: int) -> int | None:
+def shortest_poll_gap_ms(interval_seconds: float, *, time_scale: float) -> float:
+    """Return the shortest gap between polls that is not refused, in milliseconds of service time.
+
+    `time_scale` is the number of service seconds per real second. docs/assumptions.md describes the tolerance.
+    """
+    interval_ms = interval_seconds * 1000
+    real_ms = min(_TOLERANCE_REAL_MS * time_scale, interval_ms * _MAX_TOLERANCE_SHARE)
+    return interval_ms - max(interval_ms * _TOLERANCE_SHARE, real_ms)
+
+
+def poll_wait_seconds(
+    last_polled_at_ms: int | None, now_ms: int, *, interval_seconds: float, time_scale: float
+) -> int | None:
     """Return how many seconds too early a poll is; None if it may pass. Service rule 4.4."""
     if last_polled_at_ms is None:
         return None
     gap_ms = now_ms - last_polled_at_ms
-    if gap_ms >= interval_ms * (1 - POLL_TOLERANCE):
+    if gap_ms >= shortest_poll_gap_ms(interval_seconds, time_scale=time_scale):
         return None
-    return _whole_seconds(interval_ms - gap_ms)
+    return _whole_seconds(interval_seconds * 1000 - gap_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Definitions shared by requests and replies, and the bodies of the upload calls. Service section 2.3."""
 
-from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -66,9 +65,3 @@ class CompletionRequest(Wire):
     """The body of POST /uploads/complete: the assets whose files have been PUT."""
 
     asset_ids: Annotated[list[AssetId], Field(min_length=1, max_length=MAX_FILES)]
-
-
-REQUESTS: Final[Mapping[str, type[Wire]]] = {
-    "UploadRequest": UploadRequest,
-    "CompletionRequest": CompletionRequest,
-}

@@ -5,22 +5,14 @@ import os
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from batchkiln_service.errors import ApiError
-from batchkiln_service.storage.ranges import (
-    FileFacts,
-    NotModified,
-    Part,
-    PreconditionFailed,
-    Unsatisfiable,
-    Whole,
-    decide,
-)
+from batchkiln_service.storage.ranges import FileFacts, Sending, decide
 from batchkiln_service.transport.bodies import http_date, refusal
 
 # Small enough for a slow client to read within `unread_seconds`.
@@ -48,22 +40,21 @@ class FileReply(web.StreamResponse):
     `headers` are sent in each case. The connection drops a client that does not read.
     """
 
-    def __init__(self, file: OpenFile, facts: FileFacts, headers: CIMultiDict[str], part: Part | None = None) -> None:
-        super().__init__(status=206 if part else 200, headers=headers)
+    def __init__(self, file: OpenFile, facts: FileFacts, headers: CIMultiDict[str], sending: Sending) -> None:
+        super().__init__(status=sending.status, headers=headers)
         self.file = file
         self.facts = facts
-        self.part = part or Part(0, facts.size_bytes)
-        self.content_length = self.part.stop - self.part.start
-        if part is not None:
-            self.headers[hdrs.CONTENT_RANGE] = f"bytes {part.start}-{part.stop - 1}/{facts.size_bytes}"
+        self.sending = sending
+        self.content_length = sending.stop - sending.start
+        self.headers.update(sending.content_range(facts.size_bytes))
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Send the head and the body."""
         writer = await super().prepare(request)
         if request.method != hdrs.METH_HEAD:
-            position = self.part.start
-            while position < self.part.stop:
-                length = min(CHUNK_BYTES, self.part.stop - position)
+            position = self.sending.start
+            while position < self.sending.stop:
+                length = min(CHUNK_BYTES, self.sending.stop - position)
                 chunk = await asyncio.to_thread(self.file.read, position, length)
                 if len(chunk) < length:
                     raise ConnectionResetError("the file has become shorter: only a break can tell the client")
@@ -80,14 +71,11 @@ class FileReply(web.StreamResponse):
         headers = CIMultiDict(self.headers)
         headers.popall(hdrs.CONTENT_LENGTH, None)
         headers.popall(hdrs.CONTENT_RANGE, None)
-        match decide(request.method, request.headers, facts):
-            case Part(start, stop):
-                headers[hdrs.CONTENT_RANGE] = f"bytes {start}-{stop - 1}/{len(content)}"
-                return web.Response(status=206, headers=headers, body=content[start:stop])
-            case Whole():
-                return web.Response(headers=headers, body=content)
-            case other:
-                return _bodiless(other, facts, headers)
+        sending = decide(request.method, request.headers, facts)
+        if not sending.has_bytes:
+            return _bodiless(sending.status, facts, headers)
+        headers.update(sending.content_range(len(content)))
+        return web.Response(status=sending.status, headers=headers, body=content[sending.start : sending.stop])
 
 
 def file_reply(
@@ -98,31 +86,19 @@ def file_reply(
     told[hdrs.ETAG] = facts.etag
     told[hdrs.LAST_MODIFIED] = http_date(facts.modified_at_ms)
     told[hdrs.ACCEPT_RANGES] = "bytes"
-    match decide(request.method, request.headers, facts):
-        case Part() as part:
-            return FileReply(file, facts, told, part)
-        case Whole():
-            return FileReply(file, facts, told)
-        case other:
-            return _bodiless(other, facts, told)
+    sending = decide(request.method, request.headers, facts)
+    return FileReply(file, facts, told, sending) if sending.has_bytes else _bodiless(sending.status, facts, told)
 
 
-def _bodiless(
-    sending: NotModified | PreconditionFailed | Unsatisfiable, facts: FileFacts, headers: CIMultiDict[str]
-) -> web.Response:
-    """Return a response without a body."""
-    match sending:
-        case NotModified():
-            kept = (hdrs.ETAG, hdrs.LAST_MODIFIED, hdrs.CACHE_CONTROL)
-            return web.Response(status=304, headers={name: headers[name] for name in kept if name in headers})
-        case PreconditionFailed():
-            return refusal(ApiError(412, "precondition_failed", "the file is not the one that the request names"))
-        case Unsatisfiable():
-            response = refusal(
-                ApiError(416, "range_not_satisfiable", f"the file has {facts.size_bytes} bytes; ask for some of them")
-            )
-            response.headers[hdrs.CONTENT_RANGE] = f"bytes */{facts.size_bytes}"
-            response.headers[hdrs.ETAG] = facts.etag
-            return response
-        case _:
-            assert_never(sending)
+def _bodiless(status: int, facts: FileFacts, headers: CIMultiDict[str]) -> web.Response:
+    """Return the response with status 304, 412 or 416, without bytes of the file."""
+    if status == web.HTTPNotModified.status_code:
+        kept = (hdrs.ETAG, hdrs.LAST_MODIFIED, hdrs.CACHE_CONTROL)
+        return web.Response(status=304, headers={name: headers[name] for name in kept if name in headers})
+    if status == web.HTTPPreconditionFailed.status_code:
+        return refusal(ApiError(412, "precondition_failed", "the file is not the one that the request names"))
+    text = f"the file has {facts.size_bytes} bytes; ask for some of them"
+    response = refusal(ApiError(416, "range_not_satisfiable", text))
+    response.headers[hdrs.CONTENT_RANGE] = f"bytes */{facts.size_bytes}"
+    response.headers[hdrs.ETAG] = facts.etag
+    return response

@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-import aiohttp
-import aiohttp.http
 from aiohttp import hdrs, web
 
 from batchkiln_service.context import CONTEXT, Context
 from batchkiln_service.db.assets import Asset, find_asset, mark_uploaded
 from batchkiln_service.errors import ApiError
+from batchkiln_service.transport.bodies import UNREADABLE_BODY, unreadable_body
 
 PATH: Final = "/storage/uploads/{asset_id}"
 ASSET_HEADER: Final = "X-Upload-Asset"
@@ -31,11 +30,7 @@ def upload_url(context: Context, asset: Asset, *, origin: str) -> str:
 
 def upload_headers(asset: Asset) -> dict[str, str]:
     """Return the headers that the PUT must have, with their exact values."""
-    return {
-        "Content-Type": asset.content_type,
-        "Content-Length": str(asset.size_bytes),
-        ASSET_HEADER: asset.id,
-    }
+    return {"Content-Type": asset.content_type, "Content-Length": str(asset.size_bytes), ASSET_HEADER: asset.id}
 
 
 async def receive(request: web.Request) -> web.StreamResponse:
@@ -132,8 +127,8 @@ async def _chunks(request: web.Request, silence_seconds: float) -> AsyncIterator
             if clock() >= ends_at:
                 reason = f"the file did not arrive in {within_seconds:g} seconds"
             raise ApiError(408, "request_timeout", reason) from error
-        except (web.RequestPayloadError, aiohttp.ClientPayloadError, aiohttp.http.HttpProcessingError) as error:
-            raise ApiError(400, "invalid_body", "the body cannot be read: check its length and encoding") from error
+        except UNREADABLE_BODY as error:
+            raise unreadable_body() from error
         if not chunk:
             return
         yield chunk

@@ -10,7 +10,7 @@ from batchkiln_service.context import Context
 from batchkiln_service.db.assets import Asset, mark_ready, own_assets
 from batchkiln_service.errors import ApiError
 from batchkiln_service.media.input_images import UnreadablePictureError, size_by_header
-from batchkiln_service.media.worker_process import TaskFailedError, WorkerLostError
+from batchkiln_service.media.worker_pool import TaskFailedError, WorkerLostError
 
 _FORMATS: Final[Mapping[str, str]] = {"image/jpeg": "JPEG", "image/png": "PNG", "image/webp": "WEBP"}
 _Size = tuple[int, int]

@@ -26,6 +26,13 @@ Next = TypeVar("Next")
 # More than twice the longest prompt with every character written as two escapes of six bytes.
 MAX_BODY_BYTES: Final = 256 * 1024
 BODY_SECONDS: Final = 30.0  # real time within which a body must arrive
+# What aiohttp raises for an invalid body, or for a client that closes the connection before the end of its body.
+UNREADABLE_BODY: Final = (
+    web.RequestPayloadError,
+    aiohttp.ClientPayloadError,
+    aiohttp.http.HttpProcessingError,
+    ConnectionResetError,
+)
 
 
 def reply(body: Reply, status: int = 200) -> web.Response:
@@ -116,8 +123,13 @@ async def _read(request: web.Request, within_seconds: float) -> Deferred[bytes]:
         )
     except web.HTTPRequestEntityTooLarge:
         return Deferred(None, ApiError(413, "body_too_large", f"a body has at most {MAX_BODY_BYTES} bytes"))
-    except (web.RequestPayloadError, aiohttp.ClientPayloadError, aiohttp.http.HttpProcessingError):
-        return Deferred(None, ApiError(400, "invalid_body", "the body cannot be read: check its length and encoding"))
+    except UNREADABLE_BODY:
+        return Deferred(None, unreadable_body())
+
+
+def unreadable_body() -> ApiError:
+    """Return the error for a body that is incomplete or invalid HTTP."""
+    return ApiError(400, "invalid_body", "the body cannot be read: check its length and encoding")
 
 
 def parse_json(body: bytes) -> object:

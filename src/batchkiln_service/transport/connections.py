@@ -150,11 +150,7 @@ class Connection(web.RequestHandler):
             super().connection_lost(exc)
 
     def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         """Return the reply to invalid HTTP or to an exception outside of handlers; nothing received is repeated."""
         del message

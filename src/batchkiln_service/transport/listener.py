@@ -17,6 +17,7 @@ from batchkiln_service.transport.access_log import LOGGER, AccessLog
 from batchkiln_service.transport.connections import ConnectionLimiter, Timeouts, connections_within
 
 STOP_SECONDS: Final = 2.0  # how long requests under way may take after a stop
+PORT_FILE_NAME: Final = "port"
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - recognised, not bound
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
 
@@ -69,7 +70,7 @@ async def listen(
     server = await _bound(config, door.protocols(runner.server))
     stack.callback(server.close)
     port = _ports_of(server)[0]
-    _port_file(config.state_dir).write_text(f"{port}\n", encoding="ascii")
+    (config.state_dir / PORT_FILE_NAME).write_text(f"{port}\n", encoding="ascii")
     return port
 
 
@@ -88,9 +89,16 @@ def stop_on_signals() -> asyncio.Event:
     return stop
 
 
+def remembered_port(path: Path) -> list[int]:
+    """Return the port of the last run, from its file; an empty list without one."""
+    try:
+        return [int(path.read_text(encoding="ascii"))]
+    except (OSError, ValueError):
+        return []
+
+
 async def _bound(config: ServiceConfig, protocols: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
-    remembered = _remembered_port(config.state_dir)
-    wanted = [config.port] if config.port else [*remembered, 0]
+    wanted = [config.port] if config.port else [*remembered_port(config.state_dir / PORT_FILE_NAME), 0]
     for port in wanted[:-1]:
         try:
             return await _bound_once(config.host, port, protocols)
@@ -117,14 +125,3 @@ async def _bound_once(host: str, port: int, protocols: Callable[[], asyncio.Base
 
 def _ports_of(server: asyncio.Server) -> list[int]:
     return [int(listener.getsockname()[1]) for listener in server.sockets]
-
-
-def _port_file(folder: Path) -> Path:
-    return folder / "port"
-
-
-def _remembered_port(folder: Path) -> list[int]:
-    try:
-        return [int(_port_file(folder).read_text(encoding="ascii"))]
-    except (OSError, ValueError):
-        return []

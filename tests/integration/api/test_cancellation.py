@@ -10,7 +10,6 @@ from typing import Any, Final
 import pytest
 
 import batchkiln
-from batchkiln.worker.run_state import RunState
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
@@ -51,8 +50,8 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
 
         async def drive() -> None:
-            async with queue.driving(RunState(), command="test") as driver:
-                assert await driver.new_workers()
+            async with queue.driving(command="test") as run:
+                assert await run.engine.new_workers()
 
         async def drive_until(canceled: CanceledAt) -> None:
             await canceled
@@ -62,7 +61,7 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
             task = asyncio.create_task(drive_until(canceled))
             await asyncio.wait({task})
             assert task.cancelled() == canceled.is_reached
-            async with queue.driving(RunState(), command="test"):
+            async with queue.driving(command="test"):
                 pass
             if not canceled.is_reached:
                 break

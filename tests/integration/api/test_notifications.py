@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 import batchkiln
-from batchkiln.api import notify_runner
+from batchkiln.notifications import run_notifications
 from integration.cli.workspace import HURRIED, Result, Workspace
 
 CANARY = "canary-token-7d1f"
@@ -95,7 +95,7 @@ async def test_a_receiver_that_is_down_holds_nothing_up_and_is_told_later(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends as it would have; the next one, even without work, tells what was left, under the same id."""
-    monkeypatch.setattr(notify_runner, "END_SECONDS", 0.2)
+    monkeypatch.setattr(run_notifications, "END_SECONDS", 0.2)
     receiver.hangs = True
     ending = await drive(tmp_path, config_of(receiver), "A fox")
     receiver.hangs = False
@@ -111,8 +111,8 @@ async def test_the_wait_for_a_receiver_that_hangs_is_said(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that does not return without a word is taken for one that hangs."""
-    monkeypatch.setattr(notify_runner, "SAID_SECONDS", 0.1)
-    monkeypatch.setattr(notify_runner, "END_SECONDS", 0.3)
+    monkeypatch.setattr(run_notifications, "SAID_SECONDS", 0.1)
+    monkeypatch.setattr(run_notifications, "END_SECONDS", 0.3)
     receiver.hangs = True
 
     with structlog.testing.capture_logs() as logs:
@@ -129,8 +129,8 @@ async def test_a_stop_waits_for_no_receiver_that_hangs(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_ended: bool
 ) -> None:
     """Neither one that comes while the run waits for its last notices, nor one before."""
-    monkeypatch.setattr(notify_runner, "END_SECONDS", 600.0)
-    monkeypatch.setattr(notify_runner, "STOPPED_SECONDS", 0.1)
+    monkeypatch.setattr(run_notifications, "END_SECONDS", 600.0)
+    monkeypatch.setattr(run_notifications, "STOPPED_SECONDS", 0.1)
     receiver.hangs = True
     async with asyncio.timeout(30), batchkiln.open_queue(tmp_path / "q.db", config=config_of(receiver)) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
@@ -159,9 +159,9 @@ async def test_a_bug_in_the_telling_does_not_reach_the_run(
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(notify_runner, "notifications_since", broken)
+    monkeypatch.setattr(run_notifications, "notifications_since", broken)
     first = await drive(tmp_path, config_of(receiver), "A fox")
-    monkeypatch.setattr(notify_runner, "channels_of", broken)
+    monkeypatch.setattr(run_notifications, "channels_of", broken)
     second = await drive(tmp_path, config_of(receiver), "A fox")
 
     assert first.exit_status is second.exit_status is batchkiln.ExitStatus.OK

@@ -12,12 +12,13 @@ import pytest
 
 import batchkiln
 from batchkiln import ItemState
+from batchkiln.api.run import RunOptions
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
 from batchkiln.core.queue_types import Circumstances
-from batchkiln.store.database import Database
 from batchkiln.store.items import ItemSummary
 from batchkiln.store.misunderstood import AskedAgain, record_misunderstood
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
@@ -259,7 +260,7 @@ async def test_what_was_not_understood_is_asked_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
         await queue.run()
-        database = await Database.open_for_writing(queue.writer.path)
+        database = await SqliteDatabase.open_for_writing(Path(str(queue.setting.queue)))
         await database.write(record_misunderstood, 1, entry, Circumstances("digest"))
         await database.close()
 
@@ -434,3 +435,14 @@ async def test_waiting_for_an_item_gives_its_files(tmp_path: Path) -> None:
         item = await queue.wait_item("foxes", "item-1")
 
     assert Path(item.outputs[0].path).stat().st_size == taken(item) > 0
+
+
+@pytest.mark.parametrize("is_forever", [True, False])
+async def test_a_change_is_apart_from_a_run_that_waits_for_more(tmp_path: Path, *, is_forever: bool) -> None:
+    """A large manifest never delays a poll, also where it comes before the first account has work."""
+    async with (
+        batchkiln.open_queue(tmp_path / "queue.db", working_dir=tmp_path) as queue,
+        queue.driving(RunOptions(is_forever=is_forever), command="test"),
+        queue._to_change() as store,
+    ):
+        assert (store is not queue.writer) == is_forever

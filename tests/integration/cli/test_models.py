@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.store.database import Database
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.usage import logged_requests
 from batchkiln_service import AccountConfig, LocalService, ServiceConfig
 from integration.cli.workspace import Workspace
@@ -83,7 +83,7 @@ async def test_the_one_read_is_noted_in_the_queue(tmp_path: Path, command: str) 
     assert result.exit == 0, result.err
     assert KEY not in result.out + result.err
     assert [path.rpartition("/")[2] for path in asked] == ["models", command]
-    database = await Database.open_for_reading(tmp_path / ".batchkiln" / "queue.db")
+    database = await SqliteDatabase.open_for_reading(tmp_path / ".batchkiln" / "queue.db")
     noted = await database.read(logged_requests, "studio", 60)
     await database.close()
     assert len(noted) == 2

@@ -10,8 +10,8 @@ from batchkiln.core.queue_types import Circumstances
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import EPOCH
-from batchkiln.store.database import prepare_for_writing
 from batchkiln.store.misunderstood import record_misunderstood
+from batchkiln.store.sqlite.file_database import prepare_for_writing
 from batchkiln.store.transitions import transition
 from integration.cli.workspace import Workspace, on_a_terminal
 

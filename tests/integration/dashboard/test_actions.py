@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.states import Event
-from batchkiln.store.wakeup import listen
+from batchkiln.store.sqlite.wakeup import listen
 from integration.dashboard.sample_queue import Browser
 from support.queue_file import QueueFile
 

@@ -11,7 +11,7 @@ import pytest
 from batchkiln.api.app_context import AppContext
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.rate_limits import Limits
-from batchkiln.store.database import Database
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln_service import AccountConfig, KeyConfig, Limits as ServiceLimits, LocalService, ServiceConfig
 
 KEY = "lk_a-key-that-nobody-may-see"
@@ -37,6 +37,7 @@ class Ground:
 
     @property
     def queue(self) -> Path:
+        assert isinstance(self.setting.queue, Path)
         return self.setting.queue
 
     def with_profile(self, **changes: Any) -> AppContext:  # noqa: ANN401  any field of the dataclass
@@ -50,8 +51,8 @@ class Ground:
         path.write_text(f"{MANIFEST}{more}\nitems:\n{lines}", "utf-8")
         return str(path)
 
-    async def reader(self) -> Database:
-        return await Database.open_for_reading(self.queue)
+    async def reader(self) -> SqliteDatabase:
+        return await SqliteDatabase.open_for_reading(self.queue)
 
     async def sent(self) -> list[str]:
         """Return the paths that the service was asked, in order, but for its public description."""

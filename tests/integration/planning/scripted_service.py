@@ -14,7 +14,7 @@ from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.response_rules import ReplyRules
 from batchkiln.doctor.check_results import CheckResult
-from batchkiln.doctor.probing import probe
+from batchkiln.doctor.runner import probe
 from batchkiln.doctor.samples import tiny_image
 from batchkiln.doctor.trial import Person
 from integration.client.scripted_server import Received, ScriptedServer

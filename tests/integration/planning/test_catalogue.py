@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from batchkiln.store.database import Database
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.usage import logged_requests
 from integration.cli.workspace import HURRIED, Workspace
 
@@ -168,7 +168,7 @@ async def test_the_read_is_noted_in_the_queue(make_ground: GroundMaker) -> None:
 
     assert result.exit == 0, result.err
     assert await ground.sent() == ["/models"]
-    database = await Database.open_for_reading(ground.queue)
+    database = await SqliteDatabase.open_for_reading(ground.queue)
     noted = await database.read(logged_requests, "studio", 60)
     await database.close()
     assert len(noted) == 1

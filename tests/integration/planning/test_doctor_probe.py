@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.api.open_queue import opened
+from batchkiln.api.queue import opened
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
 from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of
 from batchkiln.doctor.learned import learned_path
-from batchkiln.doctor.probing import probe
-from batchkiln.doctor.runner import CheckContext, run_checks
+from batchkiln.doctor.runner import CheckContext, probe, run_checks
 from batchkiln.store.accounts import Accounts
-from batchkiln.worker.run_state import RunState
 from integration.cli.workspace import HURRIED, Workspace, on_a_terminal
 from integration.client.scripted_server import Received
 
@@ -73,7 +71,7 @@ async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> 
 async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
     """Who drives keeps its minute in memory: two processes would overstep it (Law 5). Exit 6."""
     async with stranger(tmp_path) as service:
-        async with opened(service.setting()) as queue, queue.driving(RunState(), command="run"):
+        async with opened(service.setting()) as queue, queue.driving(command="run"):
             found = await service.probed()
 
         assert service.asked == []

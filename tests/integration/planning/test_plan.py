@@ -5,7 +5,6 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 
 import pytest
 from PIL import Image
@@ -20,13 +19,14 @@ from batchkiln.core.rate_limits import Limits, RequestKind
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.plan_warnings import cautions
-from batchkiln.planning.quotes import QuoteOptions, QuoteSession
-from batchkiln.planning.request_log import shared_request_log
+from batchkiln.planning.queue_access import Note, QueueAccess, open_access
+from batchkiln.planning.quotes import QuoteSession
 from batchkiln.presentation.overview import read_overview
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
-from batchkiln.store.lock import QueueLock
+from batchkiln.store.session import Session
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.file_lock import QueueLock
 from batchkiln.store.usage import logged_requests
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker
@@ -46,13 +46,13 @@ SQUARE = 'parameters: {resolution: 512x512, aspect_ratio: "16:9"}'
 
 
 async def planned(
-    setting: AppContext, *paths: str, options: ApplyOptions | None = None, manner: QuoteOptions | None = None
+    setting: AppContext, *paths: str, options: ApplyOptions | None = None, note: Note | None = None
 ) -> Plan:
     """Plan as the command does: the queue may be there or not."""
     store = await Store.open_if_there(setting.queue)
     try:
         return await make_plan(
-            store, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO(), manner=manner
+            QueueAccess(setting, store, note), paths, options=options or ApplyOptions(), stdin=io.BytesIO()
         )
     finally:
         await store.close()
@@ -104,7 +104,7 @@ async def test_prices_that_the_queue_knows_are_not_asked(make_ground: GroundMake
     ground = await make_ground()
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
-    database = await Database.open_for_writing(ground.queue)
+    database = await SqliteDatabase.open_for_writing(ground.queue)
     await database.write(
         lambda connection: (
             connection.execute("INSERT INTO quote SELECT DISTINCT 'studio', price_key, 7, 1 FROM recipe").rowcount
@@ -125,7 +125,7 @@ async def test_status_and_plan_foretell_the_same_end(make_ground: GroundMaker) -
     ground = await make_ground(limits=Limits(credits_per_day=10))
     manifest = ground.manifest('- {matrix: {n: [1, 2, 3, 4, 5, 6, 7, 8, 9]}, id: "f-{{ n }}", prompt: "{{ n }}"}')
     await enqueue(ground, manifest)
-    database = await Database.open_for_writing(ground.queue)
+    database = await SqliteDatabase.open_for_writing(ground.queue)
     await database.write(
         lambda connection: connection.execute("INSERT INTO quote SELECT 'studio', price_key, 2, 1 FROM recipe").rowcount
     )
@@ -184,7 +184,7 @@ async def test_what_another_process_has_asked_counts_in_the_window(
     ground = await make_ground(limits=Limits(reads_per_minute=4))
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
-    database = await Database.open_for_writing(ground.queue)
+    database = await SqliteDatabase.open_for_writing(ground.queue)
     await database.write(_note_reads, 3)
     await database.close()
 
@@ -200,13 +200,13 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     ground = await make_ground()
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
-    driver = await Database.open_for_writing(ground.queue)
+    driver = await SqliteDatabase.open_for_writing(ground.queue)
     lock = QueueLock(ground.queue)
     await lock.acquire(driver, command="run", now=machine_now())
     items = await driver.read(_all_of, "item")
 
-    async with shared_request_log(ground.setting) as note:
-        plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
+    async with open_access(ground.setting) as access:
+        plan = await planned(ground.setting, manifest, note=access.note)
 
     noted = await driver.read(logged_requests, "studio", 60)
     reads = await driver.read(lambda connection: connection.execute("SELECT sum(reads) FROM account_day").fetchone()[0])
@@ -226,12 +226,12 @@ async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
 
-    async def refuse(_: Path) -> Database:
+    async def refuse(_: Path) -> SqliteDatabase:
         raise QueueBusy("attempt to write a readonly database")
 
-    monkeypatch.setattr(Database, "open_for_writing", refuse)
-    async with shared_request_log(ground.setting) as note:
-        plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
+    monkeypatch.setattr(SqliteDatabase, "open_for_writing", refuse)
+    async with open_access(ground.setting) as access:
+        plan = await planned(ground.setting, manifest, note=access.note)
 
     assert plan.unpriced == 0
     assert plan.book.hindrances == []
@@ -244,17 +244,17 @@ async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> Non
     async def full(_: str, __: str, ___: ClockReading) -> None:
         raise QueueBusy("the disk is full")
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), manner=QuoteOptions(note=full))
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), note=full)
 
     assert await ground.sent() == []
     assert "the disk is full" in plan.book.hindrances[0].reason
 
 
-def _all_of(connection: Connection, table: str) -> list[tuple[object, ...]]:
+def _all_of(connection: Session, table: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in connection.execute(f"SELECT * FROM {table} ORDER BY id")]
 
 
-def _note_reads(connection: Connection, count: int) -> None:
+def _note_reads(connection: Session, count: int) -> None:
     connection.execute("INSERT INTO account (profile, name) VALUES ('studio', 'main')")
     now = to_milliseconds(machine_now())
     for _ in range(count):

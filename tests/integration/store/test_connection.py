@@ -11,41 +11,50 @@ from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from threading import Event as ThreadEvent
+from typing import cast
 
 import pytest
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.store.database import JOINED_AT_MOST, SCHEMA_VERSION, Database, _migrate, prepare_for_writing, translated
-from batchkiln.store.preflight import APPLICATION_ID
+from batchkiln.store.database import JOINED_AT_MOST
+from batchkiln.store.session import Session
+from batchkiln.store.sqlite.file_database import (
+    SCHEMA_VERSION,
+    SqliteDatabase,
+    _migrate,
+    prepare_for_writing,
+    translated,
+)
+from batchkiln.store.sqlite.preflight import APPLICATION_ID
 
 SOURCE = Path(__file__).parents[3] / "src"
 
 
-def meta(connection: sqlite3.Connection, key: str) -> str | None:
+def meta(connection: Session, key: str) -> str | None:
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return row[0] if row else None
 
 
-def put(connection: sqlite3.Connection, key: str, value: str = "x") -> None:
+def put(connection: Session, key: str, value: str = "x") -> None:
     connection.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
 
 
-def put_and_fail(connection: sqlite3.Connection, key: str) -> None:
+def put_and_fail(connection: Session, key: str) -> None:
     put(connection, key)
     raise RuntimeError(key)
 
 
 async def made(path: Path) -> Path:
     """Make a queue and close it."""
-    await (await Database.open_for_writing(path)).close()
+    await (await SqliteDatabase.open_for_writing(path)).close()
     return path
 
 
 async def test_new_queue_is_ours_and_durable(tmp_path: Path) -> None:
     """Law 1: a commit that returned is on the disk: write-ahead log, full sync, our mark, foreign keys."""
-    database = await Database.open_for_writing(tmp_path / "deep" / "folder" / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "deep" / "folder" / "queue.db")
 
-    def pragmas(connection: sqlite3.Connection) -> list[object]:
+    def pragmas(connection: Session) -> list[object]:
         names = ("journal_mode", "synchronous", "application_id", "user_version", "foreign_keys")
         return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
 
@@ -56,11 +65,11 @@ async def test_new_queue_is_ours_and_durable(tmp_path: Path) -> None:
 async def test_queue_keeps_its_identity(tmp_path: Path) -> None:
     """Law 1: idempotency keys are derived from it, so it is drawn once and for all."""
     path = await made(tmp_path / "queue.db")
-    first = await Database.open_for_writing(path)
+    first = await SqliteDatabase.open_for_writing(path)
     uid = await first.read(meta, "queue_uid")
     await first.close()
 
-    second = await Database.open_for_writing(path)
+    second = await SqliteDatabase.open_for_writing(path)
 
     assert uid is not None
     assert await second.read(meta, "queue_uid") == uid
@@ -75,7 +84,7 @@ async def test_other_file_is_refused_and_kept(tmp_path: Path, content: bytes, mo
     path.write_bytes(content)
 
     with pytest.raises(QueueUnusable, match=r"notes\.txt"):
-        await getattr(Database, f"open_for_{mode}")(path)
+        await getattr(SqliteDatabase, f"open_for_{mode}")(path)
 
     assert path.read_bytes() == content
 
@@ -90,7 +99,7 @@ async def test_other_programs_database_is_refused_and_kept(tmp_path: Path, mode:
     before = path.read_bytes()
 
     with pytest.raises(QueueUnusable, match="not a batchkiln queue"):
-        await getattr(Database, f"open_for_{mode}")(path)
+        await getattr(SqliteDatabase, f"open_for_{mode}")(path)
 
     assert path.read_bytes() == before
 
@@ -104,7 +113,7 @@ async def test_newer_queue_is_left_alone(tmp_path: Path, mode: str) -> None:
     newer.close()
 
     with pytest.raises(QueueUnusable, match="newer"):
-        await getattr(Database, f"open_for_{mode}")(path)
+        await getattr(SqliteDatabase, f"open_for_{mode}")(path)
 
 
 async def test_missing_queue_is_not_made_by_a_reader(tmp_path: Path) -> None:
@@ -112,14 +121,14 @@ async def test_missing_queue_is_not_made_by_a_reader(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
 
     with pytest.raises(QueueUnusable, match="the queue does not exist"):
-        await Database.open_for_reading(path)
+        await SqliteDatabase.open_for_reading(path)
 
     assert not path.exists()
 
 
 async def test_reader_cannot_write(tmp_path: Path) -> None:
     """A command that only looks has no right to change anything."""
-    database = await Database.open_for_reading(await made(tmp_path / "queue.db"))
+    database = await SqliteDatabase.open_for_reading(await made(tmp_path / "queue.db"))
 
     with pytest.raises(QueueBusy):
         await database.write(put, "a")
@@ -132,7 +141,7 @@ async def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(QueueUnusable, match="folder"):
-        await Database.open_for_writing(tmp_path / "file" / "queue.db")
+        await SqliteDatabase.open_for_writing(tmp_path / "file" / "queue.db")
 
 
 async def test_damaged_queue_is_told(tmp_path: Path) -> None:
@@ -144,7 +153,7 @@ async def test_damaged_queue_is_told(tmp_path: Path) -> None:
     path.write_bytes(content)
 
     async def use() -> None:
-        database = await Database.open_for_writing(path)
+        database = await SqliteDatabase.open_for_writing(path)
         try:
             await database.read(meta, "queue_uid")
         finally:
@@ -173,7 +182,7 @@ def test_migration_is_applied_once_and_whole(tmp_path: Path) -> None:
 
 async def test_failed_work_leaves_nothing(tmp_path: Path) -> None:
     """A transaction is whole or not at all."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
 
     with pytest.raises(RuntimeError):
         await database.write(put_and_fail, "a")
@@ -185,10 +194,10 @@ async def test_failed_work_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_full_disk_is_told_and_nothing_stored(tmp_path: Path) -> None:
     """A write that no longer fits is a named error; what was stored before stays."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     await database.write(put, "small")
 
-    def limit(connection: sqlite3.Connection) -> None:
+    def limit(connection: Session) -> None:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
 
@@ -204,7 +213,7 @@ async def test_full_disk_is_told_and_nothing_stored(tmp_path: Path) -> None:
 async def test_locked_queue_is_told(tmp_path: Path) -> None:
     """A lock that outlasts all patience is a named error, and nothing was stored."""
     path = await made(tmp_path / "queue.db")
-    database = await Database.open_for_writing(path)
+    database = await SqliteDatabase.open_for_writing(path)
     await database.run(lambda connection: connection.execute("PRAGMA busy_timeout = 1"))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -221,10 +230,10 @@ async def test_locked_queue_is_told(tmp_path: Path) -> None:
 async def test_reader_sees_one_snapshot(tmp_path: Path) -> None:
     """What is read at once is true at one moment, whatever another process commits meanwhile."""
     path = await made(tmp_path / "queue.db")
-    database = await Database.open_for_writing(path)
+    database = await SqliteDatabase.open_for_writing(path)
     other = sqlite3.connect(path, isolation_level=None)
 
-    def look_twice(connection: sqlite3.Connection) -> tuple[str | None, str | None]:
+    def look_twice(connection: Session) -> tuple[str | None, str | None]:
         first = meta(connection, "late")
         put(other_in_thread(), "late")
         return first, meta(connection, "late")
@@ -240,10 +249,10 @@ async def test_reader_sees_one_snapshot(tmp_path: Path) -> None:
 
 async def test_cancelled_write_is_over_before_the_cancellation_passes(tmp_path: Path) -> None:
     """Law 1: a commit is known to be made or not, also when its task is cancelled meanwhile."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     began, may_end = ThreadEvent(), ThreadEvent()
 
-    def slow(connection: sqlite3.Connection) -> None:
+    def slow(connection: Session) -> None:
         began.set()
         assert may_end.wait(10)
         put(connection, "slow")
@@ -264,12 +273,12 @@ async def test_cancelled_write_is_over_before_the_cancellation_passes(tmp_path: 
 
 async def test_failure_of_a_cancelled_write_is_no_stray(tmp_path: Path) -> None:
     """The error of a cancelled write is not thrown at whoever listens to the loop."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     strays: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: strays.append(context))
     began, may_end = ThreadEvent(), ThreadEvent()
 
-    def fail(connection: sqlite3.Connection) -> None:
+    def fail(connection: Session) -> None:
         assert connection.in_transaction
         began.set()
         assert may_end.wait(10)
@@ -288,7 +297,7 @@ async def test_failure_of_a_cancelled_write_is_no_stray(tmp_path: Path) -> None:
     assert strays == []
 
 
-async def together(database: Database, *writes: Callable[[sqlite3.Connection], object]) -> list[object]:
+async def together(database: SqliteDatabase, *writes: Callable[[Session], object]) -> list[object]:
     """Have the thread busy until all writes wait for it; return how each ended."""
     may_begin = ThreadEvent()
     busy = asyncio.create_task(database.run(lambda _: may_begin.wait(10)))
@@ -301,9 +310,9 @@ async def together(database: Database, *writes: Callable[[sqlite3.Connection], o
 
 async def test_writes_that_wait_together_are_committed_together(tmp_path: Path) -> None:
     """One sync is enough for all that is to be on the disk; yet not for ever more, since the first one waits."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     statements: list[str] = []
-    await database.run(sqlite3.Connection.set_trace_callback, statements.append)
+    await database.run(lambda connection: cast("sqlite3.Connection", connection).set_trace_callback(statements.append))
     keys = [f"key-{number}" for number in range(JOINED_AT_MOST + 3)]
 
     ends = await together(database, *(partial(put, key=key) for key in keys))
@@ -316,7 +325,7 @@ async def test_writes_that_wait_together_are_committed_together(tmp_path: Path) 
 
 async def test_failure_among_writes_that_wait_is_told_to_its_own_caller(tmp_path: Path) -> None:
     """Law 1: what was committed together is all or nothing by itself, as if it had come alone."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
 
     ends = await together(
         database,
@@ -334,9 +343,9 @@ async def test_failure_among_writes_that_wait_is_told_to_its_own_caller(tmp_path
 
 async def test_failed_commit_is_told_to_all_that_were_in_it(tmp_path: Path) -> None:
     """Law 1: nobody is told that a write is on the disk which is not."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
 
-    def contradict(connection: sqlite3.Connection) -> None:
+    def contradict(connection: Session) -> None:
         connection.execute("PRAGMA defer_foreign_keys = ON")
         connection.execute("INSERT INTO event (at, job_id, kind) VALUES (0, 1000, 'of no job')")
 
@@ -356,10 +365,10 @@ async def test_two_processes_write_in_turn(tmp_path: Path) -> None:
         """
         import asyncio, sys
         from pathlib import Path
-        from batchkiln.store.database import Database
+        from batchkiln.store.sqlite.file_database import SqliteDatabase
 
         async def main():
-            database = await Database.open_for_writing(Path(sys.argv[1]))
+            database = await SqliteDatabase.open_for_writing(Path(sys.argv[1]))
             for n in range(50):
                 await database.write(lambda c, n=n: c.execute("INSERT INTO meta VALUES (?, 'x')", (f"theirs-{n}",)))
             await database.close()
@@ -369,7 +378,7 @@ async def test_two_processes_write_in_turn(tmp_path: Path) -> None:
     )
     environ = os.environ | {"PYTHONPATH": str(SOURCE)}
     other = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path), env=environ)
-    database = await Database.open_for_writing(path)
+    database = await SqliteDatabase.open_for_writing(path)
     for n in range(50):
         await database.write(put, f"ours-{n}")
 
@@ -395,7 +404,7 @@ async def test_killed_writer_leaves_a_whole_queue(tmp_path: Path) -> None:
     )
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script, str(path)], check=False)
 
-    database = await Database.open_for_writing(path)
+    database = await SqliteDatabase.open_for_writing(path)
 
     assert await database.read(meta, "committed") == "x"
     assert await database.read(meta, "open") is None
@@ -404,12 +413,12 @@ async def test_killed_writer_leaves_a_whole_queue(tmp_path: Path) -> None:
 
 async def test_copy_without_its_log_is_whole(tmp_path: Path) -> None:
     """Once all have closed it, the one file holds everything: it may be copied or moved."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     await database.write(put, "a")
     await database.close()
     shutil.copy(tmp_path / "queue.db", tmp_path / "copy.db")
 
-    copy = await Database.open_for_reading(tmp_path / "copy.db")
+    copy = await SqliteDatabase.open_for_reading(tmp_path / "copy.db")
 
     assert await copy.read(meta, "a") == "x"
     await copy.close()

@@ -10,7 +10,7 @@ import pytest
 
 import batchkiln
 from batchkiln.api import engine
-from batchkiln.store.wakeup import fifo_path, listen, notify
+from batchkiln.store.sqlite.wakeup import fifo_path, listen, notify
 
 SOURCE = Path(__file__).parents[3] / "src"
 CONFIG = "profiles:\n  local:\n    time_scale: 600\n"
@@ -28,7 +28,9 @@ async def test_bell_rings_across_processes(tmp_path: Path) -> None:
     queue = tmp_path / "queue.db"
 
     with listen(queue, heard.set):
-        command = "import sys, pathlib; from batchkiln.store.wakeup import notify; notify(pathlib.Path(sys.argv[1]))"
+        command = (
+            "import sys, pathlib; from batchkiln.store.sqlite.wakeup import notify; notify(pathlib.Path(sys.argv[1]))"
+        )
         environ = os.environ | {"PYTHONPATH": str(SOURCE)}
         arguments = [sys.executable, "-c", command, str(queue)]
         await asyncio.to_thread(subprocess.run, arguments, check=True, env=environ)

@@ -1,25 +1,25 @@
 """A queue without a thread: the same promises within one step, for virtual time."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from batchkiln.core.errors import QueueUnusable
-from batchkiln.store.database import Database
-from batchkiln.store.sync_database import InlineDatabase
+from batchkiln.store.session import Session
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.inline import InlineDatabase
 
 
-def put(connection: sqlite3.Connection, key: str) -> None:
+def put(connection: Session, key: str) -> None:
     connection.execute("INSERT INTO meta VALUES (?, 'x')", (key,))
 
 
-def put_and_fail(connection: sqlite3.Connection, key: str) -> None:
+def put_and_fail(connection: Session, key: str) -> None:
     put(connection, key)
     raise RuntimeError(key)
 
 
-def keys(connection: sqlite3.Connection) -> list[str]:
+def keys(connection: Session) -> list[str]:
     return [row["key"] for row in connection.execute("SELECT key FROM meta ORDER BY key")]
 
 
@@ -29,7 +29,7 @@ async def test_what_is_written_is_there_for_others(tmp_path: Path) -> None:
     await database.write(put, "a")
     await database.close()
 
-    other = await Database.open_for_reading(tmp_path / "queue.db")
+    other = await SqliteDatabase.open_for_reading(tmp_path / "queue.db")
 
     assert "a" in await other.read(keys)
     await other.close()

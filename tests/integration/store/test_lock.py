@@ -11,9 +11,9 @@ import pytest
 
 from batchkiln.core.errors import ExitStatus, QueueBusy, QueueInUse
 from batchkiln.doctor.check_results import Level
-from batchkiln.doctor.queue_checks import check_private
-from batchkiln.store.database import Database
-from batchkiln.store.lock import QueueLock
+from batchkiln.doctor.local_checks import check_private
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.file_lock import QueueLock
 from support.builders import NOON
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -22,12 +22,12 @@ HOLDER = dedent(
     import asyncio, sys
     from datetime import UTC, datetime
     from pathlib import Path
-    from batchkiln.store.database import Database
-    from batchkiln.store.lock import QueueLock
+    from batchkiln.store.sqlite.file_database import SqliteDatabase
+    from batchkiln.store.sqlite.file_lock import QueueLock
 
     async def main():
         path = Path(sys.argv[1])
-        database = await Database.open_for_writing(path)
+        database = await SqliteDatabase.open_for_writing(path)
         lock = QueueLock(path)
         await lock.acquire(database, command="work", now=datetime(2026, 3, 2, tzinfo=UTC))
         print("held", flush=True)
@@ -51,7 +51,7 @@ async def test_second_process_is_told_who_drives_and_a_kill_releases(tmp_path: P
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        database = await Database.open_for_writing(path)
+        database = await SqliteDatabase.open_for_writing(path)
         lock = QueueLock(path)
 
         with pytest.raises(QueueInUse) as held:
@@ -69,7 +69,7 @@ async def test_second_process_is_told_who_drives_and_a_kill_releases(tmp_path: P
 
 async def test_released_lock_leaves_no_lease(tmp_path: Path) -> None:
     """Nobody is named as the driver once it has ended, and the next one may begin."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     first, second = QueueLock(database.path), QueueLock(database.path)
     await first.acquire(database, command="run", now=NOON)
     await first.release(database)
@@ -85,7 +85,7 @@ async def test_released_lock_leaves_no_lease(tmp_path: Path) -> None:
 
 async def test_full_disk_does_not_keep_the_lock(tmp_path: Path) -> None:
     """What a run has to say at its end is not hidden by a name that could not be removed."""
-    database = await Database.open_for_writing(tmp_path / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     lock, next_one = QueueLock(database.path), QueueLock(database.path)
     await lock.acquire(database, command="run", now=NOON)
 
@@ -109,7 +109,7 @@ async def test_a_queue_is_for_its_owner_alone(tmp_path: Path, umask: int) -> Non
     """Prompts stand in it: file, log, index and lock have no readers, whatever the umask (Law 8)."""
     before = os.umask(umask)
     try:
-        database = await Database.open_for_writing(tmp_path / "queue.db")
+        database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
         lock = QueueLock(tmp_path / "queue.db")
         await lock.acquire(database, command="run", now=NOON)
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
@@ -124,11 +124,11 @@ async def test_a_queue_is_for_its_owner_alone(tmp_path: Path, umask: int) -> Non
 async def test_the_modes_of_a_queue_that_is_there_are_its_owners_matter(tmp_path: Path) -> None:
     """Who has opened theirs to a group on purpose keeps it so; `doctor` tells of it."""
     path = tmp_path / "queue.db"
-    await (await Database.open_for_writing(path)).close()
+    await (await SqliteDatabase.open_for_writing(path)).close()
     assert list(check_private(path)) == []
     path.chmod(0o640)
 
-    await (await Database.open_for_writing(path)).close()
+    await (await SqliteDatabase.open_for_writing(path)).close()
 
     assert path.stat().st_mode & 0o777 == 0o640
     (found,) = check_private(path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.config import queue_path
-from batchkiln.store.database import Database
+from batchkiln.store.sqlite.file_database import SqliteDatabase
 
 
 def test_link_to_the_file_is_followed_and_other_paths_stay_as_given(
@@ -36,7 +36,7 @@ async def test_new_folders_are_flushed_into_their_parents(tmp_path: Path, monkey
         really(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
-    database = await Database.open_for_writing(tmp_path / "deep" / "folder" / "queue.db")
+    database = await SqliteDatabase.open_for_writing(tmp_path / "deep" / "folder" / "queue.db")
     await database.close()
 
     assert flushed == [folder.stat().st_ino for folder in (tmp_path, tmp_path / "deep")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln_service.admin_api.app import MAX_BODY_BYTES, MAX_RULES
+from batchkiln_service.admin_api import MAX_BODY_BYTES, MAX_RULES
 
 from .service_world import IMAGE, Reply, World, WorldMaker, image_with
 

@@ -1,15 +1,19 @@
 """Bodies on their way in: read once, of those who have a key, and never at the cost of others."""
 
+import asyncio
 import json
+import logging
+import socket
+import struct
 
 import pytest
 
 from batchkiln_service import Limits
-from batchkiln_service.faults import FaultMatch
+from batchkiln_service.faults.fault_rules import FaultMatch
 from batchkiln_service.rules.catalog import load_catalog
 from batchkiln_service.transport.bodies import MAX_BODY_BYTES
 
-from .raw import connect
+from .raw import PATIENCE_SECONDS, Line, connect
 from .service_world import IMAGE, World, WorldMaker
 
 HEAD = (
@@ -94,3 +98,31 @@ async def test_longest_prompt_fits_however_it_is_written(make_world: WorldMaker)
 
     assert len(json.dumps(body)) > 12 * 8000
     assert quoted.status == 200, quoted.body
+
+
+def hang_up(line: Line, *, is_abrupt: bool) -> None:
+    """Close a connection, politely or with a reset."""
+    if is_abrupt:
+        raw = line.writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line.writer.close()
+
+
+@pytest.mark.parametrize("is_abrupt", [False, True], ids=["close", "reset"])
+async def test_client_that_hangs_up_in_mid_body_is_no_failure_of_the_service(
+    world: World, caplog: pytest.LogCaptureFixture, *, is_abrupt: bool
+) -> None:
+    """A short timeout of a client is not logged as an error, nor counted as an internal one."""
+    caplog.set_level(logging.WARNING)
+    await world.create()
+    line = await connect(world.service)
+    await line.say(f"{HEAD}Authorization: Bearer key-one-of-main\r\nContent-Length: 1000\r\n\r\n".encode() + b"{")
+
+    hang_up(line, is_abrupt=is_abrupt)
+    rows: list[dict[str, object]] = []
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(rows) < 2:
+            rows = await world.service.requests()
+
+    assert (rows[1]["status"], rows[1]["code"]) == (400, "invalid_body")
+    assert caplog.records == []

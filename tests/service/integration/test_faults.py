@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from batchkiln_service.faults import KINDS, FaultMatch
+from batchkiln_service.faults.fault_rules import KINDS, FaultMatch
 
 from .service_world import CLIP, IMAGE, World, WorldMaker, image_with
 

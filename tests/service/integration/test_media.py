@@ -20,7 +20,7 @@ from PIL import Image, ImageChops, ImageStat
 
 import batchkiln
 from batchkiln_service import Limits
-from batchkiln_service.media import worker_process
+from batchkiln_service.media import worker_pool
 from batchkiln_service.media.renderer import MAX_BACKLOG
 from batchkiln_service.media.worker_pool import WorkerPool
 from batchkiln_service.rules.render_spec import RenderSpec
@@ -267,9 +267,9 @@ def test_full_disk_is_known_from_the_process(kind: str, output_format: str) -> N
         image_mode=None,
         asset_ids=(),
     )
-    helper = worker_process.WorkerProcess()
+    helper = worker_pool.WorkerProcess()
     try:
-        with pytest.raises(worker_process.TaskFailedError) as failed:
+        with pytest.raises(worker_pool.TaskFailedError) as failed:
             helper.do("draw", render_spec.as_json().decode(), [], "/dev/full")
     finally:
         helper.close()
@@ -304,9 +304,9 @@ def test_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
 
 def test_task_that_raises_says_so_and_the_next_one_is_done(tmp_path: Path) -> None:
     """A failure in the process comes back as an exception with its traceback; the process stays."""
-    helper = worker_process.WorkerProcess()
+    helper = worker_pool.WorkerProcess()
     try:
-        with pytest.raises(worker_process.TaskFailedError, match="JSONDecodeError"):
+        with pytest.raises(worker_pool.TaskFailedError, match="JSONDecodeError"):
             helper.do("draw", "no drawing", [], str(tmp_path / "out"))
         assert "not a PNG picture" in str(helper.do("look_at", __file__, "PNG"))
     finally:
@@ -315,22 +315,22 @@ def test_task_that_raises_says_so_and_the_next_one_is_done(tmp_path: Path) -> No
 
 def test_closed_worker_process_does_nothing_more() -> None:
     """After `close` no process is started again."""
-    helper = worker_process.WorkerProcess()
+    helper = worker_pool.WorkerProcess()
     helper.close()
 
-    with pytest.raises(worker_process.WorkerLostError):
+    with pytest.raises(worker_pool.WorkerLostError):
         helper.do("look_at", __file__, "PNG")
 
 
 def test_task_that_hangs_is_ended(tmp_path: Path) -> None:
     """Nobody waits for ever for a decoder; after it the next task is done as ever."""
-    helper = worker_process.WorkerProcess(max_task_seconds=0.05)
+    helper = worker_pool.WorkerProcess(max_task_seconds=0.05)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)  # a decoder waits for ever for what nobody writes
     try:
-        with pytest.raises(worker_process.WorkerLostError):
+        with pytest.raises(worker_pool.WorkerLostError):
             helper.do("look_at", str(fifo), "PNG")
-        helper._max_task_seconds = worker_process.MAX_TASK_SECONDS
+        helper._max_task_seconds = worker_pool.MAX_TASK_SECONDS
         assert "not a PNG picture" in str(helper.do("look_at", __file__, "PNG"))
     finally:
         helper.close()
@@ -351,7 +351,7 @@ def test_workshop_gives_up_after_a_second_try(tmp_path: Path) -> None:
             killed.add(worker)
         time.sleep(0.01)
 
-    assert isinstance(future.exception(), worker_process.WorkerLostError)
+    assert isinstance(future.exception(), worker_pool.WorkerLostError)
     assert len(killed) == 2
     shop.close()
 
@@ -404,7 +404,7 @@ def is_alive(process: int) -> bool:
 
 DRAWING = """
 import sys
-from batchkiln_service.media.worker_process import WorkerProcess
+from batchkiln_service.media.worker_pool import WorkerProcess
 worker = WorkerProcess()
 process = worker._running()
 print(process.pid, flush=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from batchkiln_service.faults import KINDS, SETTINGS
+from batchkiln_service.faults.fault_rules import KINDS, SETTINGS
 
 from .service_world import CLIP, IMAGE, Reply, World, undescribed
 

@@ -12,7 +12,7 @@ import pytest
 
 import batchkiln
 from batchkiln_service import Limits, LocalService, ManualClock, ServiceConfig
-from batchkiln_service.admin_api.report_files import read_report, write_report
+from batchkiln_service.db.client_report import read_report, write_report
 from batchkiln_service.db.report import (
     AccountStatus,
     AddressUse,

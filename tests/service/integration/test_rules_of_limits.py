@@ -224,3 +224,18 @@ async def test_firewall_lets_the_120th_pass_and_blocks_whatever_comes_next(world
     assert (await read(world)).status == 200
     counted = await world.service.query("SELECT count(*) AS n FROM requests WHERE number IS NOT NULL")
     assert counted == [{"n": 11}]
+
+
+async def test_punctual_client_of_a_fast_service_is_not_refused(make_world: WorldMaker) -> None:
+    """At sixty times the speed, 25 ms of real jitter are 1.5 s of service time. Service rule 4.4."""
+    world = await make_world(time_scale=60)
+    created = await world.create(image_with(prompt="[stay-pending] a fox"))
+    await world.poll(created.body["id"])
+
+    world.clock.advance(8.5)
+    punctual = await world.poll(created.body["id"])
+    world.clock.advance(8)
+    early = await world.poll(created.body["id"])
+
+    assert (punctual.status, early.status, early.retry_after) == (200, 429, 2)
+    assert (await world.service.report()).poll_gaps.too_short == 1

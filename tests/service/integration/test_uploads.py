@@ -103,8 +103,8 @@ async def test_put_that_would_be_unpacked_is_refused(world: World, png: bytes) -
     assert status == 415
 
 
-async def test_put_that_breaks_off_leaves_nothing(world: World, png: bytes) -> None:
-    """Half a file is not kept, and the whole one can be sent afterwards."""
+async def test_put_that_breaks_off_leaves_nothing(world: World, png: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Half a file is not kept, and the whole one can be sent afterwards. It is no error of the service."""
     prepared = await world.prepare(len(png))
     parts = urlsplit(prepared.upload_url)
     head = "".join(f"{name}: {value}\r\n" for name, value in prepared.upload_headers.items())
@@ -120,6 +120,7 @@ async def test_put_that_breaks_off_leaves_nothing(world: World, png: bytes) -> N
 
     assert list(folder.iterdir()) == []
     assert await world.put(prepared, png) == 200
+    assert [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}] == []
 
 
 async def test_silent_sender_is_answered(make_world: WorldMaker, png: bytes) -> None:

@@ -18,7 +18,7 @@ from batchkiln_service.api.openapi import FILE  # noqa: E402 - after the path is
 from batchkiln_service.rules import replies  # noqa: E402 - after the path is set
 from batchkiln_service.rules.catalog import load_catalog  # noqa: E402 - after the path is set
 from batchkiln_service.rules.request_models import variants_of  # noqa: E402 - after the path is set
-from batchkiln_service.rules.wire import REQUESTS, Wire  # noqa: E402 - after the path is set
+from batchkiln_service.rules.wire import CompletionRequest, UploadRequest, Wire  # noqa: E402 - after the path is set
 
 REPLIES: Final[tuple[type[replies.Reply], ...]] = (
     replies.AssetList,
@@ -45,7 +45,7 @@ def schemas_of_models() -> dict[str, Any]:
     bodies: dict[str, list[type[Wire]]] = {"video": [], "image": []}
     for model in load_catalog().values():
         bodies[model.kind] += dict.fromkeys(variant.body for variant in variants_of(model).values())
-    requests = [*REQUESTS.values(), *bodies["video"], *bodies["image"]]
+    requests: list[type[Wire]] = [UploadRequest, CompletionRequest, *bodies["video"], *bodies["image"]]
     _, defined = models_json_schema(
         [*((body, "validation") for body in requests), *((reply, "serialization") for reply in REPLIES)],
         ref_template=REFERENCE,

@@ -85,4 +85,14 @@ def test_everything_that_decides_a_price_is_advertised(model: Model) -> None:
     price += seconds * pricing.audio_credits_per_second * entry.audio_control
     price += pricing.google_search_credits * entry.google_search
 
-    assert price == model.highest_price_credits
+    dearest = max(
+        model.price_credits(
+            resolution=resolution,
+            duration_seconds=seconds or None,
+            images=model.most_images,
+            generate_audio=model.audio_control,
+            google_search=model.google_search,
+        )
+        for resolution in model.resolutions
+    )
+    assert price == dearest

@@ -14,8 +14,8 @@ from hypothesis import given, settings, strategies as st
 from batchkiln_service import Limits
 from batchkiln_service.db.client_report import LONGEST_LIST, report_of
 from batchkiln_service.db.database import connect
-from batchkiln_service.db.fault_counts import record_applied
 from batchkiln_service.db.report import Report, Spread
+from batchkiln_service.db.request_log import record_applied
 from batchkiln_service.rules.windows import Calendar
 from support.examples import examples
 

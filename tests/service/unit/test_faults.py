@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln_service.faults import (
+from batchkiln_service.faults.fault_rules import (
     BEFORE,
     DELAY,
     FALSEHOOD,
@@ -11,12 +11,11 @@ from batchkiln_service.faults import (
     REPLY,
     FaultMatch,
     FaultRule,
-    Faults,
-    RequestFaults,
     Subject,
     parse_fault_header,
     places_of,
 )
+from batchkiln_service.faults.registry import Faults, RequestFaults
 
 CREATE = Subject(
     frozenset({"create"}), "POST", "/images", account="main", model="epsilon-2", prompt="A red fox in fresh snow"

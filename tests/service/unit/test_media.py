@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
-from batchkiln_service.media.captions import caption_panel
 from batchkiln_service.media.clips import painter_of
 from batchkiln_service.media.input_images import UnreadablePictureError, examine, open_picture, size_by_header
 from batchkiln_service.media.legible_text import legible
-from batchkiln_service.media.pictures import draw_picture
+from batchkiln_service.media.pictures import caption_panel, draw_picture
 from batchkiln_service.rules.render_spec import RenderSpec
 
 ORANGE = (255, 128, 0)

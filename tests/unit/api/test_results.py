@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from batchkiln.api.results import Results
+from batchkiln.api.reading import Results
 from batchkiln.core.states import ItemState
 from batchkiln.store import Store, operations
 from batchkiln.store.items import PAGE

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from batchkiln.cli.json_output import job_document
+from batchkiln.cli.status import job_document
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.alerts import alerts_of
+from batchkiln.presentation.overview import alerts_of
 from batchkiln.store.jobs import Credits
 from support.view_builders import NOW, job_view, under_way
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.api.run_result import RunResult
-from batchkiln.cli.options import Common
-from batchkiln.cli.run_summary import print_run_summary, resume_command
+from batchkiln.api.run import RunResult
+from batchkiln.cli.command import Common
+from batchkiln.cli.run_display import print_run_summary, resume_command
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo

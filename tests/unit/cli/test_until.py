@@ -5,7 +5,7 @@ from datetime import UTC, datetime, time
 import click
 import pytest
 
-from batchkiln.api.run_options import Until
+from batchkiln.api.run import RunOptions, Until
 from batchkiln.cli.run import UNTIL
 from batchkiln.worker.run_state import RunState
 
@@ -45,7 +45,7 @@ def test_budget_stops_at_the_reset() -> None:
     """--until budget ends the run where it would wait for the next day's credits."""
     control = RunState()
 
-    Until(is_budget=True).set_up(control, lambda: NOON)
+    RunOptions(until=Until(is_budget=True)).set_up(control, NOON)
 
     assert control.stops_at_reset
     assert control.starts_until is None
@@ -55,7 +55,7 @@ def test_a_time_stops_new_attempts_from_then_on() -> None:
     """--until TIME begins nothing new after it."""
     control = RunState()
 
-    Until(at=time(18)).set_up(control, lambda: NOON)
+    RunOptions(until=Until(at=time(18))).set_up(control, NOON)
 
     assert control.may_start_at(NOON)
     assert not control.may_start_at(NOON.replace(hour=18))

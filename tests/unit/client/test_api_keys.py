@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.client.api_keys import ApiKeys, fingerprint
+from batchkiln.client.client import ApiKeys, fingerprint
 from batchkiln.core.errors import InputError, InvariantBroken
 
 KEY = "sk-canary-1"

@@ -6,10 +6,9 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.client.error_responses import read_error
-from batchkiln.client.http_response import RawReply
+from batchkiln.client.http_response import RawReply, retry_after
 from batchkiln.client.parse import parse_create, parse_prepare, parse_quote, parse_read
 from batchkiln.client.reply_mapping import ReplyMapping
-from batchkiln.client.retry_after import retry_after
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyRules
 from batchkiln.core.responses import (
     AccountBlocked,

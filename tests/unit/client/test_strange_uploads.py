@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.openapi_fields import hints_from_openapi
+from batchkiln.client.openapi import hints_from_openapi
 from batchkiln.client.parse import parse_complete, parse_prepare, parse_read
 from batchkiln.client.reply_mapping import FieldHints, ReplyMapping, search_path
 from batchkiln.core.response_rules import ReplyField, ReplyRules

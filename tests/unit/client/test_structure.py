@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.http_response import RawReply
+from batchkiln.client.http_response import RawReply, retry_after
 from batchkiln.client.model_catalog import parse_catalog
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote, parse_read
 from batchkiln.client.reply_mapping import FieldHints, ReplyMapping
-from batchkiln.client.retry_after import retry_after
 from batchkiln.client.uploads import numeric_ids
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.response_rules import ReplyField, ReplyRules

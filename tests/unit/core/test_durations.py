@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
+from batchkiln.core.polling import DurationModel, LogNormal, Observation
 
 USUAL = 20.0
 
@@ -83,7 +83,7 @@ def test_the_likelier_are_drawn_more_often_than_by_their_likelihood(monkeypatch:
     known = DurationModel(USUAL, [Observation(0.0, 16.0), Observation(14.0, 16.0)] * 4)
 
     sharpened = _middle_half(known)
-    monkeypatch.setattr("batchkiln.core.duration_model._SHARPNESS", 1.0)
+    monkeypatch.setattr("batchkiln.core.polling._SHARPNESS", 1.0)
 
     assert 0 < sharpened < 0.9 * _middle_half(known)
 

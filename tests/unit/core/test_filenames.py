@@ -73,14 +73,8 @@ def test_a_value_cannot_bring_in_a_field() -> None:
     """Braces in a variable stay braces, whatever stands between them."""
     prerendered = filenames.prerender("{kind}-{index}/{item}.{ext}", {"kind": "{item}{{%s"})
 
-    assert not filenames.needs_variables(prerendered)
+    assert filenames.fields(prerendered) <= set(filenames.BUILT_IN_FIELDS)
     assert named(prerendered) == "{item}{{%s-3/fox.png"
-
-
-def test_needs_variables() -> None:
-    """Only fields that are not built in need an item's variables."""
-    assert not filenames.needs_variables("{job}{item}{index}{output}{model}.{ext}")
-    assert filenames.needs_variables("{kind}/{item}.{ext}")
 
 
 @pytest.mark.parametrize(

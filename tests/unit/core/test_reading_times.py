@@ -6,8 +6,7 @@ from math import ceil
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from batchkiln.core.duration_model import LogNormal
-from batchkiln.core.poll_schedule import next_read_seconds
+from batchkiln.core.polling import LogNormal, next_read_seconds
 
 INTERVAL = 10.0
 LONG = 5 * 3600.0

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,20 +79,20 @@ def _collections() -> Iterator[tuple[str, ast.AST]]:
                 yield place, node
 
 
-def _named_nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Yield every expression with its file and the module's name that it is assigned to, empty in functions."""
+@cache
+def _named_nodes() -> list[tuple[str, ast.AST]]:
+    """Return every expression with its file and the module's name that it is assigned to, empty in functions."""
+    found = []
     for path in sorted(SOURCE.rglob("*.py")):
         relative = path.relative_to(SOURCE).as_posix()
-        if relative.startswith("service/"):
-            continue
         for statement in ast.parse(path.read_text("utf-8")).body:
             name = ""
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 name = statement.target.id
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 name = statement.targets[0].id
-            for node in ast.walk(statement):
-                yield f"{relative}:{name}", node
+            found += [(f"{relative}:{name}", node) for node in ast.walk(statement)]
+    return found
 
 
 def _member(node: ast.expr | None) -> StrEnum | None:

@@ -16,18 +16,21 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.responses import BalanceRead, Described, NoResponse
 from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of, fail, ok, warn
-from batchkiln.doctor.configuration import (
+from batchkiln.doctor.local_checks import (
     check_address,
     check_configuration,
+    check_folder,
     check_key_sources,
     check_limits,
     check_notifiers,
+    check_program,
+    check_proxies,
+    check_queue,
     check_shared_keys,
+    check_work,
 )
-from batchkiln.doctor.environment import check_folder, check_program, check_proxies
-from batchkiln.doctor.queue_checks import check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
-from batchkiln.store.database import prepare_for_writing
+from batchkiln.store.sqlite.file_database import prepare_for_writing
 from support.queue_file import QueueFile, spec
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}

@@ -1,6 +1,5 @@
 """What an account waits for, told from the queue alone."""
 
-import sqlite3
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_waits import AccountStatus, account_status
 from batchkiln.presentation.overview import read_accounts
 from batchkiln.store import Reader
+from batchkiln.store.session import Session
 from support.queue_file import NOW, QueueFile, spec
 
 AT = from_milliseconds(NOW)
@@ -30,7 +30,7 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
     opened.connection.close()
 
 
-def look(connection: sqlite3.Connection, now: datetime = AT) -> AccountStatus:
+def look(connection: Session, now: datetime = AT) -> AccountStatus:
     (account,), _ = read_accounts(Reader(connection), Config({"local": PROFILE}, "local"), now)
     return account_status(Reader(connection), account, PROFILE)
 

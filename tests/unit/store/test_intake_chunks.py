@@ -1,7 +1,7 @@
 """Applying in pieces: killed between any two, while others work, and without changing anything."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
 from batchkiln.store import apply
 from batchkiln.store.apply import ApplyOptions, apply_manifest
-from batchkiln.store.database import prepare_for_reading
+from batchkiln.store.sqlite.file_database import prepare_for_reading
 from support.queue_file import JOB, NOW, QueueFile, image, mistake_at, placed, spec, then_mistaken
+from support.stores import HookedSession, is_postgres, open_session
 
 DRY = ApplyOptions(dry_run=True)
 
@@ -29,17 +30,18 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "MOVES_AT_ONCE", 2)
 
 
-class CutConnection(sqlite3.Connection):
-    """A connection whose process ends before the n-th commit of the queue."""
+def cut_after(commits: int) -> Callable[[str], None]:
+    """Let a process end before the n-th commit of the queue."""
+    left = commits
 
-    left = 1_000_000
-
-    def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
+    def before(sql: str) -> None:
+        nonlocal left
         if sql == "COMMIT":
-            self.left -= 1
-            if self.left < 0:
+            left -= 1
+            if left < 0:
                 raise PowerCutError
-        return super().execute(sql, *args)  # type: ignore[arg-type]
+
+    return before
 
 
 @pytest.mark.parametrize("commits", range(11))
@@ -48,9 +50,8 @@ def test_killed_between_any_two_transactions_and_applied_again(tmp_path: Path, c
     queue = QueueFile(tmp_path / "queue.db")
     queue.apply([spec("old"), spec("changed"), spec("gone")])
     manifest = [spec("old"), spec("changed", prompt="new", inputs=(image("/a", "aa"),)), *map(spec, "abcdefgh")]
-    cut = sqlite3.connect(queue.path, isolation_level=None, factory=CutConnection)
-    cut.row_factory = sqlite3.Row
-    cut.left = commits
+    session = open_session(queue.path)
+    cut = HookedSession(session, cut_after(commits))
 
     with pytest.raises(PowerCutError):
         apply_manifest(
@@ -113,7 +114,9 @@ def test_many_changes_and_prunes_are_all_applied(queue: QueueFile) -> None:
 def test_the_writer_is_free_while_a_manifest_is_read(queue: QueueFile) -> None:
     """A process at work may write at any time while items are still coming in."""
     queue.apply([spec("busy")])
-    other = sqlite3.connect(queue.path, isolation_level=None, timeout=0)
+    other = open_session(queue.path)
+    if not is_postgres():
+        other.execute("PRAGMA busy_timeout = 0")
 
     def slow() -> Iterator[ItemSpec]:
         for number in range(6_000):
@@ -130,12 +133,17 @@ def test_the_writer_is_free_while_a_manifest_is_read(queue: QueueFile) -> None:
 def test_an_item_sent_in_between_is_left_as_it_was_sent(queue: QueueFile) -> None:
     """Between the comparison and the change an item may be sent: then its request stays. Law 2."""
     queue.apply([spec("fox")])
-    connection = SendingConnection(queue.path, isolation_level=None)
-    connection.row_factory = sqlite3.Row
-    connection.queue = queue
+    connection = open_session(queue.path)
+    overtaken = False
+
+    def before(sql: str) -> None:
+        nonlocal overtaken
+        if sql == "BEGIN IMMEDIATE" and not overtaken:
+            overtaken = True
+            queue.send("fox")
 
     report = apply_manifest(
-        connection,
+        HookedSession(connection, before),
         JOB,
         placed([spec("fox", prompt="too late"), spec("owl")]),
         profile="local",
@@ -149,18 +157,6 @@ def test_an_item_sent_in_between_is_left_as_it_was_sent(queue: QueueFile) -> Non
     assert queue.item("fox")["prompt"] == "a picture of fox"
 
 
-class SendingConnection(sqlite3.Connection):
-    """A connection that is overtaken before its first write: `fox` is sent by another process."""
-
-    queue: QueueFile | None = None
-
-    def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
-        if sql == "BEGIN IMMEDIATE" and self.queue is not None:
-            overtaking, self.queue = self.queue, None
-            overtaking.send("fox")
-        return super().execute(sql, *args)  # type: ignore[arg-type]
-
-
 def test_a_dry_run_tells_the_same_and_changes_nothing(queue: QueueFile) -> None:
     """`plan` reports what applying would then do; the queue stays as it is, recipes and images included."""
     queue.apply([spec(name) for name in ("same", "changed", "gone", "refused")])
@@ -171,10 +167,10 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(queue: QueueFile) -> None:
         spec("refused", prompt="new"),
         spec("new", recipe=replace(spec("x").recipe, model="epsilon-pro")),
     ]
-    before = list(queue.connection.iterdump())
+    before = queue.dump()
 
     told = queue.apply(manifest, options=ApplyOptions(dry_run=True, prune=True))
-    after = list(queue.connection.iterdump())
+    after = queue.dump()
     done = queue.apply(manifest, options=ApplyOptions(prune=True))
 
     assert after == before
@@ -191,6 +187,7 @@ def test_a_dry_run_lists_what_could_not_be_applied(queue: QueueFile) -> None:
     assert (report.changed, report.changed_count, report.kept) == (("fox",), 1, 0)
 
 
+@pytest.mark.sqlite
 def test_a_dry_run_needs_no_right_to_write(queue: QueueFile) -> None:
     """A reader's connection will do, and is a reader's still afterwards."""
     queue.apply([spec("fox")])

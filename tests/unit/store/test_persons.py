@@ -35,11 +35,11 @@ def test_retry_without_names_takes_what_ended_badly(ended: QueueFile) -> None:
 
 def test_retry_tells_beforehand_what_it_may_cost(ended: QueueFile) -> None:
     """The preview gives the figures of the retry itself, and changes nothing."""
-    before = list(ended.connection.iterdump())
+    before = ended.dump()
 
     told = preview_retry(ended.connection, "birds", [])
 
-    assert list(ended.connection.iterdump()) == before
+    assert ended.dump() == before
     assert told == retry(ended.connection, "birds", [], NOW)
     assert (told.may_cost, told.unquoted, told.paying_again) == (15, 0, 1)
 

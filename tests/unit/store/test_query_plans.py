@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from batchkiln.store.database import migrations
 from batchkiln.store.sql import QUERIES
+from batchkiln.store.sqlite.file_database import migrations
 
 COLD: Final = frozenset({"apply", "staging", "diff", "plans", "integrity", "misunderstood"})
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
@@ -22,15 +22,15 @@ SCANNED: Final = {
     "job_credits": {"attempt USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally USING INDEX tally_open"},
+    "ready_inputs_of_heads": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
     "open_jobs": {"t USING INDEX tally_open"},
     "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
     "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
     "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
-    "queued_heads": {
-        "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"
-    },  # empty, but for what a restored copy has lost
+    # Lost attempts: none, but for those of a restored copy.
+    "queued_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "accounts_under_way": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
-    "recorded_attempts": {"attempt"},  # once a start, from the newest on, up to the service's retention
+    "recorded_attempts": {"old"},  # once a start, from the newest on, up to the service's retention
     "get_lease": {"lease"},  # one row
     "drop_lease": {"lease"},
     "jobs_at_work": {"job"},  # jobs are few
@@ -40,7 +40,7 @@ SCANNED: Final = {
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
     "trouble_items": {"i"},  # the newest thousand of a state
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
-    "ended_by_hour": {"attempt", "(subquery-1)"},  # likewise
+    "ended_by_hour": {"attempt", "newest"},  # likewise
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""
 

@@ -15,23 +15,27 @@ COMPOSED = re.compile(
 """Names that their module composes from parts."""
 
 
-def users(name: str) -> set[str]:
-    """Return the modules of the store in which a name occurs as a string."""
+def strings() -> dict[str, set[str]]:
+    """Return the string constants of each module of the store."""
     return {
-        path.stem
+        path.stem: {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
         for path in STORE.glob("*.py")
-        if any(isinstance(node, ast.Constant) and node.value == name for node in ast.walk(ast.parse(path.read_text())))
     }
 
 
 def test_each_statement_is_used_by_the_module_of_its_file_alone() -> None:
     """Two modules that share a statement share its noun: one of them asks the other."""
-    misplaced = {
-        name: users(name)
+    used = strings()
+    users = {
+        (path.stem, name): {module for module, constants in used.items() if name in constants}
         for path in STORE.glob("*.sql")
         for name in NAME.findall(path.read_text())
-        if users(name) != {path.stem} and not COMPOSED.fullmatch(name)
+        if not COMPOSED.fullmatch(name)
     }
 
-    assert misplaced == {}
+    assert {name: modules for (home, name), modules in users.items() if modules != {home}} == {}
     assert len(QUERIES) > 200

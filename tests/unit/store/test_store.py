@@ -31,13 +31,13 @@ async def test_each_fact_is_news(world: World) -> None:
     """Whoever waits is woken, and what was known before is out of date."""
     attempt = begin(world)
     assert attempt is not None
-    news, version = world.store.changes.next(), world.store.changes.version
+    news, version = world.store.changes.next(attempt.account_id), world.store.changes.version
 
     await world.store.commit(attempt, CREATES[Answer.UNKNOWN, False], Facts(reason="lost"), now_at())
 
     assert news.is_set()
     assert world.store.changes.version == version + 1
-    assert not world.store.changes.next().is_set()
+    assert not world.store.changes.next(attempt.account_id).is_set()
 
 
 async def test_failed_fact_is_news_as_well(world: World) -> None:

@@ -62,6 +62,7 @@ def test_one_state_alone_can_be_listed(queue: QueueFile) -> None:
     assert (first.name, second.name) == ("b", "d")
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("name", ["item_ids", "items_in_state", "item_details", "item_outputs"])
 def test_a_page_never_scans_or_sorts_a_job(queue: QueueFile, name: str) -> None:
     """Each page is found by key: the plan has no scan of items and no sorting."""
@@ -73,6 +74,7 @@ def test_a_page_never_scans_or_sorts_a_job(queue: QueueFile, name: str) -> None:
     assert not any("TEMP B-TREE" in step for step in plan)
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("name", ["job_tally", "queued_cost", "job_under_way", "job_troubles"])
 def test_a_summary_never_scans_items(queue: QueueFile, name: str) -> None:
     """`status` reads counters and what is under way, never all items of a job."""

@@ -128,9 +128,11 @@ def test_jobs_are_listed_in_the_order_of_their_creation(queue: QueueFile) -> Non
 
 def test_accounts_show_their_latest_day_and_their_waits(queue: QueueFile) -> None:
     """An account that never worked is there as well."""
-    queue.connection.executescript(
+    queue.connection.execute(
         "INSERT INTO account (profile, name, creates_held_until, creates_held_reason)"
-        f" VALUES ('local', 'main', {NOW}, 'throttled'), ('local', 'new', NULL, NULL);"
+        f" VALUES ('local', 'main', {NOW}, 'throttled'), ('local', 'new', NULL, NULL)"
+    )
+    queue.connection.execute(
         "INSERT INTO account_day (account_id, day_start_at, creates, credits) VALUES (1, 0, 9, 9), (1, 1000, 2, 30);"
     )
 

@@ -30,6 +30,7 @@ from batchkiln.store.transitions import transition
 from batchkiln.worker.startup import ANSWERS_ABOUT_TIME
 from support.builders import NO, PlacedItem, item_spec, job_spec, mistake_at, recipe
 from support.fake_service import BUSY, Lost, refusing
+from support.stores import open_session
 from support.worker_world import PROFILE, World
 
 LIMIT = ErrorInfo("rate_limited", "too many requests per minute")
@@ -391,15 +392,13 @@ async def test_retry_after_endless_refusals_asks_for_a_fresh_price(world: World)
 
 async def test_attempt_is_on_disk_before_it_is_sent(world: World) -> None:
     """Law 1: when the first byte leaves, key and bytes are committed, as another connection sees."""
-    import sqlite3  # noqa: PLC0415  a second reader, only here
-
     seen: list[tuple[str, bytes, int]] = []
 
     def look(kind: str, account: str) -> None:
         assert account == "main"
         if kind == "create":
-            reader = sqlite3.connect(world.path)
-            seen.extend(reader.execute("SELECT idempotency_key, body, sends FROM attempt").fetchall())
+            reader = open_session(world.path)
+            seen.extend(tuple(row) for row in reader.execute("SELECT idempotency_key, body, sends FROM attempt"))
             reader.close()
 
     world.service.rule = look

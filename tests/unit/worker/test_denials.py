@@ -62,6 +62,18 @@ async def test_images_that_never_worked_rest_after_two_denials(world: World, kin
     assert told["remedy"].startswith("replies: {fields: ")
 
 
+async def test_upload_link_that_expired_meanwhile_is_no_denial(world: World) -> None:
+    """A slow line is no reply that a person has to look at: a fresh link is asked for (Service section 4)."""
+    world.service.latencies["put"] = 155.0
+    world.service.say("put", *[TicketRefused("the storage answered 403")] * 4)
+    enqueue(world)
+
+    await world.run()
+
+    assert world.rows("SELECT * FROM misunderstood") == []
+    assert world.states() == {"done": 3}
+
+
 @pytest.mark.parametrize(("kind", "reply"), DENIALS)
 async def test_rest_after_denials_outlasts_a_restart_and_ends_when_asked_again(
     world: World, kind: str, reply: object

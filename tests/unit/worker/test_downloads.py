@@ -368,6 +368,7 @@ async def test_crash_between_file_and_record_makes_no_second_file(world: World) 
     assert list(world.outputs.files) == [f"/out/job/{item}.png"]
 
 
+@pytest.mark.sqlite
 async def test_signed_links_are_not_in_the_queue(world: World) -> None:
     """Law 8: a download link is a secret, and never stored."""
     world.service.links_refused = 1

@@ -212,7 +212,8 @@ async def test_pack_uses_as_few_days_as_possible(tmp_path: Path) -> None:
     await world.run(RunState(starts_until=world.clock.instant))
     for cost in (30, 40, 60, 70):
         world.connection.execute(
-            "INSERT OR IGNORE INTO quote SELECT 'test', price_key, ?, 0 FROM recipe WHERE model = ?",
+            "INSERT INTO quote SELECT 'test', price_key, CAST(? AS INTEGER), 0 FROM recipe WHERE model = ?"
+            " ON CONFLICT DO NOTHING",
             (cost, f"cost-{cost}"),
         )
 

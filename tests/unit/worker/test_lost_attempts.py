@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 import pytest
@@ -18,6 +18,7 @@ from batchkiln.store.meta import write_meta
 from batchkiln.store.operations import pause, unpause
 from support.builders import NO
 from support.fake_service import Lost
+from support.stores import is_postgres, open_session
 from support.worker_world import World
 
 ACCOUNTS: Final = ("main", "second", "third")
@@ -33,21 +34,38 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def copied(world: World) -> Path:
-    """Return a copy of the queue as it is now."""
+    """Return a copy of the queue as it is now; in PostgreSQL, the tables themselves are copied."""
     path = world.path.with_name("copy.db")
+    if is_postgres():
+        _on_server(world, "DROP SCHEMA IF EXISTS saved CASCADE; CREATE SCHEMA saved", "CREATE TABLE {1} AS TABLE {0}")
+        return path
     path.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path)) as target:
-        world.connection.backup(target)
+    with closing(sqlite3.connect(world.path)) as source, closing(sqlite3.connect(path)) as target:
+        source.backup(target)
     return path
 
 
 def restored(world: World, copy: Path, *, after_seconds: float = 0.0) -> None:
     """Put a copy in the queue's place, and begin another process on it."""
     world.close()
-    for ending in ("-wal", "-shm"):
-        Path(f"{world.path}{ending}").unlink(missing_ok=True)
-    world.path.write_bytes(copy.read_bytes())
+    if is_postgres():
+        unchecked = "SET session_replication_role = replica"
+        _on_server(world, unchecked, "DELETE FROM {0}; INSERT INTO {0} SELECT * FROM {1}")
+    else:
+        for ending in ("-wal", "-shm"):
+            Path(f"{world.path}{ending}").unlink(missing_ok=True)
+        world.path.write_bytes(copy.read_bytes())
     world.restart(after_seconds=after_seconds)
+
+
+def _on_server(world: World, first: str, of_each_table: str) -> None:
+    """Run a script, and one for each table and its copy."""
+    with closing(open_session(world.path)) as session:
+        script: Any = getattr(session, "script")  # noqa: B009  what only PostgreSQL's has
+        script(first)
+        tables = session.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        for (table,) in tables:
+            script(of_each_table.format(f'public."{table}"', f'saved."{table}"'))
 
 
 def enqueued(world: World, count: int = 6) -> tuple[str, ...]:

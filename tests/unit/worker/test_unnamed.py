@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from batchkiln.core.responses import GenerationRecord, GenerationStatus, OutputLink
-from batchkiln.worker.unnamed_results import READS, SECONDS, UnnamedResults
+from batchkiln.worker.poll_timing import UNNAMED_READS, UNNAMED_SECONDS, UnnamedResults
 from support.builders import record
 
 S = GenerationStatus
@@ -20,14 +20,14 @@ def test_a_result_that_stands_is_a_success_in_the_end() -> None:
     """Law 3: what was paid for is fetched, whatever word its status has."""
     statuses = after([RESULT] * 40, every_seconds=10.0)
 
-    assert statuses.index(S.SUCCESS) == SECONDS / 10.0
+    assert statuses.index(S.SUCCESS) == UNNAMED_SECONDS / 10.0
     assert set(statuses[: statuses.index(S.SUCCESS)]) == {S.UNKNOWN}
 
 
 def test_neither_few_reads_nor_a_short_time_are_enough() -> None:
     """A preview of what is not ended must not be taken for the result (contract, section 8)."""
-    assert after([RESULT] * (READS - 1), every_seconds=SECONDS)[-1] is S.UNKNOWN
-    assert after([RESULT] * READS, every_seconds=1.0)[-1] is S.UNKNOWN
+    assert after([RESULT] * (UNNAMED_READS - 1), every_seconds=UNNAMED_SECONDS)[-1] is S.UNKNOWN
+    assert after([RESULT] * UNNAMED_READS, every_seconds=1.0)[-1] is S.UNKNOWN
 
 
 def test_each_change_begins_the_count_anew() -> None:
@@ -38,8 +38,8 @@ def test_each_change_begins_the_count_anew() -> None:
         replace(RESULT, outputs=()),
         record(S.PROCESSING),
     ):
-        records = [RESULT] * READS + [other] + [RESULT] * (READS - 1)
-        assert after(records, every_seconds=SECONDS / (READS - 1) - 1)[-1] is S.UNKNOWN
+        records = [RESULT] * UNNAMED_READS + [other] + [RESULT] * (UNNAMED_READS - 1)
+        assert after(records, every_seconds=UNNAMED_SECONDS / (UNNAMED_READS - 1) - 1)[-1] is S.UNKNOWN
 
 
 def test_an_unknown_word_without_outputs_never_ends() -> None:

@@ -1,0 +1,96 @@
+"""Which database holds a queue: the choice between the drivers. Each is imported on first use."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from batchkiln.store.database import Database
+from batchkiln.store.location import DatabaseUrl, QueueLocation
+from batchkiln.store.session import Session, StagingSession
+
+# ruff: noqa: PLC0415  a command needs one driver, and a driver of a database that is not used may be missing
+
+
+async def open_for_writing(location: QueueLocation) -> Database:
+    """Open a queue for changes; see `Store.open_for_writing`."""
+    if isinstance(location, DatabaseUrl):
+        from batchkiln.store.postgres.server_database import PostgresDatabase
+
+        return await PostgresDatabase.open_for_writing(location)
+    from batchkiln.store.sqlite.file_database import SqliteDatabase
+
+    return await SqliteDatabase.open_for_writing(location)
+
+
+async def open_for_reading(location: QueueLocation) -> Database:
+    """Open an existing queue without the right to change it."""
+    if isinstance(location, DatabaseUrl):
+        from batchkiln.store.postgres.server_database import PostgresDatabase
+
+        return await PostgresDatabase.open_for_reading(location)
+    from batchkiln.store.sqlite.file_database import SqliteDatabase
+
+    return await SqliteDatabase.open_for_reading(location)
+
+
+async def open_empty(path: Path) -> Database:
+    """Open an empty queue in memory, in place of a file that does not exist."""
+    from batchkiln.store.sqlite.file_database import SqliteDatabase
+
+    return await SqliteDatabase.open_empty(path)
+
+
+async def open_inline(path: Path) -> Database:
+    """Open a queue file without a thread; see `Store.open_inline`."""
+    from batchkiln.store.sqlite.inline import InlineDatabase
+
+    return await InlineDatabase.open_for_writing(path)
+
+
+def is_file_missing(path: Path) -> bool:
+    """Return whether the file of a queue does not exist yet, or is empty."""
+    from batchkiln.store.sqlite.preflight import check_file
+
+    return not check_file(path)
+
+
+def check_there(location: QueueLocation) -> None:
+    """Raise `QueueUnusable` if there is no queue, for commands that do not create one."""
+    if isinstance(location, DatabaseUrl):
+        return  # a database is made by `batchkiln migrate` alone, so that opening it checks this
+    from batchkiln.store.sqlite import preflight
+
+    preflight.check_there(location)
+
+
+@contextmanager
+def open_session(location: QueueLocation) -> Iterator[Session]:
+    """Open an existing queue for reading without an event loop. Raise whatever keeps it from being read."""
+    if isinstance(location, DatabaseUrl):
+        from batchkiln.store.postgres.connecting import reading_session
+
+        with reading_session(location) as session:
+            yield session
+        return
+    from batchkiln.store.sqlite.file_database import reading_session as reading_file
+
+    with reading_file(location) as session:
+        yield session
+
+
+def staging(session: Session) -> AbstractContextManager[None]:
+    """Return a context in which the tables `staging.*` can be made; they belong to this session alone."""
+    if isinstance(session, StagingSession):
+        return session.staging()
+    from batchkiln.store.sqlite.staging_file import staging_file
+
+    return staging_file(session)
+
+
+def undone_from_memory(session: Session) -> AbstractContextManager[None]:
+    """Return a context for statements that change many rows; what undoes one of them is kept in memory if it may."""
+    if isinstance(session, StagingSession):
+        return nullcontext()
+    from batchkiln.store.sqlite.staging_file import undone_from_memory as for_file
+
+    return for_file(session)

@@ -1,0 +1,83 @@
+"""Where a queue is: a file, or a PostgreSQL database."""
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+SCHEMES: Final = ("postgresql", "postgres")
+_HIDDEN: Final = "…"
+_URL: Final = re.compile(r"postgres(?:ql)?://\S+", re.IGNORECASE)
+_SECRET: Final = re.compile(r"(?<=password=)[^&]+")
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """The URL of a PostgreSQL database that holds a queue. Its text shows no password (Law 8).
+
+    `may_lose_commits`: the person accepts a server that may lose a commit which it acknowledged.
+    """
+
+    secret: str = field(repr=False)
+    """The whole URL, perhaps with a password: for the database's driver alone."""
+
+    may_lose_commits: bool = False
+
+    def __str__(self) -> str:
+        """Return the URL with its secrets blanked out, also where it is written wrongly."""
+        scheme, _, rest = self.secret.partition("://")
+        credentials, at, address = rest.rpartition("@")  # a password may hold any mark that should have been escaped
+        user, colon, _ = credentials.partition(":")
+        hidden = f":{_HIDDEN}" if colon else ""
+        return f"{scheme}://{_SECRET.sub(_HIDDEN, f'{user}{hidden}{at}{address}')}"
+
+    def secrets(self) -> list[str]:
+        """Return the parts that no text may hold: passwords, as they are written and as they are meant."""
+        credentials, _, _ = self.secret.partition("://")[2].rpartition("@")
+        found = [credentials.partition(":")[2], *_SECRET.findall(self.secret)]
+        return sorted({text for each in found if each for text in (each, unquote(each))}, key=len, reverse=True)
+
+    @property
+    def name(self) -> str:
+        """The database's name, as a title of pages."""
+        return str(self).partition("?")[0].rpartition("/")[2] or "postgresql"
+
+
+QueueLocation = Path | DatabaseUrl
+
+
+def hide_passwords(text: str) -> str:
+    """Return a text with the passwords of its database URLs blanked out."""
+    return _URL.sub(lambda found: str(DatabaseUrl(found[0])), text)
+
+
+def parse_location(text: str) -> QueueLocation:
+    """Return the queue that a person named, by a path or by a URL `postgresql://…`."""
+    scheme, colon, _ = text.partition("://")
+    return DatabaseUrl(text) if colon and scheme.lower() in SCHEMES else Path(text)
+
+
+def local_path(location: QueueLocation) -> Path:
+    """Return the path beside which this machine keeps what belongs to a queue and not in it, as the dashboard's token.
+
+    The queue's own file; for a database, a path in a folder of its own below `$XDG_STATE_HOME`.
+    """
+    if isinstance(location, Path):
+        return location
+    return _state_folder() / hashlib.sha256(str(location).encode()).hexdigest()[:16] / "queue"
+
+
+def journal_place(location: QueueLocation, queue_uid: str) -> Path:
+    """Return the path beside which this machine keeps the journal of attempts.
+
+    The queue's own file; for a database, a path by the queue's id, which one restored to an earlier time keeps.
+    """
+    return location if isinstance(location, Path) else _state_folder() / queue_uid / "queue"
+
+
+def _state_folder() -> Path:
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
+    return state / "batchkiln"

@@ -1,0 +1,98 @@
+"""The schema in PostgreSQL: made and updated by `batchkiln migrate` alone, never by a worker."""
+
+import secrets
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+import psycopg
+
+from batchkiln.core.errors import QueueUnusable
+from batchkiln.store.location import DatabaseUrl
+from batchkiln.store.meta import queue_uid, read_meta, write_meta
+from batchkiln.store.migrating import Migration
+from batchkiln.store.postgres.connecting import connect, translated
+from batchkiln.store.postgres.postgres_session import PostgresSession
+
+VERSION_KEY: Final = "schema_version"
+_IS_THERE: Final = "SELECT to_regclass('meta') IS NOT NULL AND to_regclass('attempt_unresolved') IS NOT NULL"
+_IS_FREE: Final = "SELECT to_regclass('meta') IS NULL AND to_regclass('job') IS NULL AND to_regclass('item') IS NULL"
+
+
+@cache
+def migrations() -> tuple[tuple[int, str], ...]:
+    """Return the numbered migrations in order; the numbers are those of SQLite's, which begin earlier."""
+    folder = files("batchkiln.store").joinpath("migrations_postgres")
+    found = (entry for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return tuple(sorted((int(entry.name.split("_")[0]), entry.read_text("utf-8")) for entry in found))
+
+
+def schema_version(session: PostgresSession, url: DatabaseUrl) -> int:
+    """Return the version of the schema, 0 where there is no queue yet. Raise `QueueUnusable` for other tables."""
+    if not session.scalar(_IS_THERE):
+        if not session.scalar(_IS_FREE):
+            raise QueueUnusable(f"{url}: tables of another program are in this schema; choose another with search_path")
+        return 0
+    text = read_meta(session, VERSION_KEY)
+    if text is None or not text.isdecimal():
+        raise QueueUnusable(f"{url}: the tables are not a queue's; choose another database or schema")
+    return int(text)
+
+
+def check_schema(session: PostgresSession, url: DatabaseUrl) -> None:
+    """Raise `QueueUnusable` unless the schema is this program's."""
+    version, latest = schema_version(session, url), migrations()[-1][0]
+    if version == 0:
+        raise QueueUnusable(f"{url}: the database holds no queue yet; nothing was sent. Run `batchkiln migrate`")
+    if version < latest:
+        raise QueueUnusable(
+            f"{url}: the queue has schema {version}, and this batchkiln needs {latest}; nothing was sent. "
+            "Run `batchkiln migrate`"
+        )
+    if version > latest:
+        raise QueueUnusable(
+            f"{url}: the queue was written by a newer batchkiln (schema {version}, this one knows {latest}); nothing "
+            "was sent: update batchkiln"
+        )
+    queue_uid(session)
+
+
+def migrate(url: DatabaseUrl, *, is_check: bool = False) -> Migration:
+    """Bring the schema up to date, whole or not at all; with `is_check`, only look.
+
+    Raise `QueueUnusable` for a queue of a newer version, and for a server that the start checks refuse.
+    """
+    session = connect(url, is_reader=is_check)
+    try:
+        before = schema_version(session, url)
+        latest = migrations()[-1][0]
+        if before > latest:
+            check_schema(session, url)
+        if is_check or before == latest:
+            return Migration(before, before, latest)
+        return Migration(before, _apply(session, url), latest)
+    except psycopg.Error as error:
+        raise translated(error, url) from error
+    finally:
+        session.close()
+
+
+def _apply(session: PostgresSession, url: DatabaseUrl) -> int:
+    session.execute("BEGIN IMMEDIATE")  # one migration at a time, and no write beside it
+    try:
+        version = schema_version(session, url)
+        for number, script in migrations():
+            if number <= version:
+                continue
+            session.script(script)
+            if version == 0:
+                write_meta(session, "queue_uid", secrets.token_hex(16))
+                write_meta(session, "keys_from", "names")
+            version = number
+        write_meta(session, VERSION_KEY, str(version))
+        session.execute("COMMIT")
+    except BaseException:
+        if session.in_transaction:
+            session.script("ROLLBACK")
+        raise
+    return version

@@ -1,0 +1,173 @@
+"""A queue in PostgreSQL: one connection in a thread of its own, as the queue file has."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime
+from typing import Final, Self, TypeVar
+
+import psycopg
+
+from batchkiln.core.errors import QueueBusy, QueueInUse, QueueUnusable
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.database import Database
+from batchkiln.store.location import DatabaseUrl
+from batchkiln.store.lock import drop_lease, in_use, in_use_for_decision, record_lease
+from batchkiln.store.postgres.connecting import connect, translated
+from batchkiln.store.postgres.postgres_session import PostgresSession
+from batchkiln.store.postgres.schema_updates import check_schema
+
+T = TypeVar("T")
+
+DRIVE_LOCK: Final = 0x626B6C64
+"""The first key of the advisory lock of the process that drives the queue, "bkld"; the second is the schema's."""
+
+CHANNEL: Final = "batchkiln"
+"""The channel of `NOTIFY`; a notice carries the key of its schema, since a database may hold several queues."""
+
+_DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
+
+
+class PostgresDatabase(Database):
+    """One open queue. A connection that is lost stays lost: what was under way begins again with another one."""
+
+    def __init__(self, session: PostgresSession, url: DatabaseUrl, thread: ThreadPoolExecutor) -> None:
+        """Use `open_for_writing` or `open_for_reading`."""
+        super().__init__()
+        self.location = url
+        self._url = url
+        self._session = session
+        self._thread = thread
+        self._is_closed = False
+
+    @classmethod
+    async def open_for_writing(cls, url: DatabaseUrl) -> Self:
+        """Open a queue that `batchkiln migrate` made. Raise `QueueUnusable` and `QueueBusy` as `connect` does."""
+        return await cls._open(url, is_reader=False)
+
+    @classmethod
+    async def open_for_reading(cls, url: DatabaseUrl) -> Self:
+        """Open a queue read-only; readers never block a writer."""
+        return await cls._open(url, is_reader=True)
+
+    @classmethod
+    async def _open(cls, url: DatabaseUrl, *, is_reader: bool) -> Self:
+        thread = ThreadPoolExecutor(1, thread_name_prefix="batchkiln-postgres")
+        try:
+            session = await asyncio.get_running_loop().run_in_executor(thread, _checked, url, is_reader)
+        except BaseException:
+            thread.shutdown(wait=False)
+            raise
+        return cls(session, url, thread)
+
+    async def close(self) -> None:
+        """Close the connection, after the work that was given to its thread before."""
+        self._is_closed = True
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._session.close)
+        self._thread.shutdown(wait=False)
+
+    async def data_version(self) -> int:
+        """Return a number that changes with each commit of other connections, and with those of other databases."""
+        return await self._hop(_data_version)
+
+    def notify(self) -> None:
+        """Wake the processes that listen, once the thread comes to it."""
+        self._thread.submit(_notify, self._session)
+
+    @contextmanager
+    def listen(self, heard: Callable[[], None]) -> Iterator[None]:
+        """Call `heard` in the running loop at each `notify`; where the connection for it is lost, never again."""
+        loop = asyncio.get_running_loop()
+        bell = connect(self._url, is_reader=True)
+        try:
+            bell.script(f"LISTEN {CHANNEL}")
+            ears = bell.connection.fileno()
+            loop.add_reader(ears, _hear, loop, ears, bell, heard)
+            try:
+                yield
+            finally:
+                loop.remove_reader(ears)
+        finally:
+            bell.close()
+
+    @asynccontextmanager
+    async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
+        """Hold the right to drive the queue, which ends with the connection. Raise `QueueInUse`."""
+        if not await self._hop(_try_lock):
+            raise QueueInUse(await self.read(in_use, self._url))
+        try:
+            await self.write(record_lease, command, to_milliseconds(now))
+            yield
+        finally:
+            with suppress(QueueBusy, QueueUnusable):
+                await self.write(drop_lease)
+                await self._hop(_unlock)
+
+    @asynccontextmanager
+    async def undriven(self) -> AsyncIterator[None]:
+        """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
+        if not await self._hop(_try_lock):
+            raise QueueInUse(in_use_for_decision(self._url))
+        try:
+            yield
+        finally:
+            with suppress(QueueBusy, QueueUnusable):
+                await self._hop(_unlock)
+
+    async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+        if self._is_closed:
+            raise QueueUnusable(f"{self._url}: the queue was closed; open it again")
+        loop = asyncio.get_running_loop()
+        # Shielded: what is cancelled before the thread comes to it runs nevertheless, in its turn.
+        return await asyncio.shield(loop.run_in_executor(self._thread, self._run, work, args, kwargs))
+
+    def _run(self, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
+        try:
+            return work(self._session, *args, **kwargs)
+        except psycopg.Error as error:
+            raise translated(error, self._url) from error
+
+
+def _checked(url: DatabaseUrl, is_reader: bool) -> PostgresSession:  # noqa: FBT001  for a thread
+    session = connect(url, is_reader=is_reader)
+    try:
+        check_schema(session, url)
+    except psycopg.Error as error:
+        session.close()
+        raise translated(error, url) from error
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _data_version(session: PostgresSession) -> int:
+    return int(session.scalar(_DATA_VERSION))
+
+
+def _try_lock(session: PostgresSession) -> bool:
+    return bool(session.scalar(f"SELECT pg_try_advisory_lock({DRIVE_LOCK}, {session.schema_key})"))
+
+
+def _unlock(session: PostgresSession) -> None:
+    session.scalar(f"SELECT pg_advisory_unlock({DRIVE_LOCK}, {session.schema_key})")
+
+
+def _notify(session: PostgresSession) -> None:
+    with suppress(psycopg.Error):  # it is lost: who listens looks by itself after a while
+        session.script(f"NOTIFY {CHANNEL}, '{session.schema_key}'")
+
+
+def _hear(loop: asyncio.AbstractEventLoop, ears: int, bell: PostgresSession, heard: Callable[[], None]) -> None:
+    pgconn, key = bell.connection.pgconn, str(bell.schema_key).encode()
+    try:
+        pgconn.consume_input()
+        is_ours = False
+        while notice := pgconn.notifies():
+            is_ours = is_ours or notice.extra == key
+    except psycopg.Error:
+        loop.remove_reader(ears)
+        is_ours = True  # something may have been missed
+    if is_ours:
+        heard()

@@ -1,0 +1,237 @@
+"""The operator's API, on loopback only: the report, fault rules at run time, and the end of stuck generations.
+
+It needs no key: only this machine reaches it, and no web page.
+"""
+
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import orjson
+from aiohttp import hdrs, web
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from batchkiln_service.clock import ServiceClock, iso
+from batchkiln_service.db.database import Database
+from batchkiln_service.db.generations import count_active
+from batchkiln_service.db.report import Report
+from batchkiln_service.errors import ApiError, sentence_of
+from batchkiln_service.faults.fault_rules import FaultRule
+from batchkiln_service.faults.registry import ActiveRule, Faults
+from batchkiln_service.rules.lifecycle import Outcome
+from batchkiln_service.transport.bodies import http_date, refusal
+from batchkiln_service.transport.connections import SERVER
+from batchkiln_service.transport.listener import STOP_SECONDS, remembered_port
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Body = TypeVar("Body", bound=BaseModel)
+HOST: Final = "127.0.0.1"  # regardless of `host`: every client of this port may do anything
+
+MAX_BODY_BYTES: Final = 64 * 1024
+MAX_RULES: Final = 1000  # compared with every request
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminContext:
+    """The objects that the operator's endpoints use."""
+
+    base_url: str
+    time_scale: float
+    clock: ServiceClock
+    database: Database
+    faults: Faults
+    end: Callable[[str, Outcome], Awaitable[bool]]
+    report: Callable[[], Awaitable[Report]]
+
+
+class End(BaseModel):
+    """The body of POST /generations/{id}/end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outcome: Outcome
+
+
+ADMIN: Final = web.AppKey("operated", AdminContext)
+# fmt: off
+_ENDPOINTS: Final = {
+    "GET /": "this list",
+    "GET /health": "whether the service answers and its database can be read",
+    "GET /report": "what clients did, as far as the request log goes back",
+    "GET /faults": "the misbehaviour in force, with what each rule has met and struck",
+    "POST /faults": "one more rule, with the fields of `faults` in the configuration",
+    "DELETE /faults": "none any more",
+    "DELETE /faults/{number}": "one rule less",
+    "POST /generations/{id}/end": 'ends an active generation, as support would: {"outcome": "success|failed|canceled"}',
+}
+# fmt: on
+
+
+def build_admin_app(admin: AdminContext) -> web.Application:
+    """Return the application."""
+    app = web.Application(middlewares=[_guard], client_max_size=MAX_BODY_BYTES)
+    app[ADMIN] = admin
+    app.add_routes(
+        [
+            web.get("/", _index),
+            web.get("/health", _health),
+            web.get("/report", _report),
+            web.get("/faults", _list_faults),
+            web.post("/faults", _add_fault),
+            web.delete("/faults", _clear_faults),
+            web.delete("/faults/{number:[0-9]{1,9}}", _withdraw_fault),
+            web.post("/generations/{id}/end", _end),
+        ]
+    )
+    app.on_response_prepare.append(_set_date)
+    return app
+
+
+async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state_dir: Path, port: int) -> str:
+    """Bind the port until the stack is closed, and return its URL. Port 0 is the port of the last run, or any free one.
+
+    Raises OSError if the port is in use.
+    """
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    path = state_dir / "operator-port"
+    wanted = [port] if port else [*remembered_port(path), 0]
+    for number in wanted:
+        try:
+            await web.TCPSite(runner, HOST, number).start()
+        except OSError:
+            if number == wanted[-1]:
+                raise
+            continue
+        break
+    bound = int(runner.addresses[0][1])
+    path.write_text(f"{bound}\n", encoding="ascii")
+    return f"http://{HOST}:{bound}"
+
+
+async def _set_date(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[hdrs.SERVER] = SERVER
+    response.headers[hdrs.DATE] = http_date(request.app[ADMIN].clock.now_ms())
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse requests that a web page could send, and turn errors into JSON."""
+    try:
+        _check_sender(request)
+        return await handler(request)
+    except ApiError as error:
+        return refusal(error)
+    except web.HTTPException as error:
+        response = refusal(ApiError(error.status, error.reason.lower().replace(" ", "_"), error.reason))
+        if allowed := error.headers.get(hdrs.ALLOW):
+            response.headers[hdrs.ALLOW] = allowed
+        return response
+    except Exception:  # noqa: BLE001 - a request boundary
+        _log.exception("operator_request_failed")
+        return refusal(ApiError(500, "internal_error", "the operator's port failed unexpectedly"))
+
+
+def _check_sender(request: web.Request) -> None:
+    """Raise ApiError 403 for a request of a web page, also of one whose host name resolves to this machine."""
+    if hdrs.ORIGIN in request.headers:
+        raise ApiError(403, "origin_not_allowed", "the operator's port is not for web pages: send no Origin header")
+    if not _is_loopback(request.headers.get(hdrs.HOST, "")):
+        raise ApiError(403, "host_not_allowed", "header Host must be 127.0.0.1, [::1] or localhost")
+
+
+def _is_loopback(host: str) -> bool:
+    name, _, port = host.rpartition(":") if host.count(":") == 1 or "]:" in host else (host, "", "")
+    name = name.removeprefix("[").removesuffix("]")
+    if port and not port.isdecimal():
+        return False
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+async def _index(_: web.Request) -> web.Response:
+    return _json({"endpoints": _ENDPOINTS})
+
+
+async def _health(request: web.Request) -> web.Response:
+    admin = request.app[ADMIN]
+    active = await admin.database.run(count_active)
+    return _json(
+        {
+            "status": "ok",
+            "base_url": admin.base_url,
+            "now": iso(admin.clock.now_ms()),
+            "time_scale": admin.time_scale,
+            "active_generations": active,
+        }
+    )
+
+
+async def _report(request: web.Request) -> web.Response:
+    report = await request.app[ADMIN].report()
+    return web.Response(body=report.as_json(), content_type="application/json", charset="utf-8")
+
+
+async def _list_faults(request: web.Request) -> web.Response:
+    return _json({"faults": [_armed(armed) for armed in request.app[ADMIN].faults.in_force()]})
+
+
+async def _add_fault(request: web.Request) -> web.Response:
+    faults = request.app[ADMIN].faults
+    rule = await _body(request, FaultRule)
+    if len(faults.in_force()) >= MAX_RULES:
+        raise ApiError(409, "too_many_faults", f"{MAX_RULES} rules are in force; withdraw some first")
+    number = faults.add_rule(rule)
+    return _json({"number": number, "rule": rule.model_dump(exclude_unset=True)}, 201)
+
+
+async def _clear_faults(request: web.Request) -> web.Response:
+    return _json({"withdrawn": request.app[ADMIN].faults.clear()})
+
+
+async def _withdraw_fault(request: web.Request) -> web.Response:
+    number = request.match_info["number"]
+    if not request.app[ADMIN].faults.withdraw(int(number)):
+        raise ApiError(404, "not_found", f"no rule {number} is in force; GET /faults lists them")
+    return _json({"withdrawn": 1})
+
+
+async def _end(request: web.Request) -> web.Response:
+    admin, generation_id = request.app[ADMIN], request.match_info["id"]
+    end = await _body(request, End)
+    has_ended = await admin.end(generation_id, end.outcome)
+    return _json({"id": generation_id, "outcome": end.outcome, "has_ended": has_ended})
+
+
+async def _body(request: web.Request, model: type[Body]) -> Body:
+    """Return the checked JSON body. Raises ApiError 400, 413, 415 or 422, which names the field."""
+    if request.content_type != "application/json":
+        raise ApiError(415, "unsupported_media_type", "send Content-Type: application/json")
+    try:
+        return model.model_validate(orjson.loads(await request.read()))
+    except web.HTTPRequestEntityTooLarge as error:
+        raise ApiError(413, "body_too_large", f"a body has at most {MAX_BODY_BYTES} bytes") from error
+    except orjson.JSONDecodeError as error:
+        raise ApiError(400, "invalid_json", f"the body is not JSON: {error.msg}") from error
+    except ValidationError as error:
+        mistakes = "; ".join(sentence_of(detail) for detail in error.errors())
+        raise ApiError(422, "invalid_request", f"{mistakes}; fields: {', '.join(model.model_fields)}") from error
+
+
+def _armed(armed: ActiveRule) -> dict[str, object]:
+    rule = armed.rule.model_dump(exclude_unset=True)
+    return {"number": armed.number, "rule": rule, "met": armed.met, "struck": armed.struck}
+
+
+def _json(body: object, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json", charset="utf-8")

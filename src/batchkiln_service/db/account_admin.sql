@@ -1,2 +1,0 @@
--- name: any_account
-SELECT 1 FROM accounts

@@ -1,0 +1,70 @@
+"""Who looks again after a change."""
+
+from math import inf
+
+import pytest
+
+from batchkiln.core.queue_types import QueueView
+from batchkiln.core.waits import NotBefore, WaitReason
+from batchkiln.core.wakes import WAKES, Awaited, Change, awaited_by_slot, awaited_place
+from batchkiln.store import ChangeNotifier
+
+OWN, OTHER = 1, 2
+
+
+@pytest.mark.parametrize("change", list(Change))
+def test_each_change_has_its_rule(change: Change) -> None:
+    """No change is announced of which nobody decided whom it wakes."""
+    assert change in WAKES
+
+
+def test_outcome_wakes_its_own_account_alone() -> None:
+    """Seventeen accounts do not look again for one generation."""
+    changes = ChangeNotifier()
+    own, other = changes.next(OWN), changes.next(OTHER)
+
+    changes.announce(Change.WENT_ON, OWN)
+
+    assert own.is_set()
+    assert not other.is_set()
+    assert not changes.has_news(OTHER, 0)
+
+
+def test_outcome_wakes_whoever_waits_for_credits() -> None:
+    """What a job gets back may be what another account waits for."""
+    changes = ChangeNotifier()
+    changes.expect(OTHER, "slot", {Awaited.CREDITS})
+    other = changes.next(OTHER)
+
+    changes.announce(Change.ENDED, OWN)
+
+    assert other.is_set()
+
+
+def test_news_before_the_first_wait_are_kept() -> None:
+    """A worker that has looked, and not waited so far, must not act on what it saw before its own change."""
+    changes = ChangeNotifier()
+    changes.announce(Change.WENT_ON, OWN)
+
+    assert changes.has_news(OWN, 0)
+
+
+def test_place_that_nobody_awaits_is_no_news() -> None:
+    """Each request ends; what is known of the queue is no older by that."""
+    changes = ChangeNotifier()
+    changes.announce(Change.PLACE_FREED, OWN)
+
+    assert changes.version == 0
+
+
+def test_full_minute_without_an_end_is_awaited() -> None:
+    """Requests under way free their places at no known time."""
+    assert awaited_place(NotBefore(inf, WaitReason.MINUTE_WINDOW)) == {Awaited.PLACE}
+    assert awaited_place(NotBefore(10.0, WaitReason.MINUTE_WINDOW)) == set()
+
+
+def test_idle_slot_without_candidates_awaits_nothing_of_others() -> None:
+    """It has no use for credits."""
+    queue = QueueView(unresolved=None, candidates=())
+
+    assert awaited_by_slot(queue, NotBefore(inf, WaitReason.NOTHING), has_run_budget=True) == set()
