@@ -65,7 +65,7 @@ async def test_flipped_bits_never_pay_twice(tmp_path: Path) -> None:
         assert fate.refusal is None or is_told(fate.refusal), f"page {page}: {fate.refusal!r}"
 
 
-@pytest.mark.parametrize("length", [0, 1, 99, 512, PAGE - 1, PAGE, 10 * PAGE, -PAGE, -1])
+@pytest.mark.parametrize("length", [0, 1, 99, 512, PAGE - 1, PAGE, 10 * PAGE, -PAGE - 1, -PAGE, -1])
 async def test_truncated_file_is_refused(tmp_path: Path, length: int) -> None:
     """A file that lost its end, even all of it: an empty one would be taken for new, and all be paid again."""
     path = sound_queue(tmp_path)

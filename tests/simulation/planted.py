@@ -463,6 +463,28 @@ BUGS: Final = (
         caught_by="tests/unit/worker/test_endpoints.py",
     ),
     Bug(
+        "the journal of attempts is not flushed",
+        "store/attempt_journal.py",
+        "            _sync(self._handle)\n",
+        "            pass\n",
+        caught_by="tests/simulation/test_restores.py",
+    ),
+    Bug(
+        "a lost attempt is begun by any account",
+        "store/planner_snapshot.sql",
+        "\n  AND id NOT IN (SELECT item_id FROM lost_item)",
+        "",
+        (("store/attempts.py", 'if row["is_lost"] or row["is_paused"]', 'if row["is_paused"]'),),
+        caught_by="tests/simulation/test_restores.py",
+    ),
+    Bug(
+        "a restored queue sends at once",
+        "worker/account_worker.py",
+        "        if due.at <= now.monotonic:\n            return\n        for is_create",
+        "        if due.at:\n            return\n        for is_create",
+        caught_by="tests/simulation/test_restores.py",
+    ),
+    Bug(
         "one recipe that fails holds up the others",
         "worker/backoffs.py",
         "        is_alone = bool(own) and all(each.fails_alone(passed) for each in own)\n",

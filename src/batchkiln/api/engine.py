@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
-from batchkiln.core.rate_limits import HostRateLimit, RateLimits
+from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
 from batchkiln.store import ChangeNotifier, Store, Work
@@ -296,12 +297,15 @@ class Engine:
             suspended=None if profile.is_embedded else environment.suspended,
             seed=environment.seed,
         )
+        found_at = await store.lost_attempts_found_at()
+        passed = inf if found_at is None else (environment.wall() - found_at).total_seconds() * profile.time_scale
+        quiet_until = clock.monotonic() + quiet_seconds_left(profile.limits, passed)
         self.services[name] = ServiceRuntime(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
-            host=HostState(self._host_limit(profile)),
+            host=HostState(self._host_limit(profile), quiet_until=quiet_until),
             durations=durations,
             mapping=ReplyMapping(profile.replies),
             embedded=embedded,

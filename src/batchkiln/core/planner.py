@@ -38,6 +38,13 @@ class HandOver(_OfAttempt):
     """Hand an attempt in doubt over to a person: the service may have forgotten its key (Service rule 4.2)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Record an attempt again that a restored copy of the queue has lost; it is in doubt then, and is replayed."""
+
+    due: NotBefore
+
+
 class Poll(_OfAttempt):
     """Read the active generation (Service rule 4.4)."""
 
@@ -57,20 +64,23 @@ class WaitUntil:
     due: NotBefore
 
 
-Action = Replay | Withdraw | HandOver | Poll | Submit | WaitUntil
+Action = Replay | Withdraw | HandOver | Recover | Poll | Submit | WaitUntil
 
 
 def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> Action:
     """Choose the one next request about a generation, and the earliest moment to send it.
 
     The order is the rule: an attempt of unknown outcome first (Service rule 4.2), then the one active generation
-    (Law 3), then new work within windows and credits (Service section 8). Never raises.
+    (Law 3), then what was lost and may be paid, then new work within windows and credits (Service section 8). Never
+    raises.
     """
     if attempt := queue.unresolved:
         is_sent = attempt.state is AttemptState.SENT
         return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)
     if queue.is_slot_held:
         return WaitUntil(NotBefore(inf, WaitReason.HELD))  # an item held for its API key keeps the slot (Law 4)
+    if queue.has_lost:
+        return Recover(NotBefore(now.monotonic))
     if account.start_obstacle:
         return WaitUntil(NotBefore(inf, account.start_obstacle))
     if any(entry.call is Call.CREATE for entry in account.misunderstood):  # another create may be paid, and lost too

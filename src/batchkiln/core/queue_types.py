@@ -51,6 +51,7 @@ class QueueView:
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
     is_unwanted: bool = False  # a paused or canceled job, a cap or a budget would now prevent the unresolved attempt
     is_slot_held: bool = False  # the unresolved attempt belongs to a held item, which a person has to resolve
+    has_lost: bool = False  # a restored copy of the queue lost an attempt of the account; its item is queued
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +150,15 @@ class DownloadTask:
 
 @dataclass(frozen=True, slots=True)
 class ItemNames:
-    """The names of an item and its job and model, and the number of the item's next attempt."""
+    """The names of an item and its job and model, and the idempotency keys of its attempts by number.
+
+    The last key is that of its next attempt.
+    """
 
     job: str
     item: str
     model: str
-    next_number: int
+    keys: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,17 @@ class Circumstances:
 
     digest: str = ""
     description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostAttempt:
+    """An attempt of an account that a restored copy of the queue has lost, to be recorded again: the oldest one.
+
+    `request` is its first send, which the copy has lost as well.
+    """
+
+    viewpoint: Viewpoint
+    request: RequestNote
 
 
 @dataclass(frozen=True, slots=True)

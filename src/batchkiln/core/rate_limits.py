@@ -45,6 +45,15 @@ class Limits:
         return {name: value for name, value in asdict(self).items() if name != "output_bytes"}
 
 
+def quiet_seconds_left(limits: Limits, passed: float) -> float:
+    """Return for how long nothing is sent, so many service seconds after a queue was found to be an older copy.
+
+    Its windows and its last poll are lost (Law 5). A clock that was set back in the meantime leaves all of it.
+    """
+    quiet_seconds = limits.minute_seconds + limits.poll_interval_seconds
+    return quiet_seconds - min(max(passed, 0.0), quiet_seconds)
+
+
 class RequestKind(StrEnum):
     """The kind of a request, which decides the limits that it counts against (Service section 8)."""
 

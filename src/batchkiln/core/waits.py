@@ -27,6 +27,7 @@ class WaitReason(StrEnum):
     SETTLING = "settling"  # the job's budget depends on unresolved attempts
     ACCOUNT_BLOCKED = "account_blocked"  # the service refuses the account until a person acts
     NO_KEY = "no_key"  # the account has no API key, and only downloads finished outputs
+    RESTORED = "restored"  # the queue is an older copy, whose counts of the minute are lost
     UNDECIDED = "undecided"  # the service's reply did not decide the create
     REFUSED_ALIKE = "refused_alike"  # several consecutive creates were refused with the same text
     HELD = "held"  # the slot belongs to a held item (Law 4)

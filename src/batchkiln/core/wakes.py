@@ -32,6 +32,7 @@ class Change(Enum):
     """A change of the planner's input, by this process or another."""
 
     STARTED = auto()  # an attempt is recorded; its own worker is sending it
+    RECOVERED = auto()  # a lost attempt is recorded again; its own worker is to replay it
     HEADS_MOVED = auto()  # a class has new next items, for uploads, or none left
     PLAN_OUTDATED = auto()  # a plan was out of date; its reservations are released
     PROGRESSED = auto()  # an attempt was answered, polled or resent, or one of its files was saved
@@ -75,6 +76,8 @@ _CREDITS: Final = frozenset({Awaited.CREDITS})
 WAKES: Final[Mapping[Change, Wakes]] = {
     # Only its own slot is busy. Others see the change when they next plan; nothing becomes due earlier for them.
     Change.STARTED: Wakes(own=False),
+    # As above, but it is not sent yet. Nobody else could have begun the item.
+    Change.RECOVERED: Wakes(),
     # All accounts upload images ahead; after the last item of a class, other accounts may have nothing left.
     Change.HEADS_MOVED: Wakes(all=True),
     # The run's credits that the plan had reserved are free again.

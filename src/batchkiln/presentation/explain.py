@@ -126,6 +126,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     ),
     WaitReason.ACCOUNT_BLOCKED: "`batchkiln doctor` shows why the service refuses the account; then `batchkiln work`",
     WaitReason.NO_KEY: "set the account's API key where the configuration expects it; then `batchkiln work`",
+    WaitReason.RESTORED: _BY_ITSELF,
     WaitReason.UNDECIDED: _BY_ITSELF + ", less and less often; after an hour without a decision it is held for you",
     WaitReason.REFUSED_ALIKE: "read the service's messages with `batchkiln items {job}`; it continues by itself",
     WaitReason.HELD: "resolve the held item first: `batchkiln show {holder}` explains how",

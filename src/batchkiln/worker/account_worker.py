@@ -383,6 +383,16 @@ class AccountWorker:
             hold = HoldImposed(is_of_creates=call.is_create, until=until, reason=own.reason)
             await self.ports.queue.update_account(self.account_id, hold, now)
 
+    async def hold_while_quiet(self, now: ClockReading) -> None:
+        """Hold creates and reads for what is left of the quiet minute of a restored queue (Law 5)."""
+        due = NotBefore(self.host.quiet_until, WaitReason.RESTORED)
+        if due.at <= now.monotonic:
+            return
+        for is_create in (True, False):
+            self.rates.hold(due, is_create=is_create, is_exact=False)
+            hold = HoldImposed(is_of_creates=is_create, until=now.instant_of(due.at), reason=due.reason)
+            await self.ports.queue.update_account(self.account_id, hold, now)
+
     def postpone_creates(self, now: ClockReading, seconds: float, reason: WaitReason, told: str) -> None:
         """Let creates wait for so many service seconds at least; `told` says why, and is logged once."""
         own = self.backoffs.calls[Call.CREATE]

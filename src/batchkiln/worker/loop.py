@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import HandOver, Poll, Replay, Submit, WaitUntil, Withdraw, choose_action
+from batchkiln.core.planner import Action, HandOver, Poll, Recover, Replay, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
+from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.core.wakes import awaited_by_slot
 from batchkiln.worker import executor
@@ -57,21 +58,27 @@ async def drive_slot(worker: AccountWorker) -> None:
             awaited = awaited_by_slot(queue, action.due, has_run_budget=has_run_budget)
             await worker.wait("slot", action.due, version, awaited)
             continue
-        match action:
-            case Replay():
-                await executor.replay(worker, action, now)
-            case Withdraw():
-                await executor.withdraw(worker, action, now)
-            case HandOver():
-                await executor.hand_over(worker, action, now)
-            case Poll():
-                await executor.poll(worker, action, now)
-            case Submit():
-                await executor.submit(worker, action, now)
-            case WaitUntil():
-                worker.plan_overtaken()
-            case _:
-                assert_never(action)
+        await _act(worker, action, now)
+
+
+async def _act(worker: AccountWorker, action: Action, now: ClockReading) -> None:
+    match action:
+        case Replay():
+            await executor.replay(worker, action, now)
+        case Withdraw():
+            await executor.withdraw(worker, action, now)
+        case HandOver():
+            await executor.hand_over(worker, action, now)
+        case Recover():
+            await executor.recover(worker, now)
+        case Poll():
+            await executor.poll(worker, action, now)
+        case Submit():
+            await executor.submit(worker, action, now)
+        case WaitUntil():
+            worker.plan_overtaken()
+        case _:
+            assert_never(action)
 
 
 async def next_due(worker: AccountWorker) -> NotBefore:

@@ -27,9 +27,11 @@ class HostState:
     """What the workers of one service share on this machine.
 
     `passed` counts requests that got a definite reply. `description` is a digest of the service's own, once it is read.
+    No create and no read is sent before the monotonic moment `quiet_until`: a restored queue has lost the windows.
     """
 
     rates: HostRateLimit
+    quiet_until: float = -inf
     passed: int = 0
     description: str | None = None
     _zero: float | None = None  # the instant of the monotonic zero, in seconds since 1970

@@ -278,6 +278,8 @@ def _migrate(connection: sqlite3.Connection, version: int, script: str) -> bool:
             if version == 1:
                 uid = secrets.token_hex(16)
                 connection.execute("INSERT INTO meta (key, value) VALUES ('queue_uid', ?)", (uid,))
+                # Only here: a queue of an earlier version keeps its keys, also one restored from before its update.
+                connection.execute("INSERT INTO meta (key, value) VALUES ('keys_from', 'names')")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {version}")
         connection.execute("COMMIT")
