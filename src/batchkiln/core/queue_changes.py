@@ -9,7 +9,7 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.job import SavedFile
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import Observation
-from batchkiln.core.queue_types import Circumstances
+from batchkiln.core.queue_types import Circumstances, DownloadTask
 from batchkiln.core.responses import ErrorInfo, GenerationRecord
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
@@ -47,12 +47,14 @@ class Facts:
 class Committed:
     """The outcome as it was settled, and the item's state after it.
 
-    `overcharged_credits` is what the record charges beyond the quote and every cost named before.
+    `overcharged_credits` is what the record charges beyond the quote and every cost named before. `download` is what is
+    needed to fetch its files, where the item has just come to that.
     """
 
     outcome: Outcome
     state: ItemState
     overcharged_credits: int = 0
+    download: DownloadTask | None = None
 
 
 # --- preparations of a candidate ----------------------------------------------------------------------

@@ -290,6 +290,8 @@ class AccountWorker:
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
         committed = await self.ports.queue.commit(attempt, outcome, facts, now)
+        if committed.download is not None:
+            self.downloads.keep_task(committed.download)
         await self.spans.committed(attempt, facts, committed)
         return committed
 

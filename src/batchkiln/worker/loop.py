@@ -118,9 +118,12 @@ async def _to_its_end(board: Engine, worker: AccountWorker, work: Awaitable[None
     return True
 
 
-async def _run_worker(board: Engine, worker: AccountWorker) -> None:
-    if await _to_its_end(board, worker, _drive_worker(worker)):
-        await board.worker_ended(worker, None)
+async def _run_worker(board: Engine, worker: AccountWorker, control: RunState) -> None:
+    try:
+        if await _to_its_end(board, worker, _drive_worker(worker)):
+            await board.worker_ended(worker, None)
+    finally:
+        control.worker_ended(worker.account_id)
 
 
 async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
@@ -135,10 +138,11 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
         for worker in await board.new_workers():
             if not await _to_its_end(board, worker, resume_held(worker)):
                 continue
-            group.create_task(_run_worker(board, worker), name=f"worker-{worker.viewpoint.account}")
+            group.create_task(_run_worker(board, worker, control), name=f"worker-{worker.viewpoint.account}")
             tracks |= {(worker.account_id, track) for track in TRACKS}
         if not control.waits_for_more and (
-            control.is_quiet(tracks, board.news.has_news) or not await _left(board, control, counted)
+            control.is_quiet(tracks, board.news.has_news)
+            or not (control.has_slot_at_work or await _left(board, control, counted))
         ):
             return
         await control.pulse.wait()
