@@ -134,6 +134,10 @@ class AccountWorker:
         self._notice_understood(look.snapshot)
         return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
 
+    def is_overtaken(self, version: int) -> bool:
+        """Return whether anything has changed since a version, for any account."""
+        return self.ports.queue.changes.version > version
+
     def _holds(self, look: "_Look", days: tuple[datetime, ...], *, is_current: bool) -> bool:
         """Return whether nothing has changed since a look that concerns the account."""
         changes = self.ports.queue.changes

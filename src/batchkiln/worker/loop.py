@@ -49,7 +49,8 @@ async def drive_slot(worker: AccountWorker) -> None:
         now = clock.now()
         queue, account, version = await worker.snapshot(now)
         action = choose_action(queue, account, now)
-        if isinstance(action, Submit) and action.due.at <= now.monotonic:  # others take of the same queue
+        is_due = isinstance(action, Submit) and action.due.at <= now.monotonic
+        if is_due and worker.is_overtaken(version):  # others take of the same queue
             queue, account, version = await worker.snapshot(now, is_current=True)
             action = choose_action(queue, account, now)
         if action.due.at > now.monotonic:
