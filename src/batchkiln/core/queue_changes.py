@@ -9,7 +9,7 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.job import SavedFile
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import Observation
-from batchkiln.core.queue_types import Circumstances
+from batchkiln.core.queue_types import Circumstances, DownloadTask
 from batchkiln.core.responses import ErrorInfo, GenerationRecord
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
@@ -48,11 +48,13 @@ class Committed:
     """The outcome as recorded, and the item's state after it.
 
     `overcharged_credits` is the amount that the record charges beyond the quote and any cost reported before.
+    `download` is the task of fetching its files if the item has just become ready.
     """
 
     outcome: Outcome
     state: ItemState
     overcharged_credits: int = 0
+    download: DownloadTask | None = None
 
 
 # --- preparations of a candidate ----------------------------------------------------------------------

@@ -134,6 +134,10 @@ class AccountWorker:
         self._notice_understood(look.snapshot)
         return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
 
+    def is_overtaken(self, version: int) -> bool:
+        """Return whether anything has changed since a version, for any account."""
+        return self.ports.queue.changes.version > version
+
     def _holds(self, look: "_Look", days: tuple[datetime, ...], *, is_current: bool) -> bool:
         """Return whether nothing has changed since a look that concerns the account."""
         changes = self.ports.queue.changes
@@ -290,6 +294,8 @@ class AccountWorker:
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
         committed = await self.ports.queue.commit(attempt, outcome, facts, now)
+        if committed.download is not None:
+            self.downloads.keep_task(committed.download)
         await self.spans.committed(attempt, facts, committed)
         return committed
 

@@ -59,7 +59,8 @@ async def prepare(worker: AccountWorker) -> None:
         now = worker.ports.clock.now()
         queue, account, version = await worker.snapshot(now)
         choice = choose_preparation(queue, account, now)
-        if isinstance(choice, Reject) or choice.due.at <= now.monotonic:  # others take of the same queue
+        is_due = isinstance(choice, Reject) or choice.due.at <= now.monotonic
+        if is_due and worker.is_overtaken(version):  # others take of the same queue
             queue, account, version = await worker.snapshot(now, is_current=True)
             choice = choose_preparation(queue, account, now)
         if isinstance(choice, Reject):

@@ -63,6 +63,7 @@ class RunState:
     credits_left: int | None = None
     beginning: set[int] = field(default_factory=set)  # items that a worker records an attempt of right now
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
+    at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before, and wait no longer
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
     cut_off: set[int] = field(default_factory=set)  # of these, whose reads are refused as well
     given_back: set[int] = field(default_factory=set)  # accounts that another worker is to drive
@@ -107,12 +108,24 @@ class RunState:
 
     def rest(self, account_id: int, track: str, version: int, due: NotBefore) -> None:
         """Record that a track of an account waits, as of a version of the queue."""
+        self.at_work.discard((account_id, track))
         self.rests[account_id, track] = (version, due)
         self.pulse.set()
 
     def work(self, account_id: int, track: str) -> None:
         """Record that a track works."""
         self.rests.pop((account_id, track), None)
+        self.at_work.add((account_id, track))
+
+    def worker_ended(self, account_id: int) -> None:
+        """Record that no track of an account works any more."""
+        self.at_work = {track for track in self.at_work if track[0] != account_id}
+        self.pulse.set()
+
+    @property
+    def has_slot_at_work(self) -> bool:
+        """Whether a slot acts, so that something is left; it rests or ends afterwards."""
+        return any(track == "slot" for _, track in self.at_work)
 
     def slot_rest(self, account_id: int) -> NotBefore | None:
         """Return what an account's slot waits for; None while it works.

@@ -41,6 +41,16 @@ def test_outcome_wakes_whoever_waits_for_credits() -> None:
     assert other.is_set()
 
 
+def test_item_that_is_free_again_wakes_idle_accounts() -> None:
+    """An account at rest may begin it while its own is still busy."""
+    changes = ChangeNotifier()
+    other = changes.next(OTHER)
+
+    changes.announce(Change.REQUEUED, OWN)
+
+    assert other.is_set()
+
+
 def test_news_before_the_first_wait_are_kept() -> None:
     """A worker that has looked, and not waited so far, must not act on what it saw before its own change."""
     changes = ChangeNotifier()
