@@ -141,7 +141,7 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_v(workspace: 
     """Exit 1; -v shows where it happened."""
     workspace.call("enqueue", workspace.manifest())
     queue = workspace.folder / ".batchkiln" / "queue.db"
-    _drop_a_table(queue)
+    _store_an_impossible_day(queue)
 
     short, long = workspace.call("status"), workspace.call("status", "-v")
 
@@ -150,11 +150,13 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_v(workspace: 
     assert "Traceback" in long.err
 
 
-def _drop_a_table(queue: Path) -> None:
+def _store_an_impossible_day(queue: Path) -> None:
+    """Store what no version of the program ever writes, and none expects."""
     import sqlite3  # noqa: PLC0415  for this one accident
 
     connection = sqlite3.connect(queue)
-    connection.execute("DROP TABLE trouble")
+    connection.execute("INSERT INTO account (id, profile, name) VALUES (1, 'local', 'main')")
+    connection.execute("INSERT INTO account_day (account_id, day_start_at) VALUES (1, 1 << 62)")
     connection.commit()
     connection.close()
 
