@@ -1,7 +1,7 @@
 """Applying manifests to the queue."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -9,12 +9,14 @@ from typing import BinaryIO, Final
 import structlog
 
 from batchkiln.api.app_context import AppContext
+from batchkiln.api.shared_folder import check_shared_folder
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope
-from batchkiln.manifest import Manifest, open_manifest
+from batchkiln.inputs import SharedInputs
+from batchkiln.manifest import LocatedItem, Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
 from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Store, Writer
@@ -73,6 +75,8 @@ async def apply_manifests(
         raise InputError("a manifest is named twice")
     if len(paths) > 1 and "-" in paths:
         raise InputError("standard input cannot be combined with other manifests")
+    if not options.dry_run:
+        await check_shared_folder(store, setting, is_worker=False)
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
     for path in paths:
         # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
@@ -120,7 +124,9 @@ async def check_output_folder(setting: AppContext, path: str) -> None:
 
     Raise `InputError`, also for mistakes in the manifest's header.
     """
-    manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
+    manifest = await asyncio.to_thread(
+        open_manifest, path, working_dir=setting.working_dir, output_base=setting.output_base
+    )
     try:
         await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
     except OutputDirNotWritable as error:
@@ -131,7 +137,9 @@ def read_manifest(
     setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
     """Open a manifest, and find the profile that it is for. Raise `InputError` for accounts or notifiers not there."""
-    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
+    manifest = open_manifest(
+        path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir, output_base=setting.output_base
+    )
     profile = setting.config.profile(setting.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
     if unknown:
@@ -149,9 +157,12 @@ def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: App
     job = manifest.job
     if setting.output_root is not None:
         job = replace(job, output_dir=str(setting.output_root / job.name))
+    items: Iterable[LocatedItem] = manifest.items(read.catalogue)
+    if setting.shared_dir is not None and not options.dry_run:
+        items = _with_images_kept(items, SharedInputs(setting.shared_dir))
     report = writer.apply_manifest(
         job,
-        manifest.items(read.catalogue),
+        items,
         profile=profile.name,
         machine_now=setting.surroundings.wall(),
         options=options,
@@ -162,3 +173,11 @@ def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: App
         names = writer.items.new_file_names(report.job_id, job, new=report.new)
         taken = tuple(taken_names(Path(job.output_dir), names))
     return Applied(job, profile.name, report, taken)
+
+
+def _with_images_kept(items: Iterable[LocatedItem], shared: SharedInputs) -> Iterator[LocatedItem]:
+    """Yield items once the machines that will upload their images can read those."""
+    for item in items:
+        for file in item.spec.inputs:
+            shared.keep(file)
+        yield item

@@ -64,6 +64,9 @@ from .location import (
 from .lock import (
     Lease as Lease,
 )
+from .meta import (
+    SharedMark as SharedMark,
+)
 from .migrating import (
     Migration as Migration,
     migrate as migrate,
