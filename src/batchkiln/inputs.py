@@ -68,6 +68,13 @@ class SharedInputs:
             raise InputError(f"{file.path}: it cannot be copied to {target}: {reason}. {_REMEDY}") from error
         self._kept.add(file.sha256)
 
+    def keep_if_there(self, file: InputFile) -> bool:
+        """Copy an image as `keep` does; return whether it was there, or is in the shared folder already."""
+        is_there = _holds(self._folder / file.sha256, file) or _holds(Path(file.path), file)
+        if is_there:
+            self.keep(file)
+        return is_there
+
     def _copy(self, file: InputFile, target: Path) -> None:
         """Write the copy under a name of its own first, so that no reader sees half of it."""
         part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")

@@ -72,6 +72,11 @@ def common_of(context: click.Context) -> Common:
     )
 
 
+def location_of(common: Common, text: str) -> QueueLocation:
+    """Return the place of a queue that a person named; a database as the configuration allows."""
+    return _queue(text, common.config_path)
+
+
 def _queue(named: str | None, config: Path | None) -> QueueLocation:
     """Return the queue: as it is named, or as the configuration names it; a database as the configuration allows."""
     location = None if named is None else parse_location(named)

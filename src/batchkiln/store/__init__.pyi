@@ -9,6 +9,10 @@ from .apply import (
     ApplyOptions as ApplyOptions,
     ApplyReport as ApplyReport,
 )
+from .copying import (
+    Copied as Copied,
+    copy_queue as copy_queue,
+)
 from .events import (
     ItemEnded as ItemEnded,
     LoggedEvent as LoggedEvent,

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -22,7 +23,26 @@ def write_meta(connection: Session, key: str, value: str | None) -> None:
         connection.execute(query("set_meta"), {"key": key, "value": value})
 
 
-_SHARED_FOLDER: Final = "shared_folder"
+SHARED_FOLDER: Final = "shared_folder"
+MOVED: Final = "moved"
+"""The place that the queue was moved to, `{"to": …, "is_done": …}`: nobody drives it here any more."""
+
+
+def refuse_moved(connection: Session, place: object, *, unless_to: str | None = None) -> None:
+    """Raise `QueueUnusable` for a queue that was moved; `unless_to` is where an unfinished copy may go on."""
+    text = read_meta(connection, MOVED)
+    if text is None:
+        return
+    mark = json.loads(text)
+    if mark["is_done"]:
+        raise QueueUnusable(
+            f"{place}: the queue was moved to {mark['to']}; nothing was sent or changed here. Use --queue {mark['to']}"
+        )
+    if mark["to"] != unless_to:
+        raise QueueUnusable(
+            f"{place}: a copy of the queue to {mark['to']} was begun and has not ended; nothing was sent or changed "
+            f"here. Run `batchkiln queue copy {place} {mark['to']}` again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +55,7 @@ class SharedMark:
 
 def shared_mark(connection: Session) -> SharedMark | None:
     """Return the mark of the folder that the queue's machines share; None where none was used yet."""
-    text = read_meta(connection, _SHARED_FOLDER)
+    text = read_meta(connection, SHARED_FOLDER)
     return None if text is None else SharedMark(**json.loads(text))
 
 
@@ -43,7 +63,7 @@ def mark_shared_folder(connection: Session, mark: SharedMark) -> SharedMark:
     """Record the mark unless the queue has one; return the queue's."""
     known = shared_mark(connection)
     if known is None:
-        write_meta(connection, _SHARED_FOLDER, json.dumps(asdict(mark)))
+        write_meta(connection, SHARED_FOLDER, json.dumps(asdict(mark)))
     return known or mark
 
 
