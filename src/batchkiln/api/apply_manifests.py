@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 import structlog
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.shared_folder import check_shared_folder
+from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable

@@ -9,7 +9,7 @@ import structlog
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.engine import LOOK_SECONDS, Engine
-from batchkiln.api.shared_folder import check_shared_folder
+from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import (

@@ -5,25 +5,20 @@ from dataclasses import asdict
 import click
 
 from batchkiln.api.queue_copy import copy_queue
-from batchkiln.cli.command import Command, Common, command, location_of
+from batchkiln.cli.command import Common, command, location_of
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 
 
-@click.group("queue", subcommand_metavar="COMMAND")
-def queue() -> None:
-    """Move a queue to another place."""
-
-
 @command(
-    "copy",
-    cls=Command,
+    "queue",
     example="batchkiln queue copy queue.db postgresql://batch@db.example/kiln\n"
     "batchkiln queue copy postgresql://batch@db.example/kiln queue.db",
 )
+@click.argument("action", metavar="copy", type=click.Choice(["copy"]))
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-def copy(common: Common, *, source: str, target: str) -> ExitStatus:
+def queue(common: Common, *, action: str, source: str, target: str) -> ExitStatus:
     """Move an idle queue between a file and a PostgreSQL database, in either direction.
 
     Nothing may drive the queue. TO holds no queue yet, or an empty one: a file is made, and `batchkiln migrate` makes
@@ -32,6 +27,7 @@ def copy(common: Common, *, source: str, target: str) -> ExitStatus:
 
     If the copy is interrupted, run the same command again.
     """
+    del action  # there is one
     places = [location_of(common, text) for text in (source, target)]
     copied = copy_queue(*places)
     if common.is_json:
@@ -47,6 +43,3 @@ def copy(common: Common, *, source: str, target: str) -> ExitStatus:
         )
     print_result(f"Use --queue {places[1]} from now on; {places[0]} is kept, and refused.")
     return ExitStatus.OK
-
-
-queue.add_command(copy)
