@@ -46,9 +46,9 @@ class FleetEngine(Engine):
     lost connection or a full disk ends alone: whoever takes the account next begins by reading, as after a crash.
     """
 
-    def __init__(self, store: Store, setting: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
+    def __init__(self, store: Store, app: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
         """Use `open_fleet_engine` instead."""
-        super().__init__(store, setting, control)
+        super().__init__(store, app, control)
         self.owner = keeper.worker.tag
         self._keeper = keeper
         self._ticker = ServiceClock()
@@ -61,7 +61,7 @@ class FleetEngine(Engine):
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
-        with self.store.listen(self.hear):
+        with self.store.listen(self.on_wakeup):
             try:
                 async with asyncio.TaskGroup() as group:
                     beating = group.create_task(self._beat_on(), name="beat")
@@ -103,7 +103,7 @@ class FleetEngine(Engine):
             self._suspected.clear()
 
     async def _reconnect(self, error: QueueConnectionLost) -> None:
-        """End all accounts' workers, as a crash would, and connect again. Raises `error` after `RECONNECT_SECONDS`."""
+        """End all accounts' workers, as a crash would, and connect again. Raise `error` after `RECONNECT_SECONDS`."""
         self._is_connected = False
         self._keeper.lose_all()
         wait, began = 1.0, self._ticker.monotonic()
@@ -230,12 +230,12 @@ class FleetEngine(Engine):
 
 @asynccontextmanager
 async def open_fleet_engine(
-    store: Store, setting: AppContext, control: RunState, *, worker: WorkerIdentity, egress: Egress, clock: StoreClock
+    store: Store, app: AppContext, control: RunState, *, worker: WorkerIdentity, egress: Egress, clock: StoreClock
 ) -> AsyncIterator[FleetEngine]:
     """Hold everything that a worker among several needs. Leases take the place of the queue's lock."""
-    await check_shared_folder(store, setting, is_worker=True)
-    keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=setting.surroundings.steady)
-    engine = FleetEngine(store, setting, control, keeper)
+    await check_shared_folder(store, app, is_worker=True)
+    keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
+    engine = FleetEngine(store, app, control, keeper)
     try:
         yield engine
     finally:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from batchkiln.clock import machine_now
 from batchkiln.core.job import InputFile
 from batchkiln.inputs import SharedInputs
 from batchkiln.store import DatabaseUrl, QueueLocation, copy_queue as copy_rows
@@ -32,7 +33,7 @@ def copy_queue(source: QueueLocation, target: QueueLocation) -> QueueCopied:
         if shared is not None and not shared.keep_if_there(file):
             missing.append(file.path)
 
-    copied = copy_rows(source, target, keep_image=keep_image)
+    copied = copy_rows(source, target, keep_image=keep_image, now=machine_now())
     return QueueCopied(
         jobs=copied.rows.get("job", 0),
         items=copied.rows.get("item", 0),

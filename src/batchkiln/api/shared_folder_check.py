@@ -12,7 +12,7 @@ from batchkiln.outputs.shared_folder import SharedFolder
 from batchkiln.store import DatabaseUrl, SharedMark, Store
 
 
-async def check_shared_folder(store: Store, setting: AppContext, *, is_worker: bool) -> None:
+async def check_shared_folder(store: Store, app: AppContext, *, is_worker: bool) -> None:
     """Compare the folder with the one that the queue's first machine used, which left a token in both.
 
     The first machine records the token. A worker needs a shared folder, hard links in it, and all results below it; who
@@ -21,7 +21,7 @@ async def check_shared_folder(store: Store, setting: AppContext, *, is_worker: b
     if not isinstance(store.location, DatabaseUrl):
         return
     mark = await store.read(lambda reader: reader.shared_mark())
-    root = setting.shared_dir
+    root = app.shared_dir
     if root is None:
         if is_worker or mark is not None:
             raise InputError(
@@ -29,7 +29,7 @@ async def check_shared_folder(store: Store, setting: AppContext, *, is_worker: b
                 "share. Set shared_dir to the place where this machine mounts it. Nothing was sent or enqueued"
             )
         return
-    folder = SharedFolder(root, setting.surroundings.files())
+    folder = SharedFolder(root, app.environment.files())
     token = secrets.token_hex(16)
     await asyncio.to_thread(folder.check_links, token)
     if mark is None:

@@ -9,15 +9,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from batchkiln.core.errors import QueueInUse, QueueUnusable
-from batchkiln.core.job import InputFile
+from batchkiln.core.job import AttemptState, InputFile
 from batchkiln.core.lease_types import LEASE_SECONDS
+from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import drivers
+from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.integrity import checksum_matches
-from batchkiln.store.location import QueueLocation
+from batchkiln.store.location import QueueLocation, journal_place
+from batchkiln.store.lost_attempts import record_lost
 from batchkiln.store.meta import MOVED, SHARED_FOLDER, queue_uid, read_meta, refuse_moved, write_meta
 from batchkiln.store.row_types import input_file_of
 from batchkiln.store.session import CopySession, Row, Session
@@ -45,6 +49,7 @@ ORDER: Final = (
     "request",
     "event",
     "misunderstood",
+    "lost_attempt",
 )
 """Each table after those that its rows refer to; others, which refer to none, come last. `meta` is copied by keys."""
 
@@ -64,8 +69,13 @@ class Copied:
         return sum(self.rows.values())
 
 
-def copy_queue(source: QueueLocation, target: QueueLocation, *, keep_image: Callable[[InputFile], None]) -> Copied:
+def copy_queue(
+    source: QueueLocation, target: QueueLocation, *, keep_image: Callable[[InputFile], None], now: datetime
+) -> Copied:
     """Move an idle queue to a place that holds none, or an empty one. `keep_image` gets the images still to be sent.
+
+    A source that is an older copy of itself first learns what it has lost from the journal beside it, at the machine's
+    time `now`.
 
     Raise `QueueInUse` where somebody drives the queue, and `QueueUnusable` where the target is not empty or the source
     was moved elsewhere.
@@ -75,6 +85,9 @@ def copy_queue(source: QueueLocation, target: QueueLocation, *, keep_image: Call
     with drivers.copy_session(source, may_make=False) as old, old.translating():
         _refuse_workers(old, source)
         refuse_moved(old.session, source, unless_to=_name(target))
+        journal = AttemptJournal(journal_place(source, queue_uid(old.session)))
+        with _writing(old.session) as session:
+            record_lost(session, journal, to_milliseconds(now))
         with drivers.copy_session(target, may_make=True) as new, new.translating():
             return _Copy(old, new, source, target, keep_image).run()
 
@@ -215,10 +228,10 @@ class _Copy:
 
     def _check_attempts(self, page: Sequence[Row]) -> None:
         for row in page:
-            if not checksum_matches(row):
+            if row["state"] == AttemptState.SENT and not checksum_matches(row):
                 raise QueueUnusable(
-                    f"{self._source}: attempt {row['id']} is not what was recorded before it was sent, so the queue is "
-                    "damaged; nothing was copied. Restore a backup"
+                    f"{self._source}: attempt {row['id']} is not what was recorded before it was sent; nothing was "
+                    "copied. Run the queue, which asks you to decide, or restore a backup"
                 )
 
     def _copy_meta(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 from batchkiln.api.queue_copy import copy_queue
 from batchkiln.core.errors import InputError, QueueInUse, QueueUnusable
 from batchkiln.store import copying
+from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.copying import DRIVING
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.postgres.connecting import connect
@@ -72,7 +73,7 @@ def test_a_copy_there_and_back_is_equal(golden: Path, url: DatabaseUrl, tmp_path
     assert content(golden) == content(tmp_path / "back.db") == inside
     assert there == back
     assert there.items == len(ENDS)
-    assert all(inside[table] for table in copying.ORDER if table not in {"asset", "misunderstood"})
+    assert all(inside[table] for table in copying.ORDER if table not in {"asset", "misunderstood", "lost_attempt"})
 
 
 def test_new_ids_follow_the_copied_ones(golden: Path, url: DatabaseUrl) -> None:
@@ -229,10 +230,10 @@ async def test_a_copy_that_failed_leaves_the_source_as_it_was(golden: Path, url:
     """A damaged attempt is found by its checksum; the target stays empty, and the source is not marked."""
     with closing(sqlite3.connect(golden)) as connection:
         connection.execute("DROP TRIGGER attempt_is_never_edited")
-        connection.execute("UPDATE attempt SET checksum = checksum + 1 WHERE id = 1")
+        connection.execute("UPDATE attempt SET checksum = checksum + 1 WHERE state = 'sent'")
         connection.commit()
 
-    with pytest.raises(QueueUnusable, match=r"attempt 1 is not what was recorded.*nothing was copied"):
+    with pytest.raises(QueueUnusable, match=r"attempt \d+ is not what was recorded.*nothing was copied"):
         copy_queue(golden, url)
 
     assert content(url)["item"] == []
@@ -278,6 +279,21 @@ def test_images_that_are_still_to_be_sent_come_along(golden: Path, url: Database
 
     assert (tmp_path / ".inputs" / sha256).read_bytes() == b"hare"
     assert [Path(missing).name for missing in copied.missing_images] == ["fox.png"]
+
+
+def test_what_a_restored_copy_has_lost_goes_along(golden: Path, url: DatabaseUrl) -> None:
+    """The journal stays beside the old place: the new one has to know whose item must not be begun anew (Law 2)."""
+    with closing(sqlite3.connect(golden)) as connection:
+        ((uid,),) = connection.execute("SELECT value FROM meta WHERE key = 'queue_uid'")
+    journal = AttemptJournal(golden)
+    journal.begin(None)
+    journal.append(JournalEntry(uid, "guide", "queued-image", "test", "main", 1, "lost-key", "key-1", 7, 10, 1))
+    journal.close()
+
+    copy_queue(golden, url)
+
+    assert [row[0:2] for row in content(url)["lost_attempt"]] == [("guide", "queued-image")]
+    assert "lost_attempts_found_at" in dict(content(url)["meta"])
 
 
 def test_every_table_is_copied_or_about_who_drives(golden: Path, url: DatabaseUrl) -> None:
