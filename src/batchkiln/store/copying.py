@@ -48,10 +48,8 @@ ORDER: Final = (
     "job_day",
     "request",
     "event",
-    "misunderstood",
-    "lost_attempt",
 )
-"""Each table after those that its rows refer to; others, which refer to none, come last. `meta` is copied by keys."""
+"""Each table after those that its rows refer to. Others come last: at most they refer to these. `meta` is copied by keys."""
 
 _ROWS_AT_ONCE: Final = 5_000
 
