@@ -49,7 +49,7 @@ ORDER: Final = (
     "request",
     "event",
 )
-"""Each table after those that its rows refer to. Others come last: at most they refer to these. `meta` is copied by keys."""
+"""Each table after those that its rows refer to. Others come last: they refer to these at most. `meta` goes by keys."""
 
 _ROWS_AT_ONCE: Final = 5_000
 
