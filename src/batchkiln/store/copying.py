@@ -191,13 +191,11 @@ class _Copy:
         names = self._columns[table]
         if set(names) != set(self._new_columns.get(table, ())):
             raise QueueUnusable(f"{self._target}: its table {table} is another version's; run `batchkiln migrate`")
-        marks = ", ".join("?" * len(names))
-        insert = f'INSERT INTO "{table}" ({", ".join(_quoted(names))}) VALUES ({marks})'  # noqa: S608  as below
         sent = _Sum()
         for page in _pages(self._old.session, table, names):
             moved = [self._moved(table, names, row) for row in page]
             sent.add(moved)
-            self._new.session.executemany(insert, moved)
+            self._new.insert(table, names, moved)
         if "id" in names:
             self._new.continue_ids(table)
         found = _Sum()

@@ -78,6 +78,10 @@ class CopySession(Protocol):
         """Return the columns of each table."""
         ...
 
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows into a table."""
+        ...
+
     def continue_ids(self, table: str) -> None:
         """Have the next id of a table be one that none of its rows has had."""
         ...

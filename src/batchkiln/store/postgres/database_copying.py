@@ -1,8 +1,8 @@
 """A queue in PostgreSQL as the source or the target of a copy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 
@@ -41,6 +41,16 @@ class DatabaseCopySession:
         for table, column in self.session.execute(_COLUMNS):
             found.setdefault(table, []).append(column)
         return found
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows into a table, by COPY: a copy takes a sixth of the time so."""
+        names = ", ".join(f'"{column}"' for column in columns)
+        with (
+            self.session.connection.cursor() as cursor,
+            cursor.copy(f'COPY "{table}" ({names}) FROM STDIN'.encode()) as copied,
+        ):
+            for row in rows:
+                copied.write_row(row)
 
     def continue_ids(self, table: str) -> None:
         """Have the next id of a table be one more than its highest."""

@@ -1,9 +1,10 @@
 """A queue file as the source or the target of a copy."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from batchkiln.core.errors import QueueInUse, QueueUnusable
 from batchkiln.store.lock import in_use
@@ -28,6 +29,12 @@ class FileCopySession:
             table: [row["name"] for row in self.session.execute("SELECT name FROM pragma_table_info(?)", (table,))]
             for (table,) in tables.fetchall()
         }
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows into a table."""
+        names = ", ".join(f'"{column}"' for column in columns)
+        marks = ", ".join("?" * len(columns))
+        self.session.executemany(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', rows)  # noqa: S608  names of the schema
 
     def continue_ids(self, table: str) -> None:
         """Do nothing: a new row's id is one more than the highest."""
