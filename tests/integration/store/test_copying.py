@@ -11,11 +11,13 @@ import pytest
 
 from batchkiln.api.queue_copy import copy_queue
 from batchkiln.core.errors import InputError, QueueInUse, QueueUnusable
+from batchkiln.core.lease_types import Egress, WorkerIdentity
 from batchkiln.store import copying
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.copying import DRIVING
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.postgres.connecting import connect
+from batchkiln.store.postgres.server_database import clock_of_database
 from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, prepare_for_writing
 from batchkiln.store.store import Store
 from golden.files import instant_of, load, new_world, surround
@@ -182,6 +184,19 @@ def test_a_queue_with_workers_is_not_copied(golden: Path, url: DatabaseUrl, tmp_
 
     with closing(connect(url)) as session:
         assert session.scalar("SELECT epoch FROM egress") > 3
+
+
+async def test_a_worker_that_stood_still_during_the_move_ends(golden: Path, url: DatabaseUrl, tmp_path: Path) -> None:
+    """Its connection is open still; it neither sends nor takes accounts again."""
+    copy_queue(golden, url)
+    store = await Store.open_for_writing(url)
+    copy_queue(url, tmp_path / "back.db")
+    worker = WorkerIdentity(name="w1", egress="e", host="h", pid=1, version="1")
+
+    with pytest.raises(QueueUnusable, match="was moved to"):
+        await store.leases(clock_of_database).beat(worker, Egress("e", 120), None, [])
+
+    await store.close()
 
 
 def test_a_target_with_jobs_is_refused(golden: Path, url: DatabaseUrl, tmp_path: Path) -> None:
