@@ -566,7 +566,7 @@ BUGS: Final = (
     Bug(
         "the minute of another address is taken over",
         "core/rate_limits.py",
-        "if request.egress == self.egress]",
+        "if request.egress in {None, self.egress}]",
         "if request.egress != self.egress]",
         caught_by="tests/unit/core/test_rate_limits.py",
     ),

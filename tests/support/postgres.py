@@ -142,8 +142,11 @@ class Server:
 def _deletions_of(tables: tuple[str, ...], sequences: tuple[str, ...]) -> str:
     deletes = [f'DELETE FROM "{table}"' for table in tables if table != "meta"]
     kept = f"DELETE FROM meta WHERE key NOT IN ('queue_uid', 'keys_from', '{VERSION_KEY}')"
+    renamed = "UPDATE meta SET value = md5(random()::text) WHERE key = 'queue_uid'"
     restarts = [f"SELECT setval('\"{sequence}\"', 1, false)" for sequence in sequences]
-    return ";".join(["BEGIN", "SET LOCAL session_replication_role = replica", *deletes, kept, *restarts, "COMMIT"])
+    return ";".join(
+        ["BEGIN", "SET LOCAL session_replication_role = replica", *deletes, kept, renamed, *restarts, "COMMIT"]
+    )
 
 
 def _deletions(admin: psycopg.Connection) -> str:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.core.errors import InputError
 from batchkiln.core.job import InputFile
-from batchkiln.inputs import LocalInputs
+from batchkiln.inputs import LocalInputs, SharedInputs
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,74 @@ async def test_content_can_be_read_again(tmp_path: Path) -> None:
     second = b"".join([chunk async for chunk in content()])
 
     assert first == second == b"x" * 600_000
+
+
+def an_image(folder: Path, content: bytes = b"owl") -> InputFile:
+    """Write an image, and return it as a manifest records it."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "owl.png"
+    path.write_bytes(content)
+    return InputFile(str(path), hashlib.sha256(content).hexdigest(), len(content), "image/png")
+
+
+async def test_an_image_is_read_on_another_machine(tmp_path: Path) -> None:
+    """Its copy in the shared folder serves where the path of the manifest leads nowhere."""
+    file = an_image(tmp_path / "own")
+    SharedInputs(tmp_path).keep(file)
+    Path(file.path).unlink()
+    inputs = LocalInputs(tmp_path)
+
+    assert await inputs.is_unchanged(file)
+    assert b"".join([chunk async for chunk in inputs.content(file)()]) == b"owl"
+
+
+async def test_a_copy_that_was_damaged_is_noticed_and_copied_again(tmp_path: Path) -> None:
+    """The hash decides, not the name."""
+    file = an_image(tmp_path / "own")
+    SharedInputs(tmp_path).keep(file)
+    copy = LocalInputs(tmp_path).path_of(file)
+    copy.write_bytes(b"fox")
+
+    was_unchanged = await LocalInputs(tmp_path).is_unchanged(file)
+    SharedInputs(tmp_path).keep(file)
+
+    assert (was_unchanged, copy.read_bytes()) == (False, b"owl")
+
+
+def test_one_content_is_copied_once(tmp_path: Path) -> None:
+    """Two paths of one content share a copy, and a second enqueue writes nothing."""
+    file, same = an_image(tmp_path / "a"), an_image(tmp_path / "b")
+    SharedInputs(tmp_path).keep(file)
+    before = LocalInputs(tmp_path).path_of(file).stat()
+
+    SharedInputs(tmp_path).keep(same)
+
+    assert [path.stat() for path in (tmp_path / ".inputs").iterdir()] == [before]
+
+
+def test_an_image_that_changed_meanwhile_is_not_copied(tmp_path: Path) -> None:
+    """The manifest was accepted with other bytes."""
+    file = an_image(tmp_path / "own")
+    Path(file.path).write_bytes(b"fox")
+
+    with pytest.raises(InputError, match="changed while it was read"):
+        SharedInputs(tmp_path).keep(file)
+
+    assert list((tmp_path / ".inputs").iterdir()) == []
+
+
+def test_a_shared_folder_that_is_not_mounted_is_named(tmp_path: Path) -> None:
+    """No folder is made in its place."""
+    file = an_image(tmp_path / "own")
+
+    with pytest.raises(InputError, match=r"cannot be copied to .*No such file.*is mounted"):
+        SharedInputs(tmp_path / "mnt").keep(file)
+
+    assert not (tmp_path / "mnt").exists()
+
+
+async def test_an_image_from_before_the_folder_was_shared_is_read_where_it_was(tmp_path: Path) -> None:
+    """Its queue may have been configured since."""
+    file = an_image(tmp_path / "own")
+
+    assert await LocalInputs(tmp_path).is_unchanged(file)

@@ -10,7 +10,7 @@ from batchkiln.clock import machine_now, machine_suspended, steady_seconds
 from batchkiln.config import Config
 from batchkiln.core.rate_limits import Limits
 from batchkiln.outputs import FileSystem
-from batchkiln.store import QueueLocation
+from batchkiln.store import DatabaseUrl, QueueLocation
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
@@ -56,3 +56,13 @@ class AppContext:
     working_dir: Path = field(default_factory=Path.cwd)
     environment: Environment = field(default_factory=Environment)
     output_root: Path | None = None
+
+    @property
+    def shared_dir(self) -> Path | None:
+        """The folder of all results and input images, for a queue that several machines use."""
+        return self.queue.shared_dir if isinstance(self.queue, DatabaseUrl) else None
+
+    @property
+    def output_base(self) -> Path:
+        """The folder that a relative `output.dir` is below."""
+        return self.shared_dir or self.working_dir

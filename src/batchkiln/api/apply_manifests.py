@@ -1,7 +1,7 @@
 """Applies manifests to the queue."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -9,12 +9,14 @@ from typing import BinaryIO, Final
 import structlog
 
 from batchkiln.api.app_context import AppContext
+from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope
-from batchkiln.manifest import Manifest, open_manifest
+from batchkiln.inputs import SharedInputs
+from batchkiln.manifest import LocatedItem, Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
 from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Store, Writer
@@ -74,6 +76,8 @@ async def apply_manifests(
         raise InputError("a manifest is named twice; nothing was enqueued")
     if len(paths) > 1 and "-" in paths:
         raise InputError("standard input cannot be combined with other manifests; nothing was enqueued")
+    if not options.dry_run:
+        await check_shared_folder(store, app, is_worker=False)
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
     for path in paths:
         # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
@@ -121,7 +125,7 @@ async def check_output_folder(app: AppContext, path: str) -> None:
 
     Raise `InputError` if it is not, or if the manifest's header has mistakes.
     """
-    manifest = await asyncio.to_thread(open_manifest, path, working_dir=app.working_dir)
+    manifest = await asyncio.to_thread(open_manifest, path, working_dir=app.working_dir, output_base=app.output_base)
     try:
         await OutputFiles(app.environment.files()).check_writable(Path(manifest.job.output_dir))
     except OutputDirNotWritable as error:
@@ -135,7 +139,9 @@ def read_manifest(
 
     Raise `InputError` if its profile, an account or a notifier is not configured.
     """
-    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=app.working_dir)
+    manifest = open_manifest(
+        path, stdin=stdin, stdin_name=stdin_name, working_dir=app.working_dir, output_base=app.output_base
+    )
     profile = app.config.profile(app.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
     if unknown:
@@ -153,9 +159,12 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
     job = manifest.job
     if app.output_root is not None:
         job = replace(job, output_dir=str(app.output_root / job.name))
+    items: Iterable[LocatedItem] = manifest.items(read.catalogue)
+    if app.shared_dir is not None and not options.dry_run:
+        items = _with_images_kept(items, SharedInputs(app.shared_dir))
     report = writer.apply_manifest(
         job,
-        manifest.items(read.catalogue),
+        items,
         profile=profile.name,
         machine_now=app.environment.wall(),
         options=options,
@@ -166,3 +175,11 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         names = writer.items.new_file_names(report.job_id, job, new=report.new)
         taken = tuple(taken_names(Path(job.output_dir), names))
     return Applied(job, profile.name, report, taken)
+
+
+def _with_images_kept(items: Iterable[LocatedItem], shared: SharedInputs) -> Iterator[LocatedItem]:
+    """Yield items once the machines that will upload their images can read those."""
+    for item in items:
+        for file in item.spec.inputs:
+            shared.keep(file)
+        yield item

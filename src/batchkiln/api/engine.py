@@ -241,7 +241,7 @@ class Engine:
         )
         return AccountWorker(
             viewpoint=viewpoint,
-            ports=Ports(service.clock, store, client, outputs, LocalInputs()),
+            ports=Ports(service.clock, store, client, outputs, LocalInputs(self.app.shared_dir)),
             control=self.control,
             host=service.host,
             rates=RateLimits(profile.limits, profile.day, service.host.rates),

@@ -9,6 +9,7 @@ import structlog
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.engine import LOOK_SECONDS, Engine
+from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import (
@@ -232,6 +233,7 @@ async def open_fleet_engine(
     store: Store, app: AppContext, control: RunState, *, worker: WorkerIdentity, egress: Egress, clock: StoreClock
 ) -> AsyncIterator[FleetEngine]:
     """Hold everything that a worker among several needs. Leases take the place of the queue's lock."""
+    await check_shared_folder(store, app, is_worker=True)
     keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
     engine = FleetEngine(store, app, control, keeper)
     try:

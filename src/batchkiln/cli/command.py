@@ -72,17 +72,22 @@ def common_of(context: click.Context) -> Common:
     )
 
 
+def location_of(common: Common, text: str) -> QueueLocation:
+    """Return the place of a queue that a person named; a database as the configuration allows."""
+    return _queue(text, common.config_path)
+
+
 def _queue(named: str | None, config: Path | None) -> QueueLocation:
     """Return the queue: as it is named, or as the configuration names it; a database as the configuration allows."""
     location = None if named is None else parse_location(named)
     if isinstance(location, Path):
         return queue_path(location)
-    configured, may_lose_commits = queue_setting(config, os.environ)
+    setting = queue_setting(config, os.environ)
     if location is None:
-        location = parse_location(configured or DEFAULT_QUEUE)
+        location = parse_location(setting.place or DEFAULT_QUEUE)
     if isinstance(location, Path):
         return queue_path(location)
-    return replace(location, may_lose_commits=may_lose_commits)
+    return replace(location, may_lose_commits=setting.may_lose_commits, shared_dir=setting.shared_dir)
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:

@@ -11,6 +11,7 @@ from batchkiln.config.model import (
     KeySource,
     Notifier,
     Profile,
+    QueueSetting,
     Traces,
     base_url_problem,
     clear_text_problem,
@@ -27,6 +28,7 @@ __all__ = [
     "KeySource",
     "Notifier",
     "Profile",
+    "QueueSetting",
     "Traces",
     "config_of",
     "find_file",
@@ -98,20 +100,17 @@ def _from_environment(base_url: str, allow_http: str) -> Profile:
     return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,), allows_http=allows_http)
 
 
-def queue_setting(path: Path | None, environ: Mapping[str, str]) -> tuple[str | None, bool]:
-    """Return what the configuration says of the queue: its place, and whether commits may be lost.
+def queue_setting(path: Path | None, environ: Mapping[str, str]) -> QueueSetting:
+    """Return what the configuration says of the queue.
 
     A path is relative to the file. A file that is missing or wrong says nothing; `load_config` tells why.
     """
     chosen = find_file(path, environ)
     if chosen is None or not chosen.is_file():
-        return None, False
+        return QueueSetting()
     from batchkiln.config.file import queue_of  # noqa: PLC0415  as above
 
-    queue, may_lose_commits = queue_of(chosen)
-    if queue is not None and "://" not in queue:
-        queue = str(chosen.absolute().parent / queue)
-    return queue, may_lose_commits
+    return queue_of(chosen)
 
 
 def queue_path(path: Path) -> Path:

@@ -35,6 +35,7 @@ from batchkiln.config.model import (
     KeySource,
     Notifier,
     Profile,
+    QueueSetting,
     Traces,
     base_url_problem,
     clear_text_problem,
@@ -47,6 +48,7 @@ from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyFiel
 from batchkiln.core.timestamps import EPOCH
 
 _SIZES: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+_QUEUE_KEYS: Final = ("queue", "shared_dir")
 _PATH_MAX_CHARACTERS: Final = 500
 _ACCOUNT_NAME_MAX_CHARACTERS: Final = 64
 
@@ -247,6 +249,7 @@ class _File(_Model):
     confirm_above_credits: int | None = Field(default=None, ge=0)
     queue: str | None = Field(default=None, min_length=1)  # read by `queue_setting`
     allow_lost_commits: bool = False  # likewise
+    shared_dir: str | None = Field(default=None, min_length=1)  # likewise
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
@@ -262,16 +265,21 @@ class _File(_Model):
         )
 
 
-def queue_of(path: Path) -> tuple[str | None, bool]:
-    """Return `queue` and `allow_lost_commits` of a file; a wrong file has neither, and `read_file` tells of it."""
+def queue_of(path: Path) -> QueueSetting:
+    """Return what a file says of the queue; a wrong file says nothing, and `read_file` tells of it."""
     try:
         content = yaml.load(path.read_text("utf-8"), Loader=yaml.BaseLoader)  # noqa: S506  as below
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return None, False
+        return QueueSetting()
     if not isinstance(content, dict):
-        return None, False
-    queue = content.get("queue")
-    return queue if isinstance(queue, str) and queue else None, content.get("allow_lost_commits") == "true"
+        return QueueSetting()
+    queue, shared_dir = (text if isinstance(text := content.get(key), str) and text else None for key in _QUEUE_KEYS)
+    folder = path.absolute().parent
+    return QueueSetting(
+        place=queue if queue is None or "://" in queue else str(folder / queue),
+        may_lose_commits=content.get("allow_lost_commits") == "true",
+        shared_dir=None if shared_dir is None else folder / Path(shared_dir).expanduser(),
+    )
 
 
 def read_file(path: Path) -> Config:

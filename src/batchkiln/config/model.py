@@ -174,6 +174,19 @@ class Notifier:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSetting:
+    """What the configuration says of the queue: its place, and what holds for one in a database.
+
+    `may_lose_commits`: a server that may lose a commit is accepted. `shared_dir`: the folder of all results and input
+    images, as this machine mounts it.
+    """
+
+    place: str | None = None
+    may_lose_commits: bool = False
+    shared_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Traces:
     """The destination of exported spans: a collector's base URL, or None to use OpenTelemetry's own variables.
 

@@ -237,7 +237,7 @@ class HostRateLimit:
         Their age is unknown until the service has sent its time. Counting too many costs at most one minute; counting
         too few might exceed the limit (Law 5). `requests` are sorted, oldest first.
         """
-        requests = [request for request in requests if request.egress == self.egress]
+        requests = [request for request in requests if request.egress in {None, self.egress}]
         if self.is_restored or not requests:
             return
         self.is_restored = True

@@ -82,19 +82,25 @@ class Manifest:
 
 
 def open_manifest(
-    path: str, *, stdin: BinaryIO | None = None, stdin_name: str = STDIN_NAME, working_dir: Path
+    path: str,
+    *,
+    stdin: BinaryIO | None = None,
+    stdin_name: str = STDIN_NAME,
+    working_dir: Path,
+    output_base: Path | None = None,
 ) -> Manifest:
     """Open a manifest and read its header. The path `-` reads `stdin`, which is copied to a temporary file.
 
     Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raises `InputError` if the header is
-    invalid, with all errors, those of the items included.
+    invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, or below
+    `working_dir`.
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
     reader = _ManifestReader(text, Diagnostics(name, text.path))
     if spool is not None:
         weakref.finalize(reader, spool.unlink, missing_ok=True)
-    job = reader.job(working_dir)
+    job = reader.job(output_base or working_dir)
     if job is None:
         for _ in reader.items(DEFAULT_FILENAME):
             pass
@@ -113,7 +119,7 @@ class _ManifestReader:
         self._has_items = False
         self._read_header()
 
-    def job(self, working_dir: Path) -> JobSpec | None:
+    def job(self, output_base: Path) -> JobSpec | None:
         """Return the header as a job; None after adding diagnostics."""
         tree = self._header
         check_names(tree, [*Header.model_fields, "items"], self.diagnostics)
@@ -126,7 +132,7 @@ class _ManifestReader:
         if header is None:
             return None
         output, budget = header.output, header.budget
-        directory = os.path.abspath(working_dir / ((output and output.dir) or DEFAULT_DIR))  # noqa: PTH100  resolve() would follow links
+        directory = os.path.abspath(output_base / ((output and output.dir) or DEFAULT_DIR))  # noqa: PTH100  resolve() would follow links
         self._check_header(header)
         if not self.diagnostics:
             self._check_path_lengths(directory, (output and output.filename) or DEFAULT_FILENAME)

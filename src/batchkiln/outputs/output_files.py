@@ -25,6 +25,7 @@ from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
 from batchkiln.outputs.paths import make_folders, numbered, part_path, place_inside
 
 MIN_FREE_BYTES: Final = 32 * 1024 * 1024  # one video may need as much, and it is charged before the disk is full
+_SHARE: Final = "Set shared_dir to the place where this machine mounts it."
 _MAX_NAMES: Final = 1000  # files of one name with different content; more of them mean a mistake
 
 
@@ -45,6 +46,8 @@ class OutputFiles:
         """Make the folder and write a file in it, before credits are spent. Raises `OutputDirNotWritable`."""
         if not can_encode_filenames():
             raise OutputDirNotWritable(f"{directory}: {FILENAME_ENCODING_ERROR}.")
+        if not directory.is_absolute():
+            raise unwritable(directory, "it is in a shared folder, which the configuration does not name", _SHARE)
         await asyncio.to_thread(self._check_writable, directory)
 
     async def open_part(self, directory: Path, relative_name: str) -> PartialFile:

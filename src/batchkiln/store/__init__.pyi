@@ -9,6 +9,10 @@ from .apply import (
     ApplyOptions as ApplyOptions,
     ApplyReport as ApplyReport,
 )
+from .copying import (
+    Copied as Copied,
+    copy_queue as copy_queue,
+)
 from .events import (
     ItemEnded as ItemEnded,
     LoggedEvent as LoggedEvent,
@@ -63,6 +67,9 @@ from .location import (
 )
 from .lock import (
     Lease as Lease,
+)
+from .meta import (
+    SharedMark as SharedMark,
 )
 from .migrating import (
     Migration as Migration,

@@ -19,6 +19,7 @@ from batchkiln.core.states import Event, ItemState
 from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
 from batchkiln.store.notification_cursor import remember_audience
 from batchkiln.store.session import Session
+from batchkiln.store.shared_paths import stored_dir
 from batchkiln.store.sql import query
 from batchkiln.store.staging import MistakeAt, Placed, Staging, staging_of, transaction
 from batchkiln.store.transitions import log_job_event, transition_all
@@ -342,7 +343,7 @@ class ManifestApplication:
             "item_order": spec.order.value,
             "budget_credits": spec.budget_credits,
             "budget_credits_per_day": spec.budget_credits_per_day,
-            "output_dir": spec.output_dir,
+            "output_dir": stored_dir(self._connection, spec.output_dir),
             "filename": spec.filename,
             "manifest_path": spec.manifest_path,
             "obstacles": _OBSTACLES,

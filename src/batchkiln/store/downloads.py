@@ -9,6 +9,7 @@ from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.row_types import attempt_of, instant
 from batchkiln.store.session import Row, Session
+from batchkiln.store.shared_paths import local_dir_of, local_path_of, stored_path
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail
 
@@ -23,7 +24,7 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
         index=row["position"],
         model=row["model"],
         metadata=row["metadata"],
-        output_dir=row["output_dir"],
+        output_dir=local_dir_of(connection, row["output_dir"]),
         filename=row["file_name"] or row["filename"],
         created_at=from_milliseconds(row["generation_created_at"]),
         saved={int(number): sha256 for number, sha256 in json.loads(row["saved"]).items()},
@@ -35,8 +36,11 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
 
 def taken_paths(connection: Session, task: DownloadTask, number: int) -> frozenset[str]:
     """Return those of an output's possible paths that another output has: a person may have removed its file."""
-    parameters = {"paths": json.dumps(output_paths(task, number)), "attempt_id": task.attempt.id, "number": number}
-    return frozenset(path for (path,) in connection.execute(query("taken_paths"), parameters))
+    paths = [stored_path(connection, path) for path in output_paths(task, number)]
+    parameters = {"paths": json.dumps(paths), "attempt_id": task.attempt.id, "number": number}
+    return frozenset(
+        local_path_of(connection, path) for (path,) in connection.execute(query("taken_paths"), parameters)
+    )
 
 
 def output_paths(task: DownloadTask, number: int) -> list[str]:
@@ -56,7 +60,8 @@ def is_name_taken(connection: Session, attempt_id: int, saved: SavedOutput) -> b
 
     Both had the same bytes, and this one was taken for what a crash had left while the other one was being recorded.
     """
-    place = {"attempt_id": attempt_id, "number": saved.number, "paths": json.dumps([saved.file.path])}
+    paths = [stored_path(connection, saved.file.path)]
+    place = {"attempt_id": attempt_id, "number": saved.number, "paths": json.dumps(paths)}
     is_taken = connection.execute(query("taken_paths"), place).fetchone() is not None
     return is_taken and not connection.execute(query("is_output_saved"), place).fetchone()[0]
 
@@ -68,7 +73,7 @@ def insert_output(connection: Session, attempt: Row, saved: SavedOutput, now: in
         "attempt_id": attempt["id"],
         "number": saved.number,
         "type": saved.type,
-        "path": saved.file.path,
+        "path": stored_path(connection, saved.file.path),
         "size_bytes": saved.file.size_bytes,
         "sha256": saved.file.sha256,
         "media_type": saved.file.media_type,
@@ -78,6 +83,6 @@ def insert_output(connection: Session, attempt: Row, saved: SavedOutput, now: in
     return {
         "number": saved.number,
         "of": saved.listed,
-        "path": saved.file.path,
+        "path": stored_path(connection, saved.file.path),
         "size_bytes": saved.file.size_bytes,
     }

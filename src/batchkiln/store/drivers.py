@@ -6,7 +6,7 @@ from pathlib import Path
 
 from batchkiln.store.database import Database
 from batchkiln.store.location import DatabaseUrl, QueueLocation
-from batchkiln.store.session import Session, StagingSession
+from batchkiln.store.session import CopySession, Session, StagingSession
 
 # ruff: noqa: PLC0415  a command needs one driver, and a driver of a database that is not used may be missing
 
@@ -76,6 +76,17 @@ def open_session(location: QueueLocation) -> Iterator[Session]:
 
     with reading_file(location) as session:
         yield session
+
+
+def copy_session(location: QueueLocation, *, may_make: bool) -> AbstractContextManager[CopySession]:
+    """Return a context with a session for a copy of the queue, which nobody drives meanwhile. Raise `QueueInUse`."""
+    if isinstance(location, DatabaseUrl):
+        from batchkiln.store.postgres.database_copying import copy_session as of_database
+
+        return of_database(location)
+    from batchkiln.store.sqlite.file_copying import copy_session as of_file
+
+    return of_file(location, may_make=may_make)
 
 
 def staging(session: Session) -> AbstractContextManager[None]:

@@ -19,6 +19,7 @@ from batchkiln.store.items import PAGE, Items, ItemSummary
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Row, Session
+from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
 
 
@@ -70,7 +71,7 @@ class Exports:
             rows = self._connection.execute(query("export_rows"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: (row["position"], row["number"])):
                 if row["position"] < below:
-                    yield _row(row)
+                    yield _row(self._connection, row)
 
     def report_page(self, job_name: str, *, after_id: int = 0, limit: int = PAGE) -> list[ReportRow]:
         """Return a page of a job's items, as `Items.page` does. Raise `InputError` for an unknown job."""
@@ -97,12 +98,12 @@ def _pages(connection: Session, job_name: str, state: ItemState | None) -> Itera
         after_id = ids[-1]
 
 
-def _row(row: Row) -> DatasetRow:
+def _row(connection: Session, row: Row) -> DatasetRow:
     return DatasetRow(
         item=row["name"],
         index=row["position"],
         output=row["number"],
-        path=row["path"],
+        path=local_path_of(connection, row["path"]),
         size_bytes=row["size_bytes"],
         sha256=row["sha256"],
         media_type=row["media_type"],

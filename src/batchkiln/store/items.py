@@ -19,6 +19,7 @@ from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import input_file_of, instant, recipe_of
 from batchkiln.store.session import Row, Session
+from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
 
 PAGE: Final = 1000
@@ -260,7 +261,7 @@ class Items:
         params = {"ids": json.dumps(ids)}
         outputs: dict[int, list[OutputSummary]] = {}
         for row in self._connection.execute(query("item_outputs"), params):
-            outputs.setdefault(row["item_id"], []).append(_output(row))
+            outputs.setdefault(row["item_id"], []).append(_output(self._connection, row))
         details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
         return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
 
@@ -310,7 +311,10 @@ class Items:
     def output_file(self, output_id: int) -> OutputFile | None:
         """Return a file by its key."""
         row = self._connection.execute(query("output_by_id"), {"id": output_id}).fetchone()
-        return None if row is None else OutputFile(*row)
+        if row is None:
+            return None
+        path, *rest = row
+        return OutputFile(local_path_of(self._connection, path), *rest)
 
     def new_file_names(self, job_id: int, job: JobSpec, *, new: int) -> Iterator[str]:
         """Return the relative names of the outputs of the first of a job's newest `new` items, in order.
@@ -339,11 +343,11 @@ def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
     )
 
 
-def _output(row: Row) -> OutputSummary:
+def _output(connection: Session, row: Row) -> OutputSummary:
     return OutputSummary(
         id=row["id"],
         number=row["number"],
-        path=row["path"],
+        path=local_path_of(connection, row["path"]),
         size_bytes=row["size_bytes"],
         sha256=row["sha256"],
         type=row["type"],

@@ -20,6 +20,7 @@ from batchkiln.store.accounts import Accounts
 from batchkiln.store.planner_snapshot import outstanding
 from batchkiln.store.row_types import instant
 from batchkiln.store.session import Row, Session
+from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
@@ -146,7 +147,7 @@ class Jobs:
             description=job["description"],
             profile=job["profile"],
             manifest_path=job["manifest_path"],
-            output_dir=job["output_dir"],
+            output_dir=local_path_of(self._connection, job["output_dir"]),
             is_paused=bool(job["is_paused"]),
             created_at=from_milliseconds(job["created_at"]),
             items={state: counts.get(state, 0) for state in ItemState},
@@ -162,7 +163,13 @@ class Jobs:
     def work(self, scope: Scope) -> Work:
         """Return the work in a scope; items under way count whatever job they belong to."""
         jobs = tuple(
-            JobAtWork(row["id"], row["name"], row["profile"], tuple(json.loads(row["accounts"])), row["output_dir"])
+            JobAtWork(
+                row["id"],
+                row["name"],
+                row["profile"],
+                tuple(json.loads(row["accounts"])),
+                local_path_of(self._connection, row["output_dir"]),
+            )
             for row in self._connection.execute(query("jobs_at_work"))
             if scope.holds(row["id"])
         )

@@ -21,6 +21,7 @@ from batchkiln.core.lease_types import (
     WorkerState,
 )
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.meta import refuse_moved
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -145,6 +146,7 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     driven: Collection[int],
 ) -> Beat:
     """Renew what a worker holds, and take its address where that is free."""
+    refuse_moved(session, "this queue")  # while the worker stood still
     now = clock(session)
     touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
     row = session.execute(query("touch_worker"), touched | {"version": worker.version, "now": now}).fetchone()

@@ -18,13 +18,16 @@ _SECRET: Final = re.compile(r"(?<=password=)[^&]+")
 class DatabaseUrl:
     """The URL of a PostgreSQL database that holds a queue. Its text shows no password (Law 8).
 
-    `may_lose_commits`: the person accepts a server that may lose a commit which it acknowledged.
+    `may_lose_commits`: the person accepts a server that may lose a commit which it acknowledged. `shared_dir`: the
+    folder of all results and input images, where this machine mounts it; None: each path is of the machine that
+    enqueued.
     """
 
     secret: str = field(repr=False)
     """The whole URL, perhaps with a password: for the database's driver alone."""
 
     may_lose_commits: bool = False
+    shared_dir: Path | None = None
 
     def __str__(self) -> str:
         """Return the URL with its secrets blanked out, also where it is written wrongly."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.meta import refuse_moved
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -55,7 +56,8 @@ def in_use_for_decision(place: object) -> str:
 
 
 def record_lease(connection: Session, command: str, now: int) -> None:
-    """Record this process as the one that runs the queue."""
+    """Record this process as the one that runs the queue. Raise `QueueUnusable` for one that was moved elsewhere."""
+    refuse_moved(connection, "this queue")  # it may have been moved since it was opened
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "now": now}
     connection.execute(query("set_lease"), holder)
 

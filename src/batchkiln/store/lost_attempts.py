@@ -59,6 +59,15 @@ async def open_journal(database: Database, journal: AttemptJournal, now: datetim
     _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
 
 
+def record_lost(connection: Session, journal: AttemptJournal, now: int) -> int:
+    """Record what the queue has lost, without a change of the journal; return the number of attempts.
+
+    For a queue that is copied elsewhere: there, the journal is another one. Belongs in a write transaction.
+    """
+    entries, _ = journal.read()
+    return _compare(connection, entries, now).lost
+
+
 def _read(connection: Session, journal: AttemptJournal) -> tuple[list[JournalEntry], int]:
     del connection
     return journal.read()

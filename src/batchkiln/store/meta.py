@@ -1,5 +1,10 @@
 """Single values about the whole queue, as texts by key."""
 
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from batchkiln.core.errors import QueueUnusable
 from batchkiln.core.request import idempotency_key, idempotency_key_by_id
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -17,6 +22,50 @@ def write_meta(connection: Session, key: str, value: str | None) -> None:
         connection.execute(query("drop_meta"), {"key": key})
     else:
         connection.execute(query("set_meta"), {"key": key, "value": value})
+
+
+SHARED_FOLDER: Final = "shared_folder"
+MOVED: Final = "moved"
+"""The place that the queue was moved to, `{"to": …, "is_done": …}`: nobody drives it here any more."""
+
+
+def refuse_moved(connection: Session, place: object, *, unless_to: str | None = None) -> None:
+    """Raise `QueueUnusable` for a queue that was moved; `unless_to` is where an unfinished copy may go on."""
+    text = read_meta(connection, MOVED)
+    if text is None:
+        return
+    mark = json.loads(text)
+    if mark["is_done"]:
+        raise QueueUnusable(
+            f"{place}: the queue was moved to {mark['to']}; nothing was sent or changed here. Use --queue {mark['to']}"
+        )
+    if mark["to"] != unless_to:
+        raise QueueUnusable(
+            f"{place}: a copy of the queue to {mark['to']} was begun and has not ended; nothing was sent or changed "
+            f"here. Run `batchkiln queue copy {place} {mark['to']}` again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMark:
+    """What tells the folder that a queue's machines share from others: a token in it, and the machine that wrote it."""
+
+    token: str
+    host: str
+
+
+def shared_mark(connection: Session) -> SharedMark | None:
+    """Return the mark of the folder that the queue's machines share; None where none was used yet."""
+    text = read_meta(connection, SHARED_FOLDER)
+    return None if text is None else SharedMark(**json.loads(text))
+
+
+def mark_shared_folder(connection: Session, mark: SharedMark) -> SharedMark:
+    """Record the mark unless the queue has one; return the queue's."""
+    known = shared_mark(connection)
+    if known is None:
+        write_meta(connection, SHARED_FOLDER, json.dumps(asdict(mark)))
+    return known or mark
 
 
 def queue_uid(connection: Session) -> str:

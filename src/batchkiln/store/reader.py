@@ -11,7 +11,7 @@ from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.location import QueueLocation
 from batchkiln.store.lock import Lease, lease
-from batchkiln.store.meta import queue_uid
+from batchkiln.store.meta import SharedMark, queue_uid, shared_mark
 from batchkiln.store.session import Session
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class Reader:
         from batchkiln.store.plans import Plans  # noqa: PLC0415  slow to import, and few need it
 
         return Plans(self._connection)
+
+    def shared_mark(self) -> SharedMark | None:
+        """Return the mark of the folder that the queue's machines share; None where none was used yet."""
+        return shared_mark(self._connection)
 
     def queue_uid(self) -> str:
         """Return the queue's own id, from which idempotency keys are derived."""

@@ -64,3 +64,32 @@ class StagingSession(Protocol):
     def staging(self) -> AbstractContextManager[None]:
         """Return a context in which the tables `staging.*` can be made; they belong to this connection alone."""
         ...
+
+
+class CopySession(Protocol):
+    """What a driver offers for a copy: a session that nobody else drives beside, and what differs between databases."""
+
+    @property
+    def session(self) -> Session:
+        """The session."""
+        ...
+
+    def columns(self) -> dict[str, list[str]]:
+        """Return the columns of each table."""
+        ...
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows into a table."""
+        ...
+
+    def continue_ids(self, table: str) -> None:
+        """Have the next id of a table be one that none of its rows has had."""
+        ...
+
+    def now(self) -> int:
+        """Return the database's clock, in milliseconds since 1970."""
+        ...
+
+    def translating(self) -> AbstractContextManager[None]:
+        """Return a context that raises the database's errors as this program's."""
+        ...

@@ -9,6 +9,7 @@ from batchkiln.store import misunderstood, operations
 from batchkiln.store.account_changes import service_time
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
+from batchkiln.store.meta import SharedMark, mark_shared_folder
 from batchkiln.store.misunderstood import AskedAgain
 from batchkiln.store.notification_cursor import NotificationPosition, write_cursor
 from batchkiln.store.operations import CancelReport, RetryReport
@@ -96,6 +97,10 @@ class Writer(Reader):
     def write_cursor(self, notifier: str, cursor: NotificationPosition) -> None:
         """Store how much of the event log a notifier has delivered."""
         write_cursor(self._connection, notifier, cursor)
+
+    def mark_shared_folder(self, mark: SharedMark) -> SharedMark:
+        """Record the mark of the folder that the queue's machines share, unless there is one; return the queue's."""
+        return mark_shared_folder(self._connection, mark)
 
     def name_queue(self, uid: str) -> None:
         """Set the id of a new queue, so that a rehearsal derives the same idempotency keys each time."""

@@ -93,3 +93,50 @@ def test_migrate_checks_and_makes_a_file_as_well(workspace: Workspace) -> None:
     assert (missing.exit, made.exit, current.exit) == (2, 0, 0)
     assert "does not exist yet" in missing.out
     assert "made a queue" in made.out
+
+
+def test_a_queue_is_moved_to_a_database_and_back(
+    configured: Workspace, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command then refuses the old place and names the new one, without the password."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(configured.folder / "state"))
+    manifest = configured.manifest()
+    assert configured.call("run", manifest, "--queue", "queue.db").exit == 0
+
+    there = configured.call("queue", "copy", "queue.db", url.secret)
+    old = [configured.call(*words.split(), "--queue", "queue.db") for words in ("status", f"run {manifest}", "doctor")]
+    again = configured.call("run", manifest)
+    back = configured.call("queue", "copy", url.secret, "back.db", "--json")
+    last = configured.call("status", "--json", "--queue", "back.db")
+
+    assert (there.exit, again.exit, back.exit, last.exit) == (0, 0, 0, 0), there.err + again.err + back.err
+    assert "moved 1 jobs with 2 items" in there.out
+    assert [call.exit for call in old] == [2, 2, 2]
+    for call in old:
+        assert "was moved to postgresql://batchkiln:…@" in " ".join((call.out + call.err).split())
+    assert back.document["items"] == 2
+    assert last.document["jobs"][0]["items"]["done"] == 2
+    for call in (there, *old, again, back):
+        assert PASSWORD not in call.out + call.err
+
+
+def test_a_copy_to_a_database_without_a_queue_names_the_remedy(workspace: Workspace) -> None:
+    """Nothing is marked: the file is used on."""
+    postgres.require()
+    empty = postgres.server().create("copied_to_nowhere")
+    workspace.configure(f"allow_lost_commits: true\n{HURRIED}")
+    assert workspace.call("enqueue", workspace.manifest(), "--queue", "queue.db").exit == 0
+
+    copied = workspace.call("queue", "copy", "queue.db", empty.secret)
+
+    assert copied.exit == 2
+    assert "Run `batchkiln migrate`" in copied.err
+    assert workspace.call("status", "--queue", "queue.db").exit == 0
+
+
+def test_a_copy_of_what_is_no_queue_is_refused(configured: Workspace, url: DatabaseUrl) -> None:
+    """A mistyped path makes no file."""
+    copied = configured.call("queue", "copy", "mistyped.db", url.secret)
+
+    assert copied.exit == 2
+    assert not list(configured.folder.glob("mistyped*"))

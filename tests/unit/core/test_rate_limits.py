@@ -193,6 +193,14 @@ def test_address_takes_over_its_own_minute_alone() -> None:
     assert host.window.used(NOW.monotonic) == 1
 
 
+def test_request_of_an_unknown_address_counts_for_each() -> None:
+    """Law 5: a queue file, which names no address, may have been copied to a database just now."""
+    host = HostRateLimit.of(Limits(), "fra-1")
+    host.restore_last_minute([logged(RequestKind.READ, 0)], NOW)
+
+    assert host.window.used(NOW.monotonic) == 1
+
+
 def test_question_for_the_time_counts_whatever_clock_logged_it() -> None:
     """Law 5: the very first one is logged by the machine's clock, which may be minutes behind."""
     host = HostRateLimit.of(Limits())

@@ -159,6 +159,7 @@ def connect_unchecked(url: DatabaseUrl, *, is_reader: bool = False) -> tuple[Pos
     """Open a connection, and return it with what the server says of itself."""
     raw = _opened(url)
     session = PostgresSession(raw, 0)
+    session.shared_dir = url.shared_dir
     try:
         session.script(_SETUP)
         facts = _facts(session, url)

@@ -7,12 +7,15 @@ Integers are 64 bits wide, a boolean is 0 or 1, a numeric is an int or a float, 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import errors, pq
 
 from batchkiln.store.postgres.dialect import Translated, translated
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 
@@ -98,11 +101,12 @@ class _Prepared:
 
 
 class PostgresSession:
-    """Use `connect`; `schema_key` is the second key of this queue's advisory locks."""
+    """Use `connect`. `schema_key` is the second key of its advisory locks, `shared_dir` where all results are."""
 
     def __init__(self, connection: psycopg.Connection, schema_key: int) -> None:
         self.connection = connection
         self.schema_key = schema_key
+        self.shared_dir: Path | None = None
         self._pgconn = connection.pgconn
         self._prepared: dict[str, _Prepared] = {}
         self._is_reading = False

@@ -9,7 +9,7 @@ import psycopg
 
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.location import DatabaseUrl
-from batchkiln.store.meta import queue_uid, read_meta, write_meta
+from batchkiln.store.meta import queue_uid, read_meta, refuse_moved, write_meta
 from batchkiln.store.migrating import Migration
 from batchkiln.store.postgres.connecting import connect, translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
@@ -39,8 +39,8 @@ def schema_version(session: PostgresSession, url: DatabaseUrl) -> int:
     return int(text)
 
 
-def check_schema(session: PostgresSession, url: DatabaseUrl) -> None:
-    """Raise `QueueUnusable` unless the schema is this program's."""
+def check_schema(session: PostgresSession, url: DatabaseUrl, *, may_be_moved: bool = False) -> None:
+    """Raise `QueueUnusable` unless the schema is this program's, and for a queue that was moved elsewhere."""
     version, latest = schema_version(session, url), migrations()[-1][0]
     if version == 0:
         raise QueueUnusable(f"{url}: the database holds no queue yet; nothing was sent. Run `batchkiln migrate`")
@@ -55,6 +55,8 @@ def check_schema(session: PostgresSession, url: DatabaseUrl) -> None:
             "was sent: update batchkiln"
         )
     queue_uid(session)
+    if not may_be_moved:
+        refuse_moved(session, url)
 
 
 def migrate(url: DatabaseUrl, *, is_check: bool = False) -> Migration:

@@ -115,7 +115,7 @@ class PostgresDatabase(Database):
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
         """Hold the right to drive the queue, which ends with the connection. Raise `QueueInUse`."""
-        if not await self._hop(_try_lock):
+        if not await self._hop(try_lock):
             raise QueueInUse(await self.read(in_use, self._url))
         try:
             await self.write(record_lease, command, to_milliseconds(now))
@@ -128,7 +128,7 @@ class PostgresDatabase(Database):
     @asynccontextmanager
     async def undriven(self) -> AsyncIterator[None]:
         """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
-        if not await self._hop(_try_lock):
+        if not await self._hop(try_lock):
             raise QueueInUse(in_use_for_decision(self._url))
         try:
             yield
@@ -185,7 +185,8 @@ def _data_version(session: PostgresSession) -> int:
     return int(session.scalar(_DATA_VERSION))
 
 
-def _try_lock(session: PostgresSession) -> bool:
+def try_lock(session: PostgresSession) -> bool:
+    """Take the right to drive the queue, which ends with the connection; return whether nobody has it."""
     return bool(session.scalar(f"SELECT pg_try_advisory_lock({DRIVE_LOCK}, {session.schema_key})"))
 
 

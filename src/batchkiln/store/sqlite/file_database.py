@@ -14,6 +14,7 @@ import aiosqlite
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.store.database import Database
+from batchkiln.store.meta import refuse_moved
 from batchkiln.store.session import Session
 from batchkiln.store.sqlite.file_lock import QueueLock, undriven
 from batchkiln.store.sqlite.page_checks import check_integrity
@@ -161,8 +162,11 @@ def _data_version(connection: Session) -> int:
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
-def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that the file is a queue, configure the connection, and apply missing migrations."""
+def prepare_for_writing(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = False) -> None:
+    """Check that the file is a queue, configure the connection, and apply missing migrations.
+
+    Raise `QueueUnusable` for a queue that was moved elsewhere, unless it `may_be_moved`.
+    """
     connection.row_factory = sqlite3.Row
     look_without_changing(path)
     _check_ours(connection, path, may_be_empty=True)
@@ -174,6 +178,8 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
         # A copy without its log is then an older state of the queue, not an empty queue that draws new idempotency
         # keys.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    if not may_be_moved:
+        refuse_moved(connection, path)
 
 
 def look_without_changing(path: Path) -> None:
@@ -203,6 +209,7 @@ def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
     check_file(path)  # a reader, too, would make SQLite delete the log of an empty file
     _check_ours(connection, path, may_be_empty=False)
     connection.execute("PRAGMA query_only = ON")
+    refuse_moved(connection, path)
 
 
 @contextmanager

@@ -1,0 +1,43 @@
+"""Moving an idle queue between a file and a database."""
+
+from dataclasses import dataclass
+
+from batchkiln.clock import machine_now
+from batchkiln.core.job import InputFile
+from batchkiln.inputs import SharedInputs
+from batchkiln.store import DatabaseUrl, QueueLocation, copy_queue as copy_rows
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCopied:
+    """A move that has ended. `missing_images` are still to be sent, and are not where their manifests said."""
+
+    jobs: int
+    items: int
+    rows: int
+    missing_images: tuple[str, ...]
+    is_finished_only: bool
+
+
+def copy_queue(source: QueueLocation, target: QueueLocation) -> QueueCopied:
+    """Move an idle queue to a place that holds none, or an empty one; the source is marked, and refused from then on.
+
+    Keys, attempts, counters and ids stay, so that nothing is paid again. Raise `QueueInUse` where somebody drives the
+    queue, and `QueueUnusable` or `InputError` where the target cannot hold it.
+    """
+    shared_dir = target.shared_dir if isinstance(target, DatabaseUrl) else None
+    shared = None if shared_dir is None else SharedInputs(shared_dir)
+    missing: list[str] = []
+
+    def keep_image(file: InputFile) -> None:
+        if shared is not None and not shared.keep_if_there(file):
+            missing.append(file.path)
+
+    copied = copy_rows(source, target, keep_image=keep_image, now=machine_now())
+    return QueueCopied(
+        jobs=copied.rows.get("job", 0),
+        items=copied.rows.get("item", 0),
+        rows=copied.total,
+        missing_images=tuple(missing),
+        is_finished_only=copied.is_finished_only,
+    )

@@ -1,0 +1,71 @@
+"""The check that all machines of a queue in a database mean the same folder by `shared_dir`."""
+
+import asyncio
+import secrets
+import socket
+from pathlib import Path
+
+from batchkiln.api.app_context import AppContext
+from batchkiln.core.errors import InputError
+from batchkiln.core.queue_types import Scope
+from batchkiln.outputs.shared_folder import SharedFolder
+from batchkiln.store import DatabaseUrl, SharedMark, Store
+
+
+async def check_shared_folder(store: Store, app: AppContext, *, is_worker: bool) -> None:
+    """Compare the folder with the one that the queue's first machine used, which left a token in both.
+
+    The first machine records the token. A worker needs a shared folder, hard links in it, and all results below it; who
+    enqueues needs it where the queue has one. Raise `InputError` before anything is sent or enqueued.
+    """
+    if not isinstance(store.location, DatabaseUrl):
+        return
+    mark = await store.read(lambda reader: reader.shared_mark())
+    root = app.shared_dir
+    if root is None:
+        if is_worker or mark is not None:
+            raise InputError(
+                f"{store.location}: several machines use this queue, and the configuration names no folder that they "
+                "share. Set shared_dir to the place where this machine mounts it. Nothing was sent or enqueued"
+            )
+        return
+    folder = SharedFolder(root, app.environment.files())
+    token = secrets.token_hex(16)
+    await asyncio.to_thread(folder.check_links, token)
+    if mark is None:
+        mark = await _marked(store, folder, token)
+    elif not await asyncio.to_thread(folder.has_mark, mark.token):
+        raise InputError(_another_folder(folder, mark))
+    if is_worker:
+        await _check_jobs(store, root)
+
+
+async def _marked(store: Store, folder: SharedFolder, token: str) -> SharedMark:
+    """Leave a token in the folder and in the queue; return the queue's, perhaps another machine's of just now."""
+    await asyncio.to_thread(folder.write_mark, token)
+    mark = await store.write(lambda writer: writer.mark_shared_folder(SharedMark(token, socket.gethostname())))
+    if mark.token != token:
+        await asyncio.to_thread(folder.remove_mark, token)
+        if not await asyncio.to_thread(folder.has_mark, mark.token):
+            raise InputError(_another_folder(folder, mark))
+    return mark
+
+
+def _another_folder(folder: SharedFolder, mark: SharedMark) -> str:
+    return (
+        f"shared_dir: {folder.root} is not the folder that the queue's other machines share, but a disk of this "
+        f"machine or another folder: {folder.mark_path(mark.token)}, which {mark.host} wrote, is not there. Mount the "
+        "shared folder and name its place; if all its files were moved here, move that one as well. Nothing was sent "
+        "or enqueued"
+    )
+
+
+async def _check_jobs(store: Store, root: Path) -> None:
+    """Refuse jobs from before the folder was shared, whose results other machines would write to their own disks."""
+    work = await store.read(lambda reader: reader.jobs.work(Scope()))
+    for job in work.jobs:
+        if not Path(job.output_dir).is_relative_to(root):
+            raise InputError(
+                f"job {job.name} writes to {job.output_dir}, which is not below {root}, the folder that the machines "
+                "share. Enqueue its manifest again with an output.dir below it. Nothing was sent"
+            )

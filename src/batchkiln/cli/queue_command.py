@@ -1,0 +1,45 @@
+"""`batchkiln queue copy`: move a queue between a file and a database."""
+
+from dataclasses import asdict
+
+import click
+
+from batchkiln.api.queue_copy import copy_queue
+from batchkiln.cli.command import Common, command, location_of
+from batchkiln.cli.output import print_json, print_result, print_status
+from batchkiln.core.errors import ExitStatus
+
+
+@command(
+    "queue",
+    example="batchkiln queue copy queue.db postgresql://batch@db.example/kiln\n"
+    "batchkiln queue copy postgresql://batch@db.example/kiln queue.db",
+)
+@click.argument("action", metavar="copy", type=click.Choice(["copy"]))
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+def queue(common: Common, *, action: str, source: str, target: str) -> ExitStatus:
+    """Move an idle queue between a file and a PostgreSQL database, in either direction.
+
+    Nothing may drive the queue. TO holds no queue yet, or an empty one: a file is made, and `batchkiln migrate` makes
+    the tables of a database. All is copied in one transaction, and compared. Nothing is paid again. FROM is then
+    refused by each command, which names the new place.
+
+    If the copy is interrupted, run the same command again.
+    """
+    del action  # there is one
+    places = [location_of(common, text) for text in (source, target)]
+    copied = copy_queue(*places)
+    if common.is_json:
+        print_json({"from": str(places[0]), "to": str(places[1])} | asdict(copied))
+        return ExitStatus.OK
+    for path in copied.missing_images:
+        print_status(f"{path}: this image is still to be sent, and is not there; enqueue its manifest again.")
+    if copied.is_finished_only:
+        print_result(f"{places[1]}: the queue had been copied before; {places[0]} is now marked as moved.")
+    else:
+        print_result(
+            f"{places[1]}: moved {copied.jobs:,} jobs with {copied.items:,} items ({copied.rows:,} rows, all compared)."
+        )
+    print_result(f"Use --queue {places[1]} from now on; {places[0]} is kept, and refused.")
+    return ExitStatus.OK

@@ -1,0 +1,89 @@
+"""A folder that several machines mount: proof that it is one and the same, and that a name in it is given once."""
+
+from pathlib import Path
+from typing import Final
+
+from batchkiln.core.errors import InputError
+from batchkiln.outputs.filesystem import NO_LINKS, FileSystem, translate_os_errors
+
+MARKS_FOLDER: Final = ".batchkiln"
+
+
+class SharedFolder:
+    """The folder of all results and input images, as this machine mounts it. Its methods block."""
+
+    def __init__(self, root: Path, files: FileSystem | None = None) -> None:
+        """Use a folder that is there already: where nothing is mounted, none is made."""
+        self._files = files or FileSystem()
+        self.root = root
+        self._marks = root / MARKS_FOLDER
+
+    def mark_path(self, token: str) -> Path:
+        """Return the file that holds a token."""
+        return self._marks / token
+
+    def check_links(self, owner: str) -> None:
+        """Write a file, and give it a second name twice: only the first time may succeed.
+
+        Two workers that finish files of one name at the same moment rely on it. Raise `InputError` where the folder or
+        its file system cannot serve, and `OutputDirNotWritable` where it refuses the write.
+        """
+        if not self._files.is_folder(self.root):
+            raise InputError(
+                f"shared_dir: {self.root} is not there. Mount the shared folder at that place, or name the place "
+                "where it is mounted. Nothing was sent"
+            )
+        probe = self._marks / f"{owner}.probe"
+        second = self._marks / f"{owner}.link"
+        with translate_os_errors(probe):
+            self._files.make_folder(self._marks)
+            self._files.unlink(probe)
+            self._files.unlink(second)
+            try:
+                self._write(probe, owner)
+                if not self._links_once(probe, second):
+                    raise InputError(
+                        f"shared_dir: the file system of {self.root} has no hard links, so that two workers could "
+                        "overwrite each other's results. Use one that has them, such as NFS. Nothing was sent"
+                    )
+            finally:
+                self._files.unlink(second)
+                self._files.unlink(probe)
+
+    def write_mark(self, token: str) -> None:
+        """Write a token for the other machines to find. Raise `OutputDirNotWritable`."""
+        with translate_os_errors(self.mark_path(token)):
+            self._files.make_folder(self._marks)
+            self._write(self.mark_path(token), token)
+            self._files.sync_folder(self._marks)
+
+    def remove_mark(self, token: str) -> None:
+        """Remove a token that was not needed. Raise `OutputDirNotWritable`."""
+        with translate_os_errors(self.mark_path(token)):
+            self._files.unlink(self.mark_path(token))
+
+    def has_mark(self, token: str) -> bool:
+        """Return whether the folder is the one in which the token was written. Raise `OutputDirNotWritable`."""
+        with translate_os_errors(self.mark_path(token)):
+            return self._files.size_of(self.mark_path(token)) is not None
+
+    def _write(self, path: Path, text: str) -> None:
+        handle = self._files.create(path)
+        try:
+            self._files.write(handle, text.encode())
+            self._files.sync_file(handle)
+        finally:
+            self._files.close(handle)
+
+    def _links_once(self, probe: Path, second: Path) -> bool:
+        try:
+            self._files.link(probe, second)
+        except OSError as error:
+            if error.errno in NO_LINKS:
+                return False
+            raise
+        try:
+            self._files.link(probe, second)
+        except FileExistsError:
+            return True
+        return False
