@@ -6,8 +6,9 @@ an open queue otherwise stops a run as the first Ctrl-C does: work in progress i
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
@@ -19,11 +20,13 @@ from batchkiln.api.reading import Results
 from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
+from batchkiln.core.lease_types import Egress
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
     ApplyOptions,
+    DatabaseUrl,
     ItemSummary,
     LoggedEvent,
     Reader,
@@ -34,6 +37,9 @@ from batchkiln.store import (
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
     from batchkiln.api.run import Run
+
+ALONE: Final = frozenset({"doctor --probe"})
+"""Commands that need the whole queue for themselves, also in a database."""
 
 LOOK_SECONDS: Final = 1.0
 """How often a queue that another process runs is checked, in seconds of real time."""
@@ -137,14 +143,14 @@ class Queue(Changes):
 
     @asynccontextmanager
     async def driving(self, options: RunOptions = RunOptions(), *, command: str) -> "AsyncIterator[Run]":  # noqa: B008  frozen
-        """Hold the queue's lock, and yield a run that the caller limits to jobs and starts.
+        """Yield a run that the caller limits to jobs and starts.
 
-        Raise `QueueInUse` where anybody drives the queue already.
+        A queue in a database is shared with other workers, by leases. Of a file, the lock is held: raise `QueueInUse`
+        where anybody drives it already.
         """
-        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
-        from batchkiln.api.run import Run  # noqa: PLC0415  as above
+        from batchkiln.api.run import Run  # noqa: PLC0415  slow to import: the client, and the worker
 
-        async with open_engine(self.writer, self.setting, command=command) as engine:
+        async with self._engine_for(options, command) as engine:
             self._engine, self._is_forever = engine, options.is_forever
             try:
                 newest = await self.reader.read(lambda reader: reader.events.last_id())
@@ -152,6 +158,27 @@ class Queue(Changes):
             finally:
                 self._engine = None
                 engine.announce()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several workers may drive the queue: it is in a database, and the service is no embedded one."""
+        profile = self.setting.config.profile(self.setting.profile)
+        return isinstance(self.setting.queue, DatabaseUrl) and not profile.is_embedded
+
+    def _engine_for(self, options: RunOptions, command: str) -> "AbstractAsyncContextManager[Engine]":
+        """Return the engine of a run: with leases where workers share the queue, else with the queue's lock."""
+        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
+        from batchkiln.api.fleet_engine import identity_of, open_fleet_engine  # noqa: PLC0415  as above
+        from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
+
+        if not self.is_shared or command in ALONE:
+            if options.egress is not None:
+                raise InputError(_no_egress(self.setting))
+            return open_engine(self.writer, self.setting, command=command)
+        limits = self.setting.config.profile(self.setting.profile).limits
+        egress = Egress(options.egress or socket.gethostname(), limits.requests_per_minute_per_ip)
+        worker = identity_of(egress.name)
+        return open_fleet_engine(self.writer, self.setting, RunState(), worker=worker, egress=egress)
 
     async def start(
         self,
@@ -383,6 +410,20 @@ class Queue(Changes):
         self.writer.notify()
 
 
+def _no_egress(setting: AppContext) -> str:
+    """Return the sentence for an address that is named where nobody shares it."""
+    if isinstance(setting.queue, DatabaseUrl):
+        name = setting.config.profile(setting.profile).name
+        return (
+            f"--egress: the profile {name} is the local service inside this process, which other machines cannot reach,"
+            " so that one process runs its jobs; nothing was sent. Start `batchkiln serve`, and give its base_url"
+        )
+    return (
+        f"--egress: {setting.queue} is a file, which one process runs; nothing was sent. Leave the option out, or name"
+        " a queue in a database (--queue postgresql://…), which several machines share"
+    )
+
+
 def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:
     return reader.events.after(after, _EVENTS_AT_ONCE)
 
@@ -392,9 +433,9 @@ def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> l
 
 
 def _is_driven(reader: Reader) -> bool:
-    """Return whether a living process holds the queue's lease."""
+    """Return whether a living process has the queue, or a worker drives an account of it."""
     held = reader.lease()
-    return held is not None and held.is_alive
+    return (held is not None and held.is_alive) or bool(reader.workers.drivers())
 
 
 @asynccontextmanager

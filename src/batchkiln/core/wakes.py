@@ -41,6 +41,7 @@ class Change(Enum):
     PRICED = auto()  # a price became known
     REJECTED = auto()  # items left the queue that nobody can pay, or send
     ACCOUNT = auto()  # waits, back-offs and calls that are not understood, of one account
+    ELSEWHERE = auto()  # another worker of the queue may have changed what is its own
     PLACE_FREED = auto()  # a request is over
     CLOCK_SET = auto()  # the service's time is known, or another than was thought
     ANYTHING = auto()  # a person, another process, or the end of the run
@@ -93,6 +94,8 @@ WAKES: Final[Mapping[Change, Wakes]] = {
     Change.REJECTED: Wakes(all=True, may_end_run=True),
     # Nobody else waits for it: each account is blocked, held and misunderstood by itself (Service section 8).
     Change.ACCOUNT: Wakes(),
+    # Its accounts are not driven here; only who shows the queue, or waits for its end, looks.
+    Change.ELSEWHERE: Wakes(own=False, may_end_run=True),
     # A place that is taken by a request under way is free at no known time, so that whoever wants it cannot wait by
     # the clock. All accounts of the machine share the address's places (Service section 8).
     Change.PLACE_FREED: Wakes(own=False, others=frozenset({Awaited.PLACE}), is_of_queue=False),

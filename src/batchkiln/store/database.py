@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.location import QueueLocation
 from batchkiln.store.session import Session
+from batchkiln.store.sql import query
 
 JOINED_AT_MOST: Final = 8
 """Maximum number of waiting writes that are committed together with an earlier one, which waits for all of them."""
@@ -52,6 +53,15 @@ class Database(ABC):
     async def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(connection, …)`, which opens its own transactions."""
         return await self._hop(work, *args, **kwargs)
+
+    def clock(self, session: Session) -> int:
+        """Return the database's own time, in milliseconds since 1970: leases expire by it alone."""
+        return int(session.execute(query("database_clock")).fetchone()[0])
+
+    def may_take_leases(self, session: Session) -> bool:
+        """Return whether no process has the whole queue, until the end of the transaction."""
+        del session
+        return True
 
     async def reconnect(self) -> None:  # noqa: B027  a file has nothing to do
         """Connect again after the connection was lost: a file has none that could be."""

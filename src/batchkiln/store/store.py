@@ -111,11 +111,11 @@ class Store:
         """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
         return self._database.undriven()
 
-    def leases(self, clock: "StoreClock") -> "Leases":
-        """Return the leases of accounts and addresses, by the database's clock."""
+    def leases(self, clock: "StoreClock | None" = None) -> "Leases":
+        """Return the leases of accounts and addresses, by the database's clock unless another one is given."""
         from batchkiln.store.leases import Leases  # noqa: PLC0415  only workers of a fleet need it
 
-        return Leases(self._database, clock)
+        return Leases(self._database, clock or self._database.clock, self._database.may_take_leases)
 
     async def reconnect(self) -> None:
         """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still."""

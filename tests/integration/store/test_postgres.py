@@ -32,7 +32,7 @@ from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.postgres.connecting import ServerFacts, connect, start_checks, translated
 from batchkiln.store.postgres.postgres_session import CommitUnknown
 from batchkiln.store.postgres.schema_updates import VERSION_KEY
-from batchkiln.store.postgres.server_database import PostgresDatabase, clock_of_database
+from batchkiln.store.postgres.server_database import PostgresDatabase
 from batchkiln.store.session import Session
 from support import postgres
 
@@ -258,7 +258,7 @@ async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: D
     """A worker whose connection was lost takes its account again with a new epoch, and its old writes are refused."""
     worker, egress = WorkerIdentity("fra-1/1", "fra-1", "host", 1, "0.3.0"), Egress("fra-1", 120)
     database = await PostgresDatabase.open_for_writing(url)
-    leases = Leases(database, clock_of_database)
+    leases = Leases(database, database.clock)
     try:
         account = await database.write(account_id, "studio", "main")
         beat = await leases.beat(worker, egress, None, ())
