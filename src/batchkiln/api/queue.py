@@ -29,9 +29,11 @@ from batchkiln.store import (
     DatabaseUrl,
     ItemSummary,
     LoggedEvent,
+    QueueLocation,
     Reader,
     RetryReport,
     Store,
+    Writer,
 )
 
 if TYPE_CHECKING:
@@ -422,6 +424,12 @@ def _no_egress(setting: AppContext) -> str:
         f"--egress: {setting.queue} is a file, which one process runs; nothing was sent. Leave the option out, or name"
         " a queue in a database (--queue postgresql://…), which several machines share"
     )
+
+
+async def drained(location: QueueLocation, name: str) -> list[str]:
+    """Ask the workers of a name, an address or a machine to end; return their names."""
+    async with Store.open_for_update(location) as store:
+        return await store.write(Writer.drain_workers, name)
 
 
 def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:
