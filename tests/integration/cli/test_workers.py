@@ -35,7 +35,7 @@ def egresses(shared: SharedQueue, config: str) -> list[str]:
 def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(shared: SharedQueue) -> None:
     """Each takes as many accounts as the other; after SIGTERM the other has all of them within two beats."""
     one, two = shared.machine("fra-1"), shared.machine("fra-2")
-    assert shared.call("enqueue", shared.manifest("birds", items=200), config=one)[0] == 0
+    assert shared.call("enqueue", shared.manifest("birds", items=900), config=one)[0] == 0
     first, second = shared.work("fra-1", config=one), shared.work("fra-2", config=two)
     wait_until(lambda: egresses(shared, one) == ["fra-1", "fra-1", "fra-2", "fra-2"], shared.said)
     table = shared.call("workers", config=one)
