@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from batchkiln.presentation.explain import Explanation
     from batchkiln.presentation.item_context import ItemContext
     from batchkiln.presentation.overview import JobView, Overview
-    from batchkiln.presentation.workers import SharedBy, WorkerView
+    from batchkiln.presentation.worker_views import SharedBy, WorkerView
     from batchkiln.store import ItemDetail, JobSummary, RequestRecord
 
 P = ParamSpec("P")
@@ -59,7 +59,7 @@ class QueueReader:
 
     async def workers(self, config: "Config") -> "tuple[SharedBy | None, list[WorkerView]]":
         """Return the workers that share the queue, with what each does at present."""
-        from batchkiln.presentation.workers import read_workers  # noqa: PLC0415  only `workers` needs it
+        from batchkiln.presentation.worker_views import read_workers  # noqa: PLC0415  only `workers` needs it
 
         return await self._store.read(read_workers, config, machine_now())
 

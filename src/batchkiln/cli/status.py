@@ -15,7 +15,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
-from batchkiln.presentation.workers import SharedBy
+from batchkiln.presentation.worker_views import SharedBy
 
 
 def job_document(view: JobView) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES,
 from batchkiln.presentation.account_errors import CALLS, misunderstanding
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
-from batchkiln.presentation.workers import SharedBy
+from batchkiln.presentation.worker_views import SharedBy
 
 _LONGEST_MESSAGE = 160
 

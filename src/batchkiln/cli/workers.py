@@ -12,7 +12,7 @@ from batchkiln.cli.output import iso, print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
 
 if TYPE_CHECKING:
-    from batchkiln.presentation.workers import SharedBy, WorkerView
+    from batchkiln.presentation.worker_views import SharedBy, WorkerView
 
 
 @command("drain", example="batchkiln workers drain fra-1")

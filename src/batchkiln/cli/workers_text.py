@@ -4,7 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.rich_console import console
-from batchkiln.presentation.workers import SharedBy, WorkerView
+from batchkiln.presentation.worker_views import SharedBy, WorkerView
 
 
 def show_workers(shared: SharedBy | None, views: list[WorkerView]) -> None:

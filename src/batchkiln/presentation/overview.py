@@ -11,7 +11,7 @@ from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.presentation.formatting import format_age, format_minute, plural, sanitize
-from batchkiln.presentation.workers import SharedBy, read_shared_by
+from batchkiln.presentation.worker_views import SharedBy, read_shared_by
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 
