@@ -112,7 +112,7 @@ class Round:
     def _check(self, jobs: dict[str, int]) -> None:
         prompts = [f"{job} {number}, ink on paper" for job, count in jobs.items() for number in range(1, count + 1)]
         books = Books.read(self.shared.folder / "service")
-        early = [each for each in books.violations(prompts) if each.endswith("too early") or "after" in each]
+        early = [each for each in books.violations(prompts) if " read again after " in each]
         self.violations += [each for each in books.violations(prompts) if each not in early]
         stray = STRAY_READS * (self.counts["freeze"] + self.counts["doze"])
         if len(early) > stray:
@@ -126,6 +126,7 @@ class Round:
             except Exception as error:  # noqa: BLE001  whatever keeps a file from opening is the finding
                 self.violations.append(f"{path} does not open: {error}")
         self.counts["generations"] = len(books.generations)
+        self.counts["stray reads"] = len(early)
 
 
 def _is_stopped(process: subprocess.Popen[str]) -> bool:

@@ -124,13 +124,19 @@ class FleetEngine(Engine):
         if not self._is_connected or self._wanted_ids is None or not self.control.is_quiet(tracks, self.news.has_news):
             return False
         others = self._wanted_ids.keys() - {worker.account_id for worker in self.workers} - self.control.cut_off
-        able = await self.store.read(_able_accounts)
-        if others & able:
+        if self._ends_early() and self._seen:
+            return True  # it ends for this process alone
+        if others & await self.store.read(_able_accounts):
             return False
         if others and not self._seen:
             profile, account = self._wanted_ids[min(others)]
             self.setting.config.profiles[profile].keys(account)
         return True
+
+    def _ends_early(self) -> bool:
+        """Return whether the person bounds this run by credits or time."""
+        control = self.control
+        return control.stops_at_reset or control.starts_until is not None or control.credits_left is not None
 
     # --- beats ---
 

@@ -441,9 +441,9 @@ def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> l
 
 
 def _is_driven(reader: Reader) -> bool:
-    """Return whether a living process has the queue, or a worker drives an account of it."""
+    """Return whether a living process has the queue, or a living worker shares it."""
     held = reader.lease()
-    return (held is not None and held.is_alive) or bool(reader.workers.drivers())
+    return (held is not None and held.is_alive) or any(worker.is_alive for worker in reader.workers.all())
 
 
 @asynccontextmanager

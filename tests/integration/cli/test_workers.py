@@ -100,6 +100,8 @@ def test_account_without_a_key_here_is_left_and_told(shared: SharedQueue) -> Non
         {"profile": "studio", "account": "ben", "reason": "no machine has an API key of it that works"},
     ]
     assert "nobody drives studio/ben" in status
+    assert "DRIVEN BY" in status
+    assert "1 worker shares this queue and drives 1 account" in status
     assert ben["items"]["queued"] == 2
 
 

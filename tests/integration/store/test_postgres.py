@@ -279,6 +279,37 @@ async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: D
     assert new[account] == old[account] + 1
 
 
+async def test_workers_and_a_process_with_the_whole_queue_keep_each_other_out(url: DatabaseUrl) -> None:
+    """Law 4: it waits for the end of all leases, no account is taken meanwhile, and old epochs write nothing more."""
+    worker, egress = WorkerIdentity("fra-1/1", "fra-1", "host", 1, "0.3.0"), Egress("fra-1", 120)
+    database = await PostgresDatabase.open_for_writing(url)
+    other = await PostgresDatabase.open_for_writing(url)
+    leases = Leases(database, database.clock, database.may_take_leases)
+    try:
+        account = await database.write(account_id, "studio", "main")
+        beat = await leases.beat(worker, egress, None, ())
+        epochs = await leases.take(worker, [account])
+        assert beat.egress_epoch is not None
+        held = Fence(account, epochs[account], egress.name, beat.egress_epoch)
+        for refused in (other.locked(command="work", now=NOW), other.undriven()):
+            with pytest.raises(QueueInUse, match=r"worker fra-1/1 drives accounts.*nothing was sent or changed"):
+                await refused.__aenter__()
+        await database.write(fenced_by, held)
+
+        await leases.release(worker, held)
+        async with other.locked(command="work", now=NOW):
+            taken_meanwhile = await leases.take(worker, [account])
+            with pytest.raises(LeaseLost):
+                await database.write(fenced_by, held)
+        taken_afterwards = await leases.take(worker, [account])
+    finally:
+        await other.close()
+        await database.close()
+
+    assert taken_meanwhile == {}
+    assert list(taken_afterwards) == [account]
+
+
 async def test_a_reader_connects_again(url: DatabaseUrl) -> None:
     """The dashboard outlives a restart of the server: one page fails, and the next one is there."""
     reader = await PostgresDatabase.open_for_reading(url)
