@@ -21,6 +21,7 @@ import days
 import enqueue
 import idle
 import large_queue
+import looks
 import overhead
 import pages
 import slot
@@ -38,6 +39,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "slot": lambda share: slot.figures(500 // share),
     "days": lambda share: days.figures(2000 // share),
     "accounts": lambda share: accounts.figures(1000 // share, 8),
+    "looks": lambda share: looks.figures(max(6, 60 // share)),
     "structure": lambda _: structure.figures(),
 }
 

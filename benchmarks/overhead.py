@@ -141,10 +141,10 @@ async def run(folder: Path, items: int) -> tuple[float, float]:
     (folder / "batchkiln.yaml").write_text(CONFIG)
     numbers = ", ".join(str(number) for number in range(items))
     (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
-    setting = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    store = await Store.open_for_writing(setting.queue)
+    app = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    store = await Store.open_for_writing(app.queue)
     manifests = [str(folder / "m.yaml")]
-    applied = await apply_manifests(store, setting, manifests, options=ApplyOptions(), stdin=BytesIO())
+    applied = await apply_manifests(store, app, manifests, options=ApplyOptions(), stdin=BytesIO())
     real_worker = Engine._worker  # noqa: SLF001  what a worker talks to is exchanged, and nothing else
 
     async def worker(self: Engine, *args: Any, **kwargs: Any) -> AccountWorker:  # noqa: ANN401
@@ -155,7 +155,7 @@ async def run(folder: Path, items: int) -> tuple[float, float]:
 
     with mock.patch.object(Engine, "_worker", worker):
         control = RunState(scope=scope_of(applied))
-        async with open_engine(store, setting, control, command="benchmark") as driver:
+        async with open_engine(store, app, control, command="benchmark") as driver:
             began, cpu = time.perf_counter(), time.process_time()
             left = await driver.run()
             seconds, cpu = time.perf_counter() - began, time.process_time() - cpu

@@ -119,11 +119,11 @@ async def run(folder: Path, base_url: str, items: int, queue: QueueLocation) -> 
     (folder / "batchkiln.yaml").write_text(CONFIG.format(base_url=base_url))
     numbers = ", ".join(str(number) for number in range(items))
     (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
-    setting = AppContext(queue, load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    app = AppContext(queue, load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
     store = await Store.open_for_writing(queue)
-    applied = await apply_manifests(store, setting, [str(folder / "m.yaml")], options=ApplyOptions(), stdin=BytesIO())
+    applied = await apply_manifests(store, app, [str(folder / "m.yaml")], options=ApplyOptions(), stdin=BytesIO())
     control = RunState(scope=scope_of(applied))
-    async with open_engine(store, setting, control, command="benchmark") as driver:
+    async with open_engine(store, app, control, command="benchmark") as driver:
         began, cpu = time.perf_counter(), time.process_time()
         left = await driver.run()
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import WorkStealingScheduling
 
 from support.examples import register_profiles
 
@@ -26,9 +28,24 @@ if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES:
 gc.disable()  # until everything is imported
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkStealingScheduling | None:
+    """Give each worker an equal share; one that is done steals from the end of the longest. `--dist` may differ."""
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin what takes long: at the end, one worker would be at it alone."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Deal what takes long to the beginning of each worker's share: at the end, one worker would be at it alone."""
+    total, workers = len(items), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = [item for item in items if not item.get_closest_marker("long")]
+    items.clear()
+    for number in range(workers):
+        share_of_long = long[number::workers]
+        size = (total - len(items)) // (workers - number)  # as the scheduler divides them
+        rest = max(0, size - len(share_of_long))
+        items += [*share_of_long, *others[:rest]]
+        del others[:rest]
 
 
 def pytest_collection_finish() -> None:

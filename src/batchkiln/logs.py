@@ -71,7 +71,7 @@ def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is
 
 
 def use_standard_logging() -> None:
-    """Log through `logging.getLogger("batchkiln")`, for programs that import batchkiln; fields are filtered alike.
+    """Log through `logging.getLogger("batchkiln")`, for programs that import batchkiln; fields are filtered as well.
 
     A program that has configured structlog itself keeps its configuration.
     """
@@ -124,7 +124,7 @@ def _is_terminal() -> bool:
 
 
 class _StandardError:
-    """Writes lines to the standard error of that moment, which a live display may have replaced."""
+    """Writes lines to the current standard error, which a live display may have replaced."""
 
     def msg(self, line: str) -> None:
         sys.stderr.write(line + "\n")
@@ -134,7 +134,7 @@ class _StandardError:
 
 
 def _frames(trace: TracebackType | None) -> str:
-    """Return where an error was raised and on which path, innermost first, because a long text loses its end."""
+    """Return file, line and function of each frame of an error, innermost first, because a long text loses its end."""
     places = [
         f"{Path(frame.f_code.co_filename).name}:{line} in {frame.f_code.co_name}"
         for frame, line in traceback.walk_tb(trace)

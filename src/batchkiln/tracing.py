@@ -29,7 +29,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import Traces
 from batchkiln.core.queue_types import ItemNames, Viewpoint
 from batchkiln.core.timestamps import EPOCH
-from batchkiln.store import Reader, Store
+from batchkiln.store import Store
 from batchkiln.worker.spans import Spans, chosen_ids
 
 END_SECONDS: Final = 3.0
@@ -48,7 +48,6 @@ class Tracing:
         self,
         exporter: SpanExporter,
         *,
-        queue_uid: str,
         names_of: Callable[[int], Awaitable[ItemNames]],
         wall: Callable[[], datetime],
         jobs: Sequence[str] | None = None,
@@ -59,7 +58,7 @@ class Tracing:
         self._provider = TracerProvider(id_generator=ChosenIds(), resource=_resource(), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("batchkiln", batchkiln.__version__)
-        self._uid, self._names_of, self._wall = queue_uid, names_of, wall
+        self._names_of, self._wall = names_of, wall
         carrier = {name.lower(): environ[name] for name in ("TRACEPARENT", "TRACESTATE") if name in environ}
         above = TraceContextTextMapPropagator().extract(carrier, context=Context())
         self._run = self._tracer.start_span("run", above, start_time=self._now_ns())
@@ -74,7 +73,6 @@ class Tracing:
 
         return Spans(
             self._tracer,
-            queue_uid=self._uid,
             names_of=self._names_of,
             now_ns=self._now_ns,
             ns_of=ns_of,
@@ -94,9 +92,9 @@ class Tracing:
         return config
 
     async def close(self, error: str | None, *, seconds: float) -> None:
-        """End the run's span, and send what remains; wait at most `seconds` of real time, and not at all for 0.
+        """End the run's span, and send the remaining spans. Wait at most `seconds` of real time; with 0, do not wait.
 
-        The shutdown has a thread of its own, because the process would wait for a pool's thread at exit.
+        The shutdown has its own thread, because the process would wait at exit for a thread of a pool.
         """
         if error is not None:
             self._run.set_status(Status(StatusCode.ERROR))
@@ -116,7 +114,7 @@ class Tracing:
             async with asyncio.timeout(seconds):
                 await is_done.wait()
         except TimeoutError:
-            self._exporter.tell()
+            self._exporter.log_failure()
             self._exporter.shutdown()  # ends the exporter's pauses between retries
 
     def _now_ns(self) -> int:
@@ -127,11 +125,10 @@ class Tracing:
 async def tracing(
     store: Store, traces: Traces, *, wall: Callable[[], datetime], jobs: Sequence[str] | None
 ) -> AsyncIterator[Tracing | None]:
-    """Trace a run. No failure of tracing reaches the run."""
+    """Trace a run. A failure of tracing never affects the run."""
     run: Tracing | None = None
     try:
-        uid = await store.read(Reader.queue_uid)
-        run = Tracing(new_exporter(traces), queue_uid=uid, names_of=partial(_names_of, store), wall=wall, jobs=jobs)
+        run = Tracing(new_exporter(traces), names_of=partial(_names_of, store), wall=wall, jobs=jobs)
     except Exception as problem:  # noqa: BLE001  a run that spends money does not depend on being traced
         log.warning("traces_unusable", error=type(problem).__name__)
     error, seconds = None, END_SECONDS
@@ -179,8 +176,8 @@ class _QuietExporter(SpanExporter):
         self._exporter = exporter
         self._is_down = False
 
-    def tell(self) -> None:
-        """Log the failure unless it has been logged."""
+    def log_failure(self) -> None:
+        """Log the failure, unless it has been logged already."""
         if not self._is_down:
             reason = "the collector rejects them; the run continues, and rejected spans are lost"
             log.warning("traces_not_delivered", reason=reason)
@@ -193,7 +190,7 @@ class _QuietExporter(SpanExporter):
         if result is SpanExportResult.SUCCESS:
             self._is_down = False
         else:
-            self.tell()
+            self.log_failure()
         return result
 
     def shutdown(self) -> None:

@@ -62,9 +62,9 @@ ADMIN: Final = web.AppKey("operated", AdminContext)
 _ENDPOINTS: Final = {
     "GET /": "this list",
     "GET /health": "whether the service answers and its database can be read",
-    "GET /report": "what clients did, as far as the request log goes back",
-    "GET /faults": "the misbehaviour in force, with what each rule has met and struck",
-    "POST /faults": "one more rule, with the fields of `faults` in the configuration",
+    "GET /report": "the report on clients' requests, as far back as the request log",
+    "GET /faults": "the active fault rules, with the numbers of requests that each matched (met) and affected (struck)",
+    "POST /faults": "adds a rule, with the fields of `faults` in the configuration",
     "DELETE /faults": "none any more",
     "DELETE /faults/{number}": "one rule less",
     "POST /generations/{id}/end": 'ends an active generation, as support would: {"outcome": "success|failed|canceled"}',
@@ -139,7 +139,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _check_sender(request: web.Request) -> None:
-    """Raise ApiError 403 for a request of a web page, also of one whose host name resolves to this machine."""
+    """Raise ApiError 403 for a request of a web page, even of one whose host name resolves to this machine."""
     if hdrs.ORIGIN in request.headers:
         raise ApiError(403, "origin_not_allowed", "the operator's port is not for web pages: send no Origin header")
     if not _is_loopback(request.headers.get(hdrs.HOST, "")):
@@ -183,14 +183,14 @@ async def _report(request: web.Request) -> web.Response:
 
 
 async def _list_faults(request: web.Request) -> web.Response:
-    return _json({"faults": [_armed(armed) for armed in request.app[ADMIN].faults.in_force()]})
+    return _json({"faults": [_rule_document(active) for active in request.app[ADMIN].faults.active_rules()]})
 
 
 async def _add_fault(request: web.Request) -> web.Response:
     faults = request.app[ADMIN].faults
     rule = await _body(request, FaultRule)
-    if len(faults.in_force()) >= MAX_RULES:
-        raise ApiError(409, "too_many_faults", f"{MAX_RULES} rules are in force; withdraw some first")
+    if len(faults.active_rules()) >= MAX_RULES:
+        raise ApiError(409, "too_many_faults", f"{MAX_RULES} rules are active, the maximum; delete some of them first")
     number = faults.add_rule(rule)
     return _json({"number": number, "rule": rule.model_dump(exclude_unset=True)}, 201)
 
@@ -202,7 +202,7 @@ async def _clear_faults(request: web.Request) -> web.Response:
 async def _withdraw_fault(request: web.Request) -> web.Response:
     number = request.match_info["number"]
     if not request.app[ADMIN].faults.withdraw(int(number)):
-        raise ApiError(404, "not_found", f"no rule {number} is in force; GET /faults lists them")
+        raise ApiError(404, "not_found", f"no rule {number} is active; GET /faults lists them")
     return _json({"withdrawn": 1})
 
 
@@ -228,9 +228,9 @@ async def _body(request: web.Request, model: type[Body]) -> Body:
         raise ApiError(422, "invalid_request", f"{mistakes}; fields: {', '.join(model.model_fields)}") from error
 
 
-def _armed(armed: ActiveRule) -> dict[str, object]:
-    rule = armed.rule.model_dump(exclude_unset=True)
-    return {"number": armed.number, "rule": rule, "met": armed.met, "struck": armed.struck}
+def _rule_document(active: ActiveRule) -> dict[str, object]:
+    rule = active.rule.model_dump(exclude_unset=True)
+    return {"number": active.number, "rule": rule, "met": active.met, "struck": active.struck}
 
 
 def _json(body: object, status: int = 200) -> web.Response:

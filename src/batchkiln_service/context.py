@@ -1,4 +1,4 @@
-"""The objects that all routes use."""
+"""Shared objects of the service."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ class Context:
     renderer: Renderer
     examining: WorkerPool  # a separate pool, so that uploads do not wait for rendering
     faults: Faults
-    dice: RandomStream
+    random: RandomStream
     links: Links
     firewall: Firewall
     asset_dir: Path

@@ -26,7 +26,7 @@ class ApiError(Exception):
 
 
 def sentence_of(detail: ErrorDetails) -> str:
-    """Return what is wrong in one configured field, without the value, because it may be a key."""
+    """Return the mistake in one configured field as a sentence, without the value, because that may be a key."""
     # Pydantic includes the names of a key's two forms, text and mapping, in the location.
     field = ".".join(str(part) for part in detail["loc"] if "KeyConfig" not in str(part))
     match detail["type"]:
@@ -42,12 +42,12 @@ def sentence_of(detail: ErrorDetails) -> str:
 
 
 class StateFolderInUseError(Exception):
-    """Another process is serving from the same state folder."""
+    """Raised if another process is serving from the same state folder."""
 
 
 class KeyRefusedError(Exception):
-    """A key cannot be created or revoked; the message says why and what is possible instead."""
+    """Raised if a key cannot be created or revoked. The message has the reason and the alternatives."""
 
 
 class DatabaseVersionError(ValueError):
-    """The state folder was written by another version of the service."""
+    """Raised if the state folder was written by another version of the service."""

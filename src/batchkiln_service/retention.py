@@ -1,7 +1,7 @@
 """Deletes expired files and marks their rows. Service section 2.1.
 
 The task sleeps on the service's clock until something is due. A file is deleted before its row is marked: after a
-crash in between, the file is deleted again, which is harmless, and no file is left without a row. A file that cannot
+crash in between, the file is deleted again without effect, and no file is left without a row. A file that cannot
 be deleted is tried again later and does not delay others.
 """
 
@@ -99,7 +99,7 @@ class RetentionSweeper:
             await self._clock.sleep((rests_until_ms - self._clock.now_ms()) / 1000)
 
     async def done(self) -> None:
-        """Wait until everything that has expired by now is deleted."""
+        """Wait until everything that has expired by the time of the call is deleted."""
         async with self._turn:
             await self._turn.wait_for(
                 lambda: self._rests_until_ms is not None and self._clock.now_ms() < self._rests_until_ms
@@ -111,7 +111,7 @@ class RetentionSweeper:
         try:
             await self._run(lambda connection: settle_unseen(connection, ended_before_ms, now_ms))
         except sqlite3.Error:
-            # Deletion goes on when the database cannot be written for lack of space.
+            # Deletion continues even if the database cannot be written because the disk is full.
             _log.exception("retention_failed")
         await self._purge_media(ended_before_ms)
         await self._purge_assets(now_ms)

@@ -32,10 +32,10 @@ from batchkiln_service.db.setup import (
     configure_accounts,
     database_of,
     make_folder,
-    opening,
     read_setting,
     resume_clock,
     save_rules,
+    setup_lock,
     warn_of_clock_jump,
     write_setting,
 )
@@ -92,7 +92,7 @@ class LocalService:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             self._lock(stack)
-            with opening(self.config.state_dir):
+            with setup_lock(self.config.state_dir):
                 self._database = self._open_database(stack)
                 await self._start_clock()
                 await self._open_accounts()
@@ -136,7 +136,7 @@ class LocalService:
         return has_ended
 
     async def report(self) -> Report:
-        """Return the report on what clients did, from the whole request log; takes seconds for a million requests."""
+        """Return the report on the clients' requests, from the whole log; takes seconds for a million requests."""
         async with self._reporting:
             now_ms = self.clock.now_ms()
             await self._run(lambda connection: settle_all(connection, now_ms))
@@ -228,7 +228,7 @@ class LocalService:
             renderer=self._renderer,
             examining=examining,
             faults=self.faults,
-            dice=RandomStream(config.seed),
+            random=RandomStream(config.seed),
             links=Links(bytes.fromhex(await self._run(_secret))),
             firewall=await self._firewall(),
             asset_dir=asset_dir,

@@ -50,7 +50,7 @@ def test_a_change_by_another_process_shows_by_itself(opened: Opened) -> None:
 
     opened.queue.never_fits("queued", "over_budget")
 
-    expect(opened.page.locator('[data-part="troubles"]')).to_contain_text("over_budget")
+    expect(opened.page.locator('[data-part="problems"]')).to_contain_text("over_budget")
     expect(link).to_be_focused()
 
 
@@ -60,7 +60,7 @@ def test_a_part_that_is_being_copied_from_is_brought_up_to_date_afterwards(opene
     opened.page.evaluate("getSelection().selectAllChildren(document.querySelector('[data-part=jobs]'))")
 
     opened.queue.never_fits("queued", "over_budget")
-    expect(opened.page.locator('[data-part="troubles"]')).to_contain_text("over_budget")
+    expect(opened.page.locator('[data-part="problems"]')).to_contain_text("over_budget")
     expect(jobs).to_contain_text("1 rejected")
     opened.page.evaluate("getSelection().removeAllRanges()")
 

@@ -1,4 +1,4 @@
-"""Queue files harmed on purpose, and what the program then does: refuse them, or pay nothing twice."""
+"""Damage queue files, and record whether the program refuses them or charges nothing twice."""
 
 import json
 import shutil
@@ -27,17 +27,17 @@ Harm = Callable[[bytearray, int, Random], None]
 
 
 def zero(content: bytearray, start: int, _: Random) -> None:
-    """A block that was never written."""
+    """Overwrite the page with zeros, as if it had never been written."""
     content[start : start + PAGE] = bytes(PAGE)
 
 
 def garble(content: bytearray, start: int, chance: Random) -> None:
-    """A block of another file."""
+    """Overwrite the page with random bytes, as if a block of another file had been written there."""
     content[start : start + PAGE] = chance.randbytes(PAGE)
 
 
 def flip(content: bytearray, start: int, chance: Random) -> None:
-    """One bit of what the page holds: not of its zeros, of which most are free space."""
+    """Flip one bit of a byte that is not zero; zeros are mostly free space."""
     used = [place for place in range(start, start + PAGE) if content[place]]
     content[chance.choice(used)] ^= 1 << chance.randrange(8)
 
@@ -136,17 +136,20 @@ def _items(world: World) -> dict[str, tuple[str, str | None]]:
 
 
 def _as_told(error: sqlite3.DatabaseError | UnicodeDecodeError, folder: Path) -> BaseException:
-    """Name an error as the connection does: the world's opens without one."""
+    """Convert an error as the store's connection does, which this world does not use."""
     if isinstance(error, UnicodeDecodeError):
         return corruption_error(folder / "queue.db", "a text in it is not UTF-8")
     return translated(error, folder / "queue.db")
 
 
 def is_told(error: BaseException | None) -> bool:
-    """Whether a person is told that the queue is damaged, and what to do; or that this version cannot read it."""
+    """Return whether the error names the damage and the next step, or a version that cannot read the file."""
     return isinstance(error, QueueUnusable) and ("the queue is damaged" in str(error) or "a newer" in str(error))
 
 
 def is_said(error: BaseException | None) -> bool:
-    """Whether the program ends with an error of the database: a changed word of the schema breaks a statement."""
+    """Return whether the program reported damage or ended with a database error.
+
+    A changed word of the schema breaks a statement.
+    """
     return is_told(error) or isinstance(error, sqlite3.OperationalError)

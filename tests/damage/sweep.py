@@ -1,4 +1,4 @@
-"""Harm every page of a queue file in many ways, and see that nothing is ever paid twice.
+"""Damage every page of a queue file in many ways, and check that nothing is charged twice.
 
     python tests/damage/sweep.py --seeds 0-9
     python tests/damage/sweep.py --seeds 0-2 --how flip --large

@@ -1,4 +1,4 @@
-"""Queue files damaged on purpose: found, told, and nothing sent; what nobody can see is paid once all the same."""
+"""A damaged queue is reported before anything is sent; undetectable damage leads to no second charge."""
 
 import shutil
 import sqlite3
@@ -34,7 +34,7 @@ async def test_sound_queue_is_driven_to_its_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["zero", "garble"])
 async def test_every_lost_page_is_found_before_anything_is_sent(tmp_path: Path, how: str) -> None:
-    """Each page of each table and index in turn; the file stays as it was found."""
+    """Every page in turn: the queue is refused, and its file is not changed."""
     sound = sound_queue(tmp_path)
     content = sound.read_bytes()
     missed = []
@@ -51,7 +51,7 @@ async def test_every_lost_page_is_found_before_anything_is_sent(tmp_path: Path, 
 
 
 async def test_flipped_bits_never_pay_twice(tmp_path: Path) -> None:
-    """One bit on every page: told, or of no matter for the money. `sweep.py` tries many more."""
+    """A flipped bit on any page is reported, or leads to no second charge. `sweep.py` tries many more."""
     sound = sound_queue(tmp_path)
     content = sound.read_bytes()
     for page in pages(sound):
@@ -65,7 +65,7 @@ async def test_flipped_bits_never_pay_twice(tmp_path: Path) -> None:
         assert fate.refusal is None or is_told(fate.refusal), f"page {page}: {fate.refusal!r}"
 
 
-@pytest.mark.parametrize("length", [0, 1, 99, 512, PAGE - 1, PAGE, 10 * PAGE, -PAGE, -1])
+@pytest.mark.parametrize("length", [0, 1, 99, 512, PAGE - 1, PAGE, 10 * PAGE, -PAGE - 1, -PAGE, -1])
 async def test_truncated_file_is_refused(tmp_path: Path, length: int) -> None:
     """A file that lost its end, even all of it: an empty one would be taken for new, and all be paid again."""
     path = sound_queue(tmp_path)
@@ -89,7 +89,7 @@ async def test_new_queue_may_have_an_empty_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["account", "job", "recipe", "item", "attempt"])
 async def test_row_that_others_need_is_missed(tmp_path: Path, table: str) -> None:
-    """No row disappears unnoticed that another one names."""
+    """A missing row that another row refers to is reported."""
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
@@ -101,7 +101,7 @@ async def test_row_that_others_need_is_missed(tmp_path: Path, table: str) -> Non
 
 
 async def test_value_that_no_check_allows_is_told(tmp_path: Path) -> None:
-    """The CHECKs are the schema's word on what may stand there; also one that cannot even be worked out."""
+    """A value that violates a CHECK is reported, also where the CHECK cannot be evaluated."""
     path = sound_queue(tmp_path)
     content = path.read_bytes()
     told = []
@@ -126,7 +126,7 @@ async def test_value_that_no_check_allows_is_told(tmp_path: Path) -> None:
 async def test_items_and_attempts_that_contradict_each_other_are_told(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is unresolved is known twice, at the item and at the attempt; also a large queue is looked at so."""
+    """Items and attempts must agree on what is unresolved, also in a large queue."""
     monkeypatch.setattr(page_checks, "CHECKED_WHOLE_BYTES", 0)
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -198,7 +198,7 @@ async def died(folder: Path) -> World:
 
 
 def copied(world: World, folder: Path, *endings: str) -> Path:
-    """Copy parts of a queue that is still open, as a kill leaves them."""
+    """Copy some files of an open queue, as a kill would leave them."""
     folder.mkdir()
     for ending in ("", *endings):
         shutil.copy(f"{world.path}{ending}", folder)
@@ -215,7 +215,7 @@ ALL_DONE = {name for name, state in ENDS.items() if state == "done"}
 
 @pytest.mark.parametrize("endings", [(), ("-shm",)], ids=["alone", "beside its index"])
 async def test_queue_whose_log_was_lost_pays_nothing_twice(tmp_path: Path, endings: tuple[str, ...]) -> None:
-    """Law 2: nothing tells that commits are missing; but the keys are derived, so they are the same ones again."""
+    """Law 2: missing commits go unnoticed, but the derived idempotency keys are the same again."""
     (tmp_path / "first").mkdir()
     world = await died(tmp_path / "first")
     charged = world.service.charged
@@ -230,7 +230,7 @@ async def test_queue_whose_log_was_lost_pays_nothing_twice(tmp_path: Path, endin
 
 
 async def test_queue_restored_from_an_old_copy_pays_nothing_twice(tmp_path: Path) -> None:
-    """Law 2: what was paid since is asked for under the same keys, and the service gives what it has."""
+    """Law 2: requests paid since the copy are sent under the same keys, and replayed by the service."""
     (tmp_path / "first").mkdir()
     world = resumed_world(tmp_path / "first", SCHEMA_VERSION)
     await world.run()
@@ -280,7 +280,7 @@ async def test_log_with_a_hole_pays_nothing_twice(tmp_path: Path) -> None:
 
 
 async def test_log_of_another_queue_is_refused_and_not_folded_in(tmp_path: Path) -> None:
-    """Its pages do not fit to the others; nothing of them is written into the file."""
+    """The log's pages do not fit the file, and none of them is written into it."""
     (tmp_path / "first").mkdir()
     world = await died(tmp_path / "first")
     path = sound_queue(tmp_path)
@@ -299,7 +299,7 @@ async def test_log_of_another_queue_is_refused_and_not_folded_in(tmp_path: Path)
 
 
 async def test_new_queue_is_itself_without_its_log(tmp_path: Path) -> None:
-    """A copy of the file alone is this queue, with its keys, from the first moment on; else all would be paid again."""
+    """A copy of the file alone has the queue's id, and so its keys, from the first moment on."""
     database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     shutil.copy(tmp_path / "queue.db", tmp_path / "copy.db")
     copy = await SqliteDatabase.open_for_writing(tmp_path / "copy.db")

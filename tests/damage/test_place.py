@@ -41,7 +41,7 @@ async def uid_of(path: Path) -> str:
 
 
 async def test_queue_that_was_removed_is_begun_anew(tmp_path: Path) -> None:
-    """The lock of the one before stays, and says nothing about a file that a person has taken away."""
+    """The lock that remains of the removed queue does not prevent a new one."""
     path = sound_queue(tmp_path)
     before = await uid_of(path)
     path.unlink()
@@ -85,7 +85,7 @@ async def test_emptied_file_beside_its_log_is_refused_with_every_byte_kept(
 
 @MODES
 async def test_log_of_a_lost_file_is_refused_and_kept(tmp_path: Path, mode: str) -> None:
-    """A new queue would begin with another one's log; what to remove for one is said, and does it."""
+    """A new queue must not begin with the log of another; the error names what to remove, and that suffices."""
     path = queue_with_log(tmp_path)
     path.unlink()
     before = bytes_of(tmp_path)
@@ -144,7 +144,7 @@ async def test_harmed_header_is_damage_and_no_other_file(
 
 @pytest.mark.parametrize("trace", [".lock", "-wal"])
 async def test_what_stands_beside_an_unreadable_file_tells_that_it_was_a_queue(tmp_path: Path, trace: str) -> None:
-    """Also where nothing of the header is left, a lock or a log of SQLite is enough to say so."""
+    """A lock or a log beside the file shows that it was a queue, also without its header."""
     path = queue_with_log(tmp_path)
     path.write_bytes(b"\xa5" * path.stat().st_size)
     for left in (".lock", "-wal", "-shm"):
@@ -158,7 +158,7 @@ async def test_what_stands_beside_an_unreadable_file_tells_that_it_was_a_queue(t
 
 
 async def test_another_programs_open_database_is_not_called_a_queue(tmp_path: Path) -> None:
-    """A log beside a file that can be read, and is no queue, means nothing."""
+    """A log beside a readable file that is no queue is ignored."""
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("PRAGMA journal_mode = WAL")
@@ -172,7 +172,7 @@ async def test_another_programs_open_database_is_not_called_a_queue(tmp_path: Pa
 
 
 def foreign_journal(folder: Path) -> bytes:
-    """Return the journal of a change that nobody finished, of a file with a rollback journal."""
+    """Return the rollback journal of an unfinished change to another file."""
     path = folder / "foreign.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("CREATE TABLE theirs (x)")
@@ -185,7 +185,7 @@ def foreign_journal(folder: Path) -> bytes:
 
 @MODES
 async def test_journal_of_another_file_is_not_written_into_the_queue(tmp_path: Path, mode: str) -> None:
-    """SQLite rolls back whatever journal lies beside a file, also one that a hasty person put there."""
+    """SQLite would roll back any journal beside the file, so a foreign one is refused first."""
     path = sound_queue(tmp_path)
     journal = Path(f"{path}-journal")
     journal.write_bytes(foreign_journal(tmp_path))
@@ -204,7 +204,7 @@ async def test_journal_of_another_file_is_not_written_into_the_queue(tmp_path: P
 
 @MODES
 async def test_journal_that_may_be_its_own_is_not_told_to_be_moved(tmp_path: Path, mode: str) -> None:
-    """A person's tool was killed in a change of a file without a log: what is in the file may be half of it."""
+    """The journal may be needed to undo half a change, so no advice says to move it."""
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path)) as tool:
         tool.execute("PRAGMA journal_mode = DELETE")
@@ -221,7 +221,7 @@ async def test_journal_that_may_be_its_own_is_not_told_to_be_moved(tmp_path: Pat
 
 @MODES
 async def test_journal_that_is_no_file_is_not_waited_for(tmp_path: Path, mode: str) -> None:
-    """Whoever reads from a pipe waits for somebody to write."""
+    """A pipe is not opened, since reading from it would wait for a writer."""
     path = sound_queue(tmp_path)
     os.mkfifo(f"{path}-journal")
 
@@ -229,7 +229,7 @@ async def test_journal_that_is_no_file_is_not_waited_for(tmp_path: Path, mode: s
 
 
 async def test_queue_whose_maker_was_killed_in_its_first_moment_is_made(tmp_path: Path) -> None:
-    """Its journal is its own: nothing is in the file yet."""
+    """The journal belongs to the queue, whose file is still empty."""
     path = tmp_path / "queue.db"
     path.touch()
     Path(f"{path}-journal").write_bytes(foreign_journal(tmp_path)[:512])
@@ -271,7 +271,7 @@ def backup_under_newer_log(folder: Path) -> Path:
 
 @pytest.mark.usefixtures("large")
 async def test_old_copy_under_a_newer_log_is_refused_also_where_it_is_large(tmp_path: Path) -> None:
-    """Their pages do not fit; folded in, the log would spoil the backup as well. The advice says how to do it."""
+    """The log does not fit the copy and would damage it; the error says how to restore a backup."""
     path = backup_under_newer_log(tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in ("queue.db", "queue.db-wal")}
 
@@ -283,7 +283,7 @@ async def test_old_copy_under_a_newer_log_is_refused_also_where_it_is_large(tmp_
 
 
 async def test_backup_put_back_as_advised_is_the_queue_again(tmp_path: Path) -> None:
-    """All three moved away, the backup alone has its place: the same keys."""
+    """With the three files moved away and the backup in their place, the queue has the same keys."""
     path = backup_under_newer_log(tmp_path)
     backup = Path(shutil.copy(path, tmp_path / "backup.db"))
     uid = await uid_of(backup)
@@ -303,7 +303,7 @@ async def test_backup_put_back_as_advised_is_the_queue_again(tmp_path: Path) -> 
 @MODES
 @pytest.mark.parametrize("ending", ["", "-wal"])
 async def test_folder_in_the_place_of_a_file_is_told(tmp_path: Path, mode: str, ending: str) -> None:
-    """No error of the operating system comes through, and nothing is waited for."""
+    """A folder where a file belongs is reported at once in a sentence."""
     path = sound_queue(tmp_path)
     Path(f"{path}{ending}").unlink(missing_ok=True)
     Path(f"{path}{ending}").mkdir()

@@ -1,4 +1,4 @@
-"""A damaged queue and the real command: what it says, how it ends, and that the service hears nothing."""
+"""The real command refuses a damaged queue in a sentence and sends nothing."""
 
 import json
 import socket
@@ -58,7 +58,7 @@ def put_a_wrong_log(path: Path) -> None:
 def test_work_refuses_a_damaged_queue_and_sends_nothing(
     tmp_path: Path, listener: socket.socket, harm: Callable[[Path], None]
 ) -> None:
-    """Exit 2, a sentence with the next step, no connection to the service, and every byte as it was."""
+    """Exit 2 with the next step; no connection to the service, and no byte changed."""
     path = sound_queue(tmp_path)
     harm(path)
     before = _bytes_of(tmp_path)
@@ -77,7 +77,7 @@ def test_work_refuses_a_damaged_queue_and_sends_nothing(
 
 
 def test_link_to_a_damaged_queue_hides_nothing(tmp_path: Path, listener: socket.socket) -> None:
-    """SQLite follows a link to the file, and drops the wrong log there; so what lies beside the file is looked at."""
+    """SQLite follows a link and deletes a wrong log there, so the files beside the target are checked."""
     path = sound_queue(tmp_path)
     put_a_wrong_log(path)
     before = _bytes_of(tmp_path)
@@ -106,7 +106,7 @@ def test_link_to_a_queue_that_is_driven_is_no_second_queue(tmp_path: Path, liste
 
 
 def _bytes_of(folder: Path) -> dict[str, bytes]:
-    """Return what the queue's files hold; the index of the log is no part of what is kept."""
+    """Return the content of the queue's files, without the index of the log."""
     found = {path.name: path.read_bytes() for path in folder.glob("queue.db*") if not path.name.endswith("-shm")}
     return {name: content for name, content in found.items() if content or name == "queue.db"}
 

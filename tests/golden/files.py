@@ -1,4 +1,4 @@
-"""Golden files: a queue as readable SQL, and beside it, as JSON, what service and disk know of the same moment."""
+"""Golden files: a queue as readable SQL, and the state of service and disk at the same moment as JSON."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def queue_file(version: int) -> Path:
 
 
 def surroundings_file(version: int) -> Path:
-    """Name what belongs to it: the service's ledger and the disk."""
+    """Return the path of the file with the service's ledger and the disk."""
     return FOLDER / f"surroundings-{version}.json"
 
 
@@ -85,7 +85,7 @@ class PairingService(FakeService):
 
 
 def new_world(folder: Path, instant: datetime | None = None) -> World:
-    """Give a world with the accounts of the golden files; in one whose queue is there, it is opened."""
+    """Return a world with the accounts of the golden files; open its queue if there is one."""
     clock = FakeClock() if instant is None else FakeClock(instant)
     world = World(folder, accounts=ACCOUNTS, clock=clock)
     world.service = PairingService(world.clock, limits=world.limits, day=world.day)
@@ -140,7 +140,7 @@ def instant_of(version: int, *, after: timedelta = timedelta(hours=1)) -> dateti
 
 
 def surround(world: World, version: int) -> None:
-    """Give a world the service and the disk of a golden queue."""
+    """Restore the service and the disk of a golden queue into a world."""
     known, service = _known(version), world.service
     service.generations = {told["id"]: _generation(told) for told in known["generations"]}
     service.requests = [Request(account, kind, datetime.fromisoformat(at)) for account, kind, at in known["requests"]]

@@ -41,8 +41,8 @@ async def make() -> dict[Path, str]:
     """Return the texts of the current version's two files. Those of another version cannot be made."""
     with tempfile.TemporaryDirectory() as name:
         world = await told(Path(name))
-        surroundings = json.dumps(surroundings_of(world), indent=1, ensure_ascii=False) + "\n"
-        return {queue_file(SCHEMA_VERSION): dump(world.path), surroundings_file(SCHEMA_VERSION): surroundings}
+        environment = json.dumps(surroundings_of(world), indent=1, ensure_ascii=False) + "\n"
+        return {queue_file(SCHEMA_VERSION): dump(world.path), surroundings_file(SCHEMA_VERSION): environment}
 
 
 if __name__ == "__main__":

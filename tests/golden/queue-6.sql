@@ -81,22 +81,22 @@ CREATE TABLE attempt (
     CHECK ((generation_id IS NULL) = (cost_credits IS NULL)),
     CHECK (is_refunded = 0 OR state = 'failed')
 ) STRICT;
-INSERT INTO "attempt" VALUES(1,1,1,1,1,'succeeded',0,'bk-eb6ecd91eb0b1b466b3c7d90972b647b5b857192','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a done"}' AS BLOB),1797716172,10,10,0,1772409600000,1,0,'gen-1','success',1772452800150,1772452800100,1772452830500,1772452830400,NULL,20150,30350,NULL);
-INSERT INTO "attempt" VALUES(2,2,1,1,1,'failed',0,'bk-5d8cb48bb4462b1923b2188867206e72b76bf848','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a second-try"}' AS BLOB),2549552633,10,10,1,1772409600000,1,0,'gen-2','failed',1772452830650,1772452830600,1772452861000,1772452860900,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(3,2,1,1,2,'succeeded',0,'bk-a745eb2500f19070e1f70e1992b28c9f8f85150f','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a second-try"}' AS BLOB),3303006381,10,10,0,1772409600000,1,0,'gen-3','success',1772452861050,1772452861000,1772452891400,1772452891300,NULL,20150,30350,NULL);
-INSERT INTO "attempt" VALUES(4,3,1,1,1,'failed',0,'bk-519ef05c2b15788021fed464506d07f6dc6579af','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a failed"}' AS BLOB),21460063,10,10,1,1772409600000,1,0,'gen-4','failed',1772452891550,1772452891500,1772452921900,1772452921800,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(5,4,1,1,1,'canceled',0,'bk-7393086103fb105419b7e01a7fdd835e3029a06b','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a canceled-there"}' AS BLOB),3556759193,10,10,0,1772409600000,1,0,'gen-5','canceled',1772452921950,1772452921900,1772452952300,1772452952200,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(6,5,1,1,1,'expired',0,'bk-ee64f6090996d2df8fffcca23e7e37a7dfa235d5','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a expired"}' AS BLOB),1489879295,10,10,0,1772409600000,1,0,'gen-6','expired',1772452952350,1772452952300,1772452982700,1772452982600,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(7,7,1,1,1,'refused',0,'bk-9b6c7ad5591abd58d11b5c5bf1114021a8f95346','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a rejected"}' AS BLOB),3621518469,10,NULL,0,1772409600000,1,0,NULL,NULL,NULL,1772452982700,1772452982800,NULL,NULL,NULL,NULL,1772452982800);
-INSERT INTO "attempt" VALUES(8,8,1,1,1,'succeeded',0,'bk-1a42d304f5901676e3b145ffb3f537b4a9b32b4a','key-1',CAST('{"inputs":[{"type":"image","url":"https://assets/10f7127b980b0b06.png"}],"max_cost_credits":10,"mode":"image-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a with-image"}' AS BLOB),1307691463,10,10,0,1772409600000,1,0,'gen-7','success',1772452983250,1772452983200,1772453013600,1772453013500,NULL,20150,30350,NULL);
-INSERT INTO "attempt" VALUES(9,10,1,1,1,'disputed',0,'bk-ae994a6731333eac1a7e6a0eec8e9766d64d1918','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-conflict"}' AS BLOB),31480874,10,NULL,0,1772409600000,6,0,NULL,NULL,NULL,1772453013700,1772458184300,NULL,NULL,NULL,NULL,1772458184300);
-INSERT INTO "attempt" VALUES(10,11,1,1,1,'disputed',0,'bk-c4f9ba10141d35a96a9730a451a20e82404da4e9','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-in-doubt"}' AS BLOB),2435111940,10,NULL,0,1772409600000,6,5,NULL,NULL,NULL,1772458184300,1772463345994,NULL,NULL,NULL,NULL,1772463345994);
-INSERT INTO "attempt" VALUES(11,13,1,1,1,'disputed',0,'bk-e414560dea6e6b073e4868850d6c1ccde9e4a2e9','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-lost"}' AS BLOB),7704642,10,10,0,1772409600000,1,0,'gen-8','processing',1772463346044,1772463345994,1772466961894,1772466961794,1772463356194,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(12,14,2,4,1,'sent',0,'bk-5ebf26c39f0ac1dbbfdcdb6b5ead37b0a2684a87','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-key"}' AS BLOB),4125839297,10,NULL,0,1772409600000,1,0,NULL,NULL,NULL,1772466961894,NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(13,15,1,1,1,'succeeded',0,'bk-074681c58b885503c2816e416ebf475c53382ad9','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"two views of a fox"}' AS BLOB),3225703587,10,10,0,1772409600000,1,0,'gen-10','success',1772467022044,1772467021994,1772467052394,1772467132694,NULL,20150,30350,NULL);
-INSERT INTO "attempt" VALUES(14,16,1,1,1,'active',0,'bk-0419bf8ea6b63a2c9ebc7c88ef7bb029d787edf5','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a active"}' AS BLOB),873637409,10,10,0,1772409600000,1,0,'gen-11','processing',1772467112544,1772467112494,NULL,1772467136105,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(15,18,3,2,1,'sent',0,'bk-379db0c385d4e70efd3268b5eb7d564fe1dfe494','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-made"}' AS BLOB),4054711863,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(16,19,4,3,1,'sent',0,'bk-317148a57b0effee5ae66fd2bdf5cdbed3010563','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-unmade"}' AS BLOB),3601123199,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(1,1,1,1,1,'succeeded',0,'bk-4d69bd83e751989591a46974cf80ee3db8f920d6','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a done"}' AS BLOB),2996562967,10,10,0,1772409600000,1,0,'gen-1','success',1772452800150,1772452800100,1772452830500,1772452830400,NULL,20150,30350,NULL);
+INSERT INTO "attempt" VALUES(2,2,1,1,1,'failed',0,'bk-639f895ece27c19903aaee52c2d67abe5ccc454a','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a second-try"}' AS BLOB),2340161053,10,10,1,1772409600000,1,0,'gen-2','failed',1772452830650,1772452830600,1772452861000,1772452860900,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(3,2,1,1,2,'succeeded',0,'bk-45c18599f47d0b27e852a4be8f24d191e570d5f9','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a second-try"}' AS BLOB),2002820973,10,10,0,1772409600000,1,0,'gen-3','success',1772452861050,1772452861000,1772452891400,1772452891300,NULL,20150,30350,NULL);
+INSERT INTO "attempt" VALUES(4,3,1,1,1,'failed',0,'bk-0a12afad5701d4a3038024e573f5fafa81a0aa81','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a failed"}' AS BLOB),2953426394,10,10,1,1772409600000,1,0,'gen-4','failed',1772452891550,1772452891500,1772452921900,1772452921800,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(5,4,1,1,1,'canceled',0,'bk-f7d02081d8663b116c5b22c9d8bc714aefe8a320','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a canceled-there"}' AS BLOB),2728725210,10,10,0,1772409600000,1,0,'gen-5','canceled',1772452921950,1772452921900,1772452952300,1772452952200,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(6,5,1,1,1,'expired',0,'bk-20df6642c5f6595fb4e9eb49b13b58aa29efea16','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a expired"}' AS BLOB),4128824522,10,10,0,1772409600000,1,0,'gen-6','expired',1772452952350,1772452952300,1772452982700,1772452982600,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(7,7,1,1,1,'refused',0,'bk-58b013c53ceb9d07b3d3759e1c84ab5c8ed2288e','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a rejected"}' AS BLOB),3151879327,10,NULL,0,1772409600000,1,0,NULL,NULL,NULL,1772452982700,1772452982800,NULL,NULL,NULL,NULL,1772452982800);
+INSERT INTO "attempt" VALUES(8,8,1,1,1,'succeeded',0,'bk-7219c4a0cb83cac47acb0efe1049ead211415a9f','key-1',CAST('{"inputs":[{"type":"image","url":"https://assets/10f7127b980b0b06.png"}],"max_cost_credits":10,"mode":"image-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a with-image"}' AS BLOB),2558000410,10,10,0,1772409600000,1,0,'gen-7','success',1772452983250,1772452983200,1772453013600,1772453013500,NULL,20150,30350,NULL);
+INSERT INTO "attempt" VALUES(9,10,1,1,1,'disputed',0,'bk-8c0d7f3c9187922c8ce8864c885134a9661cd9d7','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-conflict"}' AS BLOB),1429852768,10,NULL,0,1772409600000,6,0,NULL,NULL,NULL,1772453013700,1772458184300,NULL,NULL,NULL,NULL,1772458184300);
+INSERT INTO "attempt" VALUES(10,11,1,1,1,'disputed',0,'bk-f73d972b13be7d8aa8fd59c2ef68bdb06e0973d0','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-in-doubt"}' AS BLOB),3358412235,10,NULL,0,1772409600000,6,5,NULL,NULL,NULL,1772458184300,1772463345994,NULL,NULL,NULL,NULL,1772463345994);
+INSERT INTO "attempt" VALUES(11,13,1,1,1,'disputed',0,'bk-c01f88965f23ecb91aabc42b2db7558393fd0e20','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-lost"}' AS BLOB),494523080,10,10,0,1772409600000,1,0,'gen-8','processing',1772463346044,1772463345994,1772466961894,1772466961794,1772463356194,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(12,14,2,4,1,'sent',0,'bk-6efaa3db47d6abe99db954cd11e4bd0a2f331f19','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-key"}' AS BLOB),884352348,10,NULL,0,1772409600000,1,0,NULL,NULL,NULL,1772466961894,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(13,15,1,1,1,'succeeded',0,'bk-0646672dd9dbe0f5ce0d6fe9caa59404d882615a','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"two views of a fox"}' AS BLOB),3387094826,10,10,0,1772409600000,1,0,'gen-10','success',1772467022044,1772467021994,1772467052394,1772467132694,NULL,20150,30350,NULL);
+INSERT INTO "attempt" VALUES(14,16,1,1,1,'active',0,'bk-13c94f42289f0bd674a3869faa9a48f218b9db4d','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a active"}' AS BLOB),1806571844,10,10,0,1772409600000,1,0,'gen-11','processing',1772467112544,1772467112494,NULL,1772467136105,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(15,18,3,2,1,'sent',0,'bk-af70f835f61e88e9b361166746fa4f634b7be567','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-made"}' AS BLOB),2741144749,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(16,19,4,3,1,'sent',0,'bk-6f56f58edf57fc968ebecffa359b44ef74dc840c','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-unmade"}' AS BLOB),2152197639,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL);
 CREATE TABLE egress (
     name                TEXT PRIMARY KEY,
     requests_per_minute INTEGER NOT NULL CHECK (requests_per_minute >= 1),
@@ -148,7 +148,7 @@ INSERT INTO "event" VALUES(31,1772452952300,1,NULL,NULL,'manifest_applied',NULL,
 INSERT INTO "event" VALUES(32,1772452952300,1,5,6,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(33,1772452952400,1,5,6,'accepted','active','{"generation_id": "gen-6", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(34,1772452982700,1,5,6,'status_seen',NULL,'{"status": "expired"}');
-INSERT INTO "event" VALUES(35,1772452982700,1,5,6,'retention_ended','expired','{"code": "expired", "message": "paid, but the service no longer holds the outputs"}');
+INSERT INTO "event" VALUES(35,1772452982700,1,5,6,'retention_ended','expired','{"code": "expired", "message": "paid, but the service has deleted the outputs"}');
 INSERT INTO "event" VALUES(36,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 5, "pruned": 0, "items": 6, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(37,1772452982700,1,6,NULL,'never_fits','rejected','{"code": "over_cap", "message": "its quote of 10 credits exceeds its own cap (5); nothing was sent or charged"}');
 INSERT INTO "event" VALUES(38,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 6, "pruned": 0, "items": 7, "manifest": "job.yaml"}');
@@ -192,7 +192,7 @@ INSERT INTO "event" VALUES(75,1772466961894,2,NULL,NULL,'job_created',NULL,'{"ma
 INSERT INTO "event" VALUES(76,1772466961894,2,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(77,1772466961894,2,14,12,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(78,1772466961994,2,14,12,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(79,1772467021994,2,14,12,'key_missing','held','{"code": "key_missing", "message": "the API key key-1 that made the request is not configured"}');
+INSERT INTO "event" VALUES(79,1772467021994,2,14,12,'key_missing','held','{"code": "key_missing", "message": "the API key key-1 of the request is not configured"}');
 INSERT INTO "event" VALUES(80,1772467021994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 12, "pruned": 0, "items": 14, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(81,1772467021994,1,15,13,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(82,1772467022094,1,15,13,'accepted','active','{"generation_id": "gen-10", "cost_credits": 10, "is_replay": false}');
@@ -264,7 +264,7 @@ INSERT INTO "item" VALUES(1,1,0,'done','done',1,0,'a done',NULL,NULL,NULL,0,1,NU
 INSERT INTO "item" VALUES(2,1,1,'second-try','done',1,0,'a second-try',NULL,NULL,NULL,1,3,NULL,NULL);
 INSERT INTO "item" VALUES(3,1,2,'failed','failed',2,0,'a failed',NULL,NULL,NULL,1,4,'model_error','it failed');
 INSERT INTO "item" VALUES(4,1,3,'canceled-there','failed',1,0,'a canceled-there',NULL,NULL,NULL,0,5,'canceled_by_service','the service canceled the generation');
-INSERT INTO "item" VALUES(5,1,4,'expired','expired',1,0,'a expired',NULL,NULL,NULL,0,6,'expired','paid, but the service no longer holds the outputs');
+INSERT INTO "item" VALUES(5,1,4,'expired','expired',1,0,'a expired',NULL,NULL,NULL,0,6,'expired','paid, but the service has deleted the outputs');
 INSERT INTO "item" VALUES(6,1,5,'over-cap','rejected',3,0,'a over-cap',NULL,NULL,NULL,0,NULL,'over_cap','its quote of 10 credits exceeds its own cap (5); nothing was sent or charged');
 INSERT INTO "item" VALUES(7,1,6,'rejected','rejected',1,0,'a rejected',NULL,NULL,NULL,0,7,'invalid_parameter','the service did not like it');
 INSERT INTO "item" VALUES(8,1,7,'with-image','done',4,0,'a with-image','[1]',NULL,NULL,0,8,NULL,NULL);
@@ -273,7 +273,7 @@ INSERT INTO "item" VALUES(10,1,9,'held-conflict','held',1,0,'a held-conflict',NU
 INSERT INTO "item" VALUES(11,1,10,'held-in-doubt','held',1,0,'a held-in-doubt',NULL,NULL,NULL,0,10,'over_quote','dearer');
 INSERT INTO "item" VALUES(12,1,11,'held-image','held',4,0,'a held-image','[2]',NULL,NULL,0,NULL,'input_lost','/images/fox.png is gone or has changed since its manifest was accepted; put it back');
 INSERT INTO "item" VALUES(13,1,12,'held-lost','held',1,0,'a held-lost',NULL,NULL,NULL,0,11,'not_found','no such generation');
-INSERT INTO "item" VALUES(14,2,0,'held-key','held',1,0,'a held-key',NULL,NULL,NULL,0,12,'key_missing','the API key key-1 that made the request is not configured');
+INSERT INTO "item" VALUES(14,2,0,'held-key','held',1,0,'a held-key',NULL,NULL,NULL,0,12,'key_missing','the API key key-1 of the request is not configured');
 INSERT INTO "item" VALUES(15,1,13,'two-views','downloading',1,0,'two views of a fox',NULL,NULL,NULL,0,13,NULL,NULL);
 INSERT INTO "item" VALUES(16,1,14,'active','active',1,0,'a active',NULL,NULL,NULL,0,14,NULL,NULL);
 INSERT INTO "item" VALUES(17,1,15,'queued-behind','queued',1,0,'a queued-behind',NULL,NULL,NULL,0,NULL,NULL,NULL);
@@ -324,10 +324,24 @@ CREATE TABLE lease (
     started_at INTEGER NOT NULL
 ) STRICT;
 INSERT INTO "lease" VALUES(1,1,'studio','run',1772467196205);
+CREATE TABLE lost_attempt (
+    job             TEXT NOT NULL,
+    item            TEXT NOT NULL,
+    profile         TEXT NOT NULL,
+    account         TEXT NOT NULL,
+    number          INTEGER NOT NULL CHECK (number >= 1),
+    idempotency_key TEXT NOT NULL UNIQUE,
+    key_fingerprint TEXT NOT NULL,
+    checksum        INTEGER NOT NULL,
+    quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
+    recorded_at     INTEGER NOT NULL,
+    PRIMARY KEY (job, item)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+INSERT INTO "meta" VALUES('keys_from','names');
 INSERT INTO "meta" VALUES('queue_uid','0123456789abcdef0123456789abcdef');
 INSERT INTO "meta" VALUES('service_time/test','1772467112494');
 CREATE TABLE misunderstood (
@@ -696,4 +710,10 @@ CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
 CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
 WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
 BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
+CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
+CREATE VIEW lost_item AS
+SELECT item.id AS item_id, item.state, lost_attempt.*
+FROM lost_attempt
+CROSS JOIN job ON job.name = lost_attempt.job
+CROSS JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item;
 COMMIT;

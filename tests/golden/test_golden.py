@@ -1,4 +1,4 @@
-"""Queues that every earlier schema version wrote: opened, resumed to the end, and read by the newest code."""
+"""The newest code opens, reads and resumes the queues of every earlier schema version."""
 
 import json
 import os
@@ -56,7 +56,7 @@ ENDS: Final = {
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
 def test_every_schema_version_has_a_golden_queue(version: int) -> None:
-    """A migration comes with the queue of its version, which every later one is tried on."""
+    """A new schema version needs a golden queue, on which every later migration is tested."""
     for path in (queue_file(version), surroundings_file(version)):
         assert path.exists(), f"schema version {version} has no golden file {path.name}: run `{COMMAND}` and commit it"
 
@@ -121,7 +121,7 @@ def _recorded(path: Path) -> dict[str, Create]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_every_paid_file_of_a_golden_queue_is_fetched(tmp_path: Path, version: int) -> None:
-    """Law 7: also the second file of two, of which the first was saved by the older program."""
+    """Law 7: this includes the second of two files whose first the older program saved."""
     world = await resumed(tmp_path, version)
 
     outputs = {row[0] for row in world.rows("SELECT path FROM output")}
@@ -152,7 +152,7 @@ async def test_money_of_a_golden_queue_adds_up(tmp_path: Path, version: int) -> 
 def test_golden_queue_is_read_by_the_commands(
     tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`status`, `items` and `show` tell of an older queue, once it is brought up to date."""
+    """`status`, `items` and `show` read an older queue after its migration."""
     resumed_world(tmp_path, version).close()
     monkeypatch.chdir(tmp_path)
 

@@ -40,13 +40,13 @@ async def drive(folder: Path, number: int) -> int:
     """Run one manifest on a queue of its own; return what is left."""
     manifest = folder / f"manifest-{number}.yaml"
     manifest.write_text(MANIFEST.replace("RUN", str(number)))
-    setting = AppContext(folder / f"queue-{number}.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    store = await Store.open_for_writing(setting.queue)
+    app = AppContext(folder / f"queue-{number}.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    store = await Store.open_for_writing(app.queue)
     try:
         control = RunState()
-        async with open_engine(store, setting, control, command="test") as driver:
+        async with open_engine(store, app, control, command="test") as driver:
             options = ApplyOptions()
-            applied = await apply_manifests(store, setting, [str(manifest)], options=options, stdin=BytesIO())
+            applied = await apply_manifests(store, app, [str(manifest)], options=options, stdin=BytesIO())
             control.scope = scope_of(applied)
             return (await driver.run()).total
     finally:

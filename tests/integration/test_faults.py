@@ -18,7 +18,7 @@ from batchkiln_service import AccountConfig, LocalService, ServiceConfig
 from batchkiln_service.faults.fault_rules import FaultRule
 from crash.service_books import Books
 
-SCALE = 1500.0
+SCALE = 300.0  # an upload link lives for a second of real time, enough for a machine that is busy
 PROMPTS = [f"A heron over marsh number {number}" for number in range(10)]
 CLIPS = [f"The heron of photograph {number} takes off" for number in range(2)]
 
@@ -72,20 +72,21 @@ def manifest() -> str:
 
 async def drive(folder: Path) -> Outstanding:
     """Do what `batchkiln run` does, without its screen."""
-    setting = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    store = await Store.open_for_writing(setting.queue)
+    app = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    store = await Store.open_for_writing(app.queue)
     try:
         control = RunState()
-        async with open_engine(store, setting, control, command="test") as driver:
+        async with open_engine(store, app, control, command="test") as driver:
             path = str(folder / "manifest.yaml")
-            applied = await apply_manifests(store, setting, [path], options=ApplyOptions(), stdin=BytesIO())
+            applied = await apply_manifests(store, app, [path], options=ApplyOptions(), stdin=BytesIO())
             control.scope = scope_of(applied)
             return await driver.run()
     finally:
         await store.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_a_rough_service_is_survived_and_each_prompt_charged_once(tmp_path: Path, seed: int) -> None:
     """Laws 2, 3, 4, 5 and 7 against lost and cut replies, 503, 429, edge 403, dead links and broken downloads."""
     for number in range(len(CLIPS)):

@@ -22,13 +22,11 @@ async def test_time_passes_for_a_service_elsewhere(
     """Law 5: windows of a service elsewhere move on, and those of the local one, which was suspended too, do not."""
     monkeypatch.setenv("STUDIO_KEY", "a-key")
     suspended = 0.0
-    surroundings = Environment(suspended=lambda: suspended)
-    setting = AppContext(
-        tmp_path / "queue.db", Config({profile.name: profile}, profile.name), surroundings=surroundings
-    )
-    store = await Store.open_for_writing(setting.queue)
+    environment = Environment(suspended=lambda: suspended)
+    app = AppContext(tmp_path / "queue.db", Config({profile.name: profile}, profile.name), environment=environment)
+    store = await Store.open_for_writing(app.queue)
     try:
-        async with open_engine(store, setting, RunState(), command="test") as driver:
+        async with open_engine(store, app, RunState(), command="test") as driver:
             clock = (await driver._service(profile.name)).clock
             before = clock.monotonic() - asyncio.get_running_loop().time()
             suspended = HOURS

@@ -25,6 +25,7 @@ from .wire_checks import MEDIA
 
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
 UPSET_MS: Final = MINUTE_MS + LATE_MS  # for how long a late request can be in the way of others
+BLIND_MS: Final = MINUTE_MS + 15_000  # a minute and a poll interval, and the start
 TOO_MANY_REQUESTS: Final = 429
 RETENTION_MS: Final = 14 * DAY_MS
 
@@ -46,16 +47,24 @@ class Aftermath:
     """A world's folder after its end: `service/`, `program/` with the queue, and the outputs below it.
 
     `late_ms` tells when the network delivered something much later than its sender could know; `revoked_key` is the
-    hash of a key that was revoked, so that what it created can be read no more.
+    hash of a key that was revoked, so that what it created can be read no more. `blind_ms` tells when the queue was
+    restored from a copy that lacks requests and no attempt: nothing tells the program that its windows are lost.
     """
 
     def __init__(
-        self, folder: Path, plan: Plan, *, late_ms: tuple[int, ...] = (), revoked_key: str | None = None
+        self,
+        folder: Path,
+        plan: Plan,
+        *,
+        late_ms: tuple[int, ...] = (),
+        blind_ms: tuple[int, ...] = (),
+        revoked_key: str | None = None,
     ) -> None:
         """Read everything at once."""
         self._folder = folder
         self._plan = plan
         self._late_ms = late_ms
+        self._blind_ms = blind_ms
         self._revoked_key = revoked_key
         self._books = Books.read(folder / "service")
         with closing(sqlite3.connect(folder / "service" / "service.db")) as connection:
@@ -122,7 +131,8 @@ class Aftermath:
 
     def _is_upset(self, row: sqlite3.Row) -> bool:
         after_ms = UPSET_MS if row["status"] == TOO_MANY_REQUESTS else LATE_MS
-        return any(-LATE_MS <= row["arrived_at_ms"] - late_ms <= after_ms for late_ms in self._late_ms)
+        is_blind = any(0 <= row["arrived_at_ms"] - blind_ms <= BLIND_MS for blind_ms in self._blind_ms)
+        return is_blind or any(-LATE_MS <= row["arrived_at_ms"] - late_ms <= after_ms for late_ms in self._late_ms)
 
     def _lost(self) -> Iterator[str]:
         """Law 9: what a manifest asks for is in the queue, as it was asked for, and nothing else."""
@@ -188,6 +198,8 @@ class Aftermath:
             attempt = ours.pop(made.id, None)
             if made.key_sha256 == self._revoked_key:
                 continue
+            if attempt is None and self._plan.restores and made.outcome == "failed":
+                continue  # refunded, and forgotten with the copy: the item's next attempt is what counts
             if attempt is None:
                 yield f"the queue does not know generation {made.id}, which was paid for"
             elif attempt["cost_credits"] != made.cost_credits:
@@ -210,6 +222,8 @@ class Aftermath:
         for row in self._jobs:
             told = (row["charged"], row["refunded"], row["reserved"])
             truth = (charged[row["name"]], refunded[row["name"]], 0)
+            if self._plan.restores:  # a copy may have forgotten what was refunded
+                told, truth = (told[0] - told[1], 0, told[2]), (truth[0] - truth[1], 0, 0)
             if told != truth:
                 yield f"job {row['name']} has charged, refunded, reserved {told} in the queue, and in truth {truth}"
 

@@ -1,4 +1,4 @@
-"""Worlds end in the middle of their work: what is left of them is collected before the next test."""
+"""Collect the garbage of killed worlds before the next test."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from .log_silencing import silence
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """Collect what a test left, whose finalisers complain of unclosed loops and connections, as after a kill."""
+    """Collect the test's garbage in silence: its finalisers warn of unclosed loops and connections."""
     yield
     with silence():
         pass  # it collects at its end

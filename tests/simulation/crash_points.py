@@ -1,4 +1,4 @@
-"""Let the program die at every point of the standard run, and look whether it kept its promises.
+"""Kill the program at every point of the standard run, and check that it keeps its promises.
 
 One way of dying at a time; a point is a step of the program, or an operation on its queue, its files or the network.
 Where nothing was done and no time has passed since the point before, dying here is dying there: such points are played
@@ -45,12 +45,12 @@ def every_point(how: How = "kill") -> list[_Deaths]:
 
 
 def every_turn(how: How = "kill", *, share: int = 1, offset: int = 0) -> list[_Deaths]:
-    """Return each `share`-th point that leaves another world behind than the one before it."""
+    """Return each `share`-th point at which the world differs from the point before."""
     return [(point,) for point in play_quietly((), how).turns[offset % share :: share]]
 
 
 def pairs(count: int, seed: int, *, processes: int) -> list[_Deaths]:
-    """Return pairs of points: the second is one of the life that began after the first."""
+    """Return pairs of points; the second lies in the life that begins after the death at the first."""
     chance, turns = random.Random(seed), play_quietly(()).turns
     firsts = [chance.choice(turns) for _ in range(count)]
     known = sorted(set(firsts))
@@ -61,7 +61,7 @@ def pairs(count: int, seed: int, *, processes: int) -> list[_Deaths]:
 
 
 def broken(deaths: Iterable[_Deaths], *, how: How, processes: int, seed: int = 0) -> Iterator[tuple[_Deaths, Outcome]]:
-    """Play them all; give those in which a promise was broken."""
+    """Play all of them; yield those that broke a promise."""
     work = list(deaths)
     with silent_pool(processes) as pool:
         yield from _broken(work, pool.imap(partial(play_deaths, how=how, seed=seed), work, chunksize=10))
@@ -74,7 +74,7 @@ def _broken(work: Iterable[_Deaths], results: Iterable[Outcome]) -> Iterator[tup
 
 
 def play_quietly(deaths: _Deaths, how: How = "kill") -> Outcome:
-    """Play the standard run without a word."""
+    """Play the standard run with all logging off."""
     with silence():
         return play(plan_of(deaths, how))
 
@@ -88,7 +88,7 @@ def play_deaths(deaths: _Deaths, how: How = "kill", seed: int = 0) -> Outcome:
 
 
 def plan_of(deaths: _Deaths, how: How, seed: int = 0) -> Plan:
-    """Return the standard run for a way of dying; `seed` draws what a power cut takes."""
+    """Return the standard run for a way of dying; `seed` selects what a power cut loses."""
     return plan(deaths, cuts_power=_CUTS.get(how), counts_statements=how == "process", cut_seed=seed)
 
 

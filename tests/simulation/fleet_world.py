@@ -28,7 +28,7 @@ from batchkiln.config import load_config
 from batchkiln.core.errors import OutputDirNotWritable, QueueConnectionLost
 from batchkiln.core.lease_types import Egress, WorkerIdentity
 from batchkiln.core.rate_limits import Limits
-from batchkiln.rehearsal.network import MemoryNetwork, Misfortune
+from batchkiln.rehearsal.network import MemoryNetwork, NetworkFault
 from batchkiln.rehearsal.nodes import as_node, node_of
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
@@ -142,11 +142,11 @@ class Weather:
     def delay_seconds(self) -> float:
         return self._storms.delay_seconds()
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         worker = worker_of(sender)
         if worker is not None and now < self.severed_until.get(worker, 0.0):
             return "reset_before"
-        return self._storms.misfortune(sender, now)
+        return self._storms.next_fault(sender, now)
 
 
 def worker_of(node: str) -> int | None:
@@ -483,7 +483,7 @@ class FleetWorld:
 
     async def _program(self, node: Node) -> None:
         """Do what `batchkiln work --forever` does on one machine."""
-        setting = self._setting(node)
+        app = self._app(node)
         database = await RemoteDatabase.open_for_writing(self.queue)
         database._turn = asyncio.Lock()
         database.link = node.link
@@ -493,7 +493,7 @@ class FleetWorld:
             limit = Limits(**self.plan.world.limits).requests_per_minute_per_ip
             async with open_fleet_engine(
                 store,
-                setting,
+                app,
                 control,
                 worker=node.identity,
                 egress=Egress(node.machine.egress, limit),
@@ -518,13 +518,13 @@ class FleetWorld:
 
         engine.worker_ended = worker_ended  # type: ignore[method-assign]
 
-    def _setting(self, node: Node | None) -> AppContext:
+    def _app(self, node: Node | None) -> AppContext:
         accounts = self.plan.world.accounts if node is None else node.machine.accounts
         entries = ", ".join(f"{{name: {name}, keys: [{{file: ../service/key-{name}}}]}}" for name in accounts)
         limits = ", ".join(f"{name}: {limit}" for name, limit in self.plan.world.limits.items())
         config = self.program_folder / f"batchkiln-{'' if node is None else node.number}.yaml"
         config.write_text(_CONFIG.format(accounts=entries, limits=limits))
-        surroundings = Environment(
+        environment = Environment(
             wall=self._now if node is None else node.wall,
             connector=lambda: aiohttp.UnixConnector(ADDRESS),
             files=lambda: FleetFiles(self, 0 if node is None else node.number),
@@ -532,22 +532,20 @@ class FleetWorld:
             steady=self.loop.time if node is None else node.steady,
             seed=self.plan.world.seed + (0 if node is None else node.number),
         )
-        return AppContext(
-            self.queue, load_config(config, {}), working_dir=self.program_folder, surroundings=surroundings
-        )
+        return AppContext(self.queue, load_config(config, {}), working_dir=self.program_folder, environment=environment)
 
     def _now(self) -> datetime:
         return self.plan.world.starts_at + timedelta(seconds=self.loop.time())
 
     async def _submit(self) -> None:
         """Put the manifests into the queue, as `batchkiln enqueue` does from any machine."""
-        setting = self._setting(None)
+        app = self._app(None)
         for name, text in self.plan.world.manifests.items():
             (self.program_folder / name).write_text(text)
         with as_node("person"):
             store = await Store.open_for_writing(self.queue)
             names = [str(self.program_folder / name) for name in self.plan.world.manifests]
-            await apply_manifests(store, setting, names, options=ApplyOptions(), stdin=BytesIO())
+            await apply_manifests(store, app, names, options=ApplyOptions(), stdin=BytesIO())
             await store.close()
 
     async def _start_service(self) -> None:

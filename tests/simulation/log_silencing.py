@@ -1,4 +1,4 @@
-"""Worlds end in violent ways; this keeps their last words from the terminal."""
+"""Silence the logs and finalisers of simulated processes that are killed."""
 
 import gc
 import logging
@@ -14,7 +14,7 @@ import structlog
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Say nothing of what the program logs, nor of what is finalised; the dead are finalised before this ends."""
+    """Discard logs, warnings and errors of finalisers; collect garbage before the end."""
     hook, configuration, level = sys.unraisablehook, structlog.get_config(), logging.root.manager.disable
     try:
         with warnings.catch_warnings():
@@ -28,7 +28,7 @@ def silence() -> Iterator[None]:
 
 
 def silent_pool(processes: int) -> Pool:
-    """Return a pool of processes in which nobody ever says anything."""
+    """Return a pool of processes that log nothing."""
     return multiprocessing.get_context("fork").Pool(processes, _begin_worker)
 
 

@@ -4,9 +4,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
 
 from batchkiln.store import misunderstood
+from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.resolution import Decision, resolve
+
+_KNOWN: Final = (
+    "SELECT job, item, max(number) AS number FROM ("
+    " SELECT job.name AS job, item.name AS item, attempt.number FROM attempt"
+    " JOIN item ON item.id = attempt.item_id JOIN job ON job.id = item.job_id"
+    " UNION ALL SELECT job, item, number FROM lost_attempt) GROUP BY job, item"
+)
 
 
 def give_up_unreachable(queue: Path) -> None:
@@ -59,6 +68,14 @@ def end_doubts(queue: Path, service: Path) -> int:
             _end_holds(connection, [row], Decision.NOT_CREATED if is_refused else Decision.ASK_AGAIN)
             ended += 1
     return ended
+
+
+def lost_attempts_of(queue: Path) -> int:
+    """Count the attempts in the journal that are newer than what the queue knows of their items."""
+    with _queue(queue) as connection:
+        known = {(row["job"], row["item"]): row["number"] for row in connection.execute(_KNOWN)}
+    entries, _ = AttemptJournal(queue).read()
+    return sum(entry.number > known.get((entry.job, entry.item), 0) for entry in entries)
 
 
 @contextmanager

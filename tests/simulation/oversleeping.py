@@ -17,6 +17,7 @@ from batchkiln.core.account_view import AccountView, Permission, account_view
 from batchkiln.core.planner import (
     HandOver,
     Poll,
+    Recover,
     Replay,
     Submit,
     WaitUntil,
@@ -70,7 +71,7 @@ class Oversleeping:
         found = snapshot(connection, worker.viewpoint, worker.rates.days(now))
         account = _view(worker, found, now)
         action = choose_action(found.queue, account, now)
-        choices: dict[str, Replay | Withdraw | Poll | Submit | AskQuote | Upload | WaitUntil] = {}
+        choices: dict[str, Replay | Withdraw | Recover | Poll | Submit | AskQuote | Upload | WaitUntil] = {}
         if not isinstance(action, HandOver):  # by the time alone: it is found at the moment of the next send
             choices["slot"] = action
         preparation = choose_preparation(found.queue, account, now)

@@ -31,6 +31,14 @@ class ClockStep:
     error_seconds: float
 
 
+@dataclass(frozen=True)
+class Restore:
+    """At a moment the program is killed, and its queue replaced by a copy that is so many seconds old."""
+
+    moment: float
+    lost_seconds: float
+
+
 @dataclass
 class Plan:
     """What a world is made of. Moments are virtual seconds from its beginning."""
@@ -49,6 +57,7 @@ class Plan:
     counts_statements: bool = False  # as points; only a real process can die within a transaction
     kills: tuple[float, ...] = ()  # moments at which the program is killed
     troubles: tuple[Trouble, ...] = ()  # with the program's disk and database
+    restores: tuple[Restore, ...] = ()
     outages: tuple[Outage, ...] = ()
     clock_steps: tuple[ClockStep, ...] = ()
     revoked_at: float | None = None  # the API key of the first account; the next life has another one

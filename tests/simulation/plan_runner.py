@@ -90,6 +90,7 @@ def _aftermath(world: World) -> Aftermath:
         world.folder,
         world.plan,
         late_ms=tuple(start_ms + round(moment * 1000) for moment in world.loop.network.late),
+        blind_ms=tuple(start_ms + round(moment * 1000) for moment in world.blind_restores),
         revoked_key=world.revoked_key,
     )
 

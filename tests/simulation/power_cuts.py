@@ -5,6 +5,7 @@ that was made or removed in a folder which was not synced since may be as it was
 log, unless SQLite synced it at each commit, is what it was when the process began.
 """
 
+import os
 import random
 import shutil
 import sqlite3
@@ -17,6 +18,7 @@ from typing import Literal
 from .crash_point_counter import PointedFiles, Points
 
 Cut = Literal["all", "drawn"]
+JOURNAL = "queue.db.attempts"
 _SYNCED_COMMITS = 2  # PRAGMA synchronous: FULL, or more
 
 
@@ -46,12 +48,28 @@ class Disk:
     _handles: dict[int, Path] = field(default_factory=dict)
     _changes: list[_Change] = field(default_factory=list)
     _log_at_birth: bytes = b""
+    _journal_bytes: dict[str, int] = field(default_factory=dict)  # what is safe of the journal of attempts, by name
+    _journal_at_birth: int = 0
     _is_log_synced: bool = True
     violations: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         log = self.folder / "queue.db-wal"
         self._log_at_birth = log.read_bytes() if log.exists() else b""
+        journal = self.folder / JOURNAL
+        self._journal_at_birth = journal.stat().st_size if journal.exists() else 0
+
+    def journal_synced(self, handle: int) -> None:
+        """Take the journal, or the file that is to replace it, for safe as it is now."""
+        self._journal_bytes[Path(f"/proc/self/fd/{handle}").readlink().name] = os.fstat(handle).st_size
+
+    def _cut_journal(self, picture: Path) -> None:
+        """Take from the journal of attempts what was not synced. It is replaced once, before anything is added."""
+        is_replaced = not (picture / f"{JOURNAL}.new").exists()
+        replaced = self._journal_bytes.get(f"{JOURNAL}.new") if is_replaced else None
+        safe = self._journal_bytes.get(JOURNAL, self._journal_at_birth if replaced is None else replaced)
+        if (picture / JOURNAL).exists():
+            os.truncate(picture / JOURNAL, safe)
 
     def created(self, path: Path, handle: int) -> None:
         self._contents[path] = _Content()
@@ -117,6 +135,7 @@ class Disk:
                 more = 0 if how == "all" or chance.random() < 0.5 else place.stat().st_size - content.synced_bytes
                 with place.open("r+b") as file:
                     file.truncate(content.synced_bytes + chance.randint(0, more))
+        self._cut_journal(picture)
         if not self._is_log_synced:
             (picture / "queue.db-wal").write_bytes(self._log_at_birth)
         (picture / "queue.db-shm").unlink(missing_ok=True)

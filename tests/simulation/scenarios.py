@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from batchkiln.rehearsal.network import Misfortune
+from batchkiln.rehearsal.network import NetworkFault
 from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 
 from .disk_faults import Trouble
@@ -17,7 +17,7 @@ from .plan import START, ClockStep, Outage, Plan
 DAY: Final = 86_400.0
 HOUR: Final = 3_600.0
 GRACE_DAYS: Final = 3.0  # for a first and a last day that are not whole, and for outages and standstills
-_MISFORTUNES: Final[tuple[Misfortune, ...]] = ("lost", "reset_before", "reset_after", "cut", "slow")
+_MISFORTUNES: Final[tuple[NetworkFault, ...]] = ("lost", "reset_before", "reset_after", "cut", "slow")
 FAULTS: Final[tuple[tuple[Misbehaviour, tuple[Endpoint, ...]], ...]] = (
     ("reply_lost", ("create", "quote", "upload", "complete", "poll", "openapi", "download")),
     ("reset_before", ("create", "quote", "upload", "poll", "put", "download")),
@@ -70,7 +70,7 @@ class Storms:
     def delay_seconds(self) -> float:
         return self._chance.uniform(0.001, 0.08)
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         del sender
         if now >= self._calm_at or self._chance.random() >= self._probability:
             return "none"

@@ -6,6 +6,7 @@ power cut, everything that was synced. The next life begins on it.
 
 import asyncio
 import gc
+import os
 import random
 import shutil
 import sqlite3
@@ -16,6 +17,7 @@ from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import aiohttp
 from aiohttp import web_app
@@ -27,7 +29,7 @@ from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.store import Store
+from batchkiln.store import Store, attempt_journal
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.worker.run_state import RunState
 from batchkiln_service import LocalService, ServiceConfig
@@ -36,7 +38,7 @@ from .crash_point_counter import DiedError, Points
 from .fault_schedule import fates_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
-from .operator_actions import ask_again, end_doubts, fetch_again, give_up_unreachable
+from .operator_actions import ask_again, end_doubts, fetch_again, give_up_unreachable, lost_attempts_of
 from .oversleeping import Oversleeping
 from .plan import RESTART_SECONDS, Plan
 from .power_cuts import Disk, FollowedFiles
@@ -46,6 +48,7 @@ from .virtual_loop import VirtualLoop
 from .wire_checks import Watch, unpaid_files
 
 ADDRESS: Final = "service"
+RESTORED: Final = "a restore of an older queue"
 STANDSTILL_SECONDS: Final = 3_600.0  # between two lives, when the first ended with work left
 _CONFIG: Final = """
 default_profile: simulated
@@ -91,6 +94,7 @@ class World:
         self.lives = 0
         self.service_lives = 0
         self.died_at: list[str] = []
+        self.blind_restores: list[float] = []  # from copies that lack no attempt, so that nobody can tell
         self.happenings: list[Happening] = []
         self.revoked_key: str | None = None  # its hash
         self.violations: list[str] = []
@@ -102,7 +106,8 @@ class World:
 
     def play(self) -> None:
         """Run the manifests to their end, through as many lives as it takes."""
-        with _quiet(self.loop), inline_aiosqlite(self.points.pass_by, self._committed, self._opened):
+        inline = inline_aiosqlite(self.points.pass_by, self._committed, self._opened)
+        with _quiet(self.loop), inline, mock.patch.object(attempt_journal, "_sync", self._sync_journal):
             self.loop.network.on_write = self.points.pass_by
             self.loop.network.on_misfortune = lambda node, what: self.note(node, f"bytes on the way: {what}")
             self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
@@ -126,6 +131,17 @@ class World:
         """Let the program die now, unless it is dead."""
         if not self._died.is_set():
             self._die("a moment")
+
+    def restore(self, copy: Path, lost: str) -> None:
+        """Let the program die, and replace its queue by a copy of it that is older."""
+        self.kill_program()
+        self.died_at.append(RESTORED)
+        self.note("a person", f"restores the queue from a copy that lacks the last {lost}")
+        for ending in ("-wal", "-shm"):
+            (self.program_folder / f"queue.db{ending}").unlink(missing_ok=True)
+        shutil.copyfile(copy, self.program_folder / "queue.db")
+        if not lost_attempts_of(self.program_folder / "queue.db"):
+            self.blind_restores.append(self.loop.time())
 
     async def kill_service(self) -> None:
         """Let the service die now, unless it is dead."""
@@ -229,6 +245,8 @@ class World:
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        if to_come := [each.moment for each in self.plan.restores if each.moment > self.loop.time()]:
+            return min(to_come) - self.loop.time() + RESTART_SECONDS
         if self.plan.is_left_alone:
             return self._until_topped_up() if left else None
         if left and self.revoked_key is not None:
@@ -266,6 +284,12 @@ class World:
         if self.plan.counts_statements:
             connection.set_trace_callback(self.points.state)
 
+    def _sync_journal(self, handle: int) -> None:
+        self.points.pass_by("before sync_file")
+        os.fsync(handle)
+        self._disk.journal_synced(handle)
+        self.points.pass_by("after sync_file")
+
     def _committed(self, call: Callable[[], object]) -> None:
         if self.plan.cuts_power:
             self._disk.committed(call)
@@ -273,11 +297,11 @@ class World:
     async def _program(self) -> int:
         """Do what `batchkiln run` does, without its screen; return how much is left that could still move."""
         folder = self.program_folder
-        setting = AppContext(
+        app = AppContext(
             folder / "queue.db",
             load_config(folder / "batchkiln.yaml", {}),
             working_dir=folder,
-            surroundings=Environment(
+            environment=Environment(
                 wall=self.wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=lambda: FollowedFiles(self.points, self._disk),
@@ -285,14 +309,14 @@ class World:
                 seed=self.plan.seed,
             ),
         )
-        store = await Store.open_for_writing(setting.queue)
+        store = await Store.open_for_writing(app.queue)
         try:
             control = RunState()
-            async with open_engine(store, setting, control, command="simulated") as driver:
+            async with open_engine(store, app, control, command="simulated") as driver:
                 names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
-                applied = await apply_manifests(store, setting, names, options=ApplyOptions(), stdin=BytesIO())
+                applied = await apply_manifests(store, app, names, options=ApplyOptions(), stdin=BytesIO())
                 control.scope = scope_of(applied)
-                sleepers = Oversleeping(driver, Path(str(setting.queue)), self.violations)
+                sleepers = Oversleeping(driver, Path(str(app.queue)), self.violations)
                 self.loop.on_move = sleepers.look
                 outstanding = await driver.run()
         finally:

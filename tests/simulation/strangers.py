@@ -1,6 +1,6 @@
-"""Thousands of services that nobody has seen: each dialect that is drawn runs a small mixed job, by the whole program.
+"""Run a small mixed job against thousands of services, each with a dialect drawn from a seed.
 
-The truth is read from the service's own books: what completed without help, and what the others cost.
+The service's own books tell which jobs completed without help, and what the others cost.
 
     python tests/simulation/strangers.py --dialects 10000 --seed 1       the proof
     python tests/simulation/strangers.py --only 4711 --verbose           one dialect, told in full
@@ -41,7 +41,7 @@ _played = 0
 
 @dataclass(frozen=True)
 class Way:
-    """How a dialect is met: without some of its traits, without faults and kills, by a program that was told of it."""
+    """Options of one run: traits to leave out, no faults or kills, a program configured for the dialect."""
 
     without: tuple[str, ...] = ()
     is_fair: bool = False
@@ -49,7 +49,7 @@ class Way:
 
 
 def meet(seed: int, way: Way = Way(), *, tells: bool = False) -> Verdict:
-    """Run the job against the service of a seed, and say what came of it."""
+    """Run the job against the service of a seed, and return the verdict."""
     global _played  # noqa: PLW0603 - of this process
     _played += 1
     if _played % _COLLECT_EVERY == 0:
@@ -75,7 +75,7 @@ def meet(seed: int, way: Way = Way(), *, tells: bool = False) -> Verdict:
 
 
 def shrunken(seed: int, *, is_fair: bool = False) -> tuple[str, ...]:
-    """Return the traits of a dialect without which it would not go wrong as it does."""
+    """Return the traits of a dialect that its failure needs."""
     dialect = Dialect.draw(seed)
     wrong = set(meet(seed, Way(is_fair=is_fair)).wrong)
 
@@ -123,7 +123,7 @@ class Tally:
 
     @property
     def is_money_safe(self) -> bool:
-        """Whether every goal of money was met."""
+        """Return whether no credits were lost or charged twice."""
         return not self.broken
 
     def told(self) -> list[str]:
@@ -191,7 +191,7 @@ def _shrunken(seed: int, *, is_fair: bool) -> tuple[int, tuple[str, ...]]:
 
 
 def _tell_of(args: argparse.Namespace) -> int:
-    """Tell of one dialect: what it is, what happened, and what came of it."""
+    """Print one dialect, its events and its verdict."""
     way = Way(tuple(filter(None, (args.without or "").split(","))), args.fair, args.remedied)
     dialect = Dialect.draw(args.only).without(way.without)
     print({trait: dialect[trait] for trait in dialect.unlike_plain})

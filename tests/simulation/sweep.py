@@ -3,7 +3,7 @@
 What is drawn is drawn from --seed, which is told, so that a finding can be looked at again.
 
     python tests/simulation/sweep.py                        all of it: well over an hour
-    python tests/simulation/sweep.py --part worlds          only points, pairs, worlds, dialects, or the fleet
+    python tests/simulation/sweep.py --part worlds          only points, pairs, worlds, dialects, fleet, or restores
     python tests/simulation/sweep.py --short                a small share of each, in about a minute
     python tests/simulation/sweep.py --short --seed 4711    the same share again
 """
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from math import ceil
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Final, get_args
@@ -29,6 +30,7 @@ from simulation.fleet_plan import Blow
 from simulation.fleets import FleetOutcome, count_handover_points, play_fleet_seed, play_handover
 from simulation.log_silencing import silent_pool
 from simulation.plan_runner import Outcome
+from simulation.restores import RESTORES, play_restores
 from simulation.scenarios import Options
 from simulation.seeds import command_of, play_seed
 from simulation.strangers import meet
@@ -52,12 +54,22 @@ class Extent:
     dialects: int  # of services that nobody has seen
     fleets: int  # worlds with several workers
     handovers: int  # every how many points of a handover
+    restores: int  # of the queue from an older copy
 
 
 FULL: Final = Extent(
-    share=None, pairs=5000, account_days=10_000, rushed_days=400, dialects=10_000, fleets=1000, handovers=1
+    share=None,
+    pairs=5000,
+    account_days=10_000,
+    rushed_days=400,
+    dialects=10_000,
+    fleets=1000,
+    handovers=1,
+    restores=1000,
 )
-SHORT: Final = Extent(share=16, pairs=24, account_days=60, rushed_days=4, dialects=150, fleets=12, handovers=150)
+SHORT: Final = Extent(
+    share=16, pairs=24, account_days=60, rushed_days=4, dialects=150, fleets=12, handovers=150, restores=24
+)
 
 
 @dataclass
@@ -71,7 +83,7 @@ class Tally:
     broken: int = 0
 
     def add(self, where: str, outcome: Outcome) -> None:
-        """Count an outcome, and tell of a broken promise where it happened."""
+        """Count an outcome, and print each broken promise with the command that plays it again."""
         self.runs += 1
         self.deaths += len(outcome.died_at)
         self.account_days += outcome.account_days
@@ -95,7 +107,7 @@ def main() -> int:
 
 
 def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) -> Iterator[tuple[str, str, Runs]]:
-    """Give everything that is played: its part, its name, and its runs, which begin as they are asked for."""
+    """Yield each part, its name, and its runs, which begin when they are iterated."""
     for how in get_args(How):
         yield "points", f"points, {how}", _every(pool, extent, how, seed)
     for number, how in enumerate(PAIRED):  # each way of dying has others of the pairs
@@ -107,6 +119,7 @@ def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) 
     yield "fleet", "fleets", _fleets(pool, first_seed, extent.fleets)
     for blow in HANDOVER_BLOWS:
         yield "fleet", f"handovers, {blow}", _handovers(pool, extent.handovers, seed, blow)
+    yield "restores", "restores", _restores(pool, seed, extent.restores)
 
 
 def _fleets(pool: Pool, first_seed: int, count: int) -> Runs:
@@ -126,8 +139,15 @@ def _as_outcome(fleet: FleetOutcome) -> Outcome:
     return Outcome(0, (), blows, fleet.violations, fleet.account_days, fleet.generations)
 
 
+def _restores(pool: Pool, seed: int, restores: int) -> Runs:
+    """Restore the queue from older copies; the deaths that are told are restores and kills."""
+    seeds = range(seed * 1_000_000, seed * 1_000_000 + ceil(restores / RESTORES))
+    for drawn, outcome in zip(seeds, pool.imap(play_restores, seeds), strict=True):
+        yield f"restores.py --seed {drawn}", outcome
+
+
 def _dialects(pool: Pool, seed: int, count: int) -> Runs:
-    """Meet services in dialects: whether they complete is counted by strangers.py, what they cost is looked at here."""
+    """Run jobs against dialects and check what they cost; `strangers.py` counts how many complete."""
     first = seed * 1_000_000
     for verdict in pool.imap_unordered(meet, range(first, first + count), chunksize=5):
         yield f"strangers.py --only {verdict.seed}", Outcome(0, (), (), verdict.broken, generations=verdict.generations)
@@ -146,7 +166,7 @@ def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How, seed: int) -> R
 
 
 def _worlds(pool: Pool, first_seed: int, options: Options, account_days: int, *, batch: int) -> Runs:
-    """Play worlds until there are so many days, looking after each batch."""
+    """Play batches of worlds until they add up to so many account-days."""
     days = 0
     for first in count(first_seed, batch):
         for seed, outcome in pool.imap_unordered(partial(play_seed, options=options), range(first, first + batch)):
@@ -157,7 +177,7 @@ def _worlds(pool: Pool, first_seed: int, options: Options, account_days: int, *,
 
 
 def _tell(name: str, runs: Runs) -> int:
-    """Play all of them; tell how many there were, and return how many broke a promise."""
+    """Play all runs; print their figures, and return how many broke a promise."""
     began, tally = time.perf_counter(), Tally()
     for where, outcome in runs:
         tally.add(where, outcome)
@@ -173,7 +193,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="play a small share of everything")
     parser.add_argument(
-        "--part", choices=("points", "pairs", "worlds", "dialects", "fleet"), help="play only this part"
+        "--part",
+        choices=("points", "pairs", "worlds", "dialects", "fleet", "restores"),
+        help="play only this part",
     )
     parser.add_argument("--seed", type=int, default=secrets.randbelow(100_000), help="what is drawn from it is told")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""What a program that ran for days leaves: no task, no open file, and no more memory than it had at first."""
+"""A program that runs for days leaks no task, no open file and no memory."""
 
 import asyncio
 import gc
@@ -59,7 +59,7 @@ def loop() -> Iterator[VirtualLoop]:
 
 @pytest.mark.long
 def test_memory_does_not_grow_with_the_days(tmp_path: Path) -> None:
-    """Also not with the items that were done, the requests that were sent, and the files that were saved."""
+    """Neither done items, sent requests nor saved files stay in memory."""
     plan = Plan(manifests={"days.yaml": MANIFEST + "".join(ITEM.format(number) for number in range(90))})
     with silence(), seeded_secrets(plan.seed):
         counts = WeighedWorld(tmp_path / "world", plan).weigh()
@@ -69,7 +69,7 @@ def test_memory_does_not_grow_with_the_days(tmp_path: Path) -> None:
 
 
 def test_task_that_nobody_waits_for_is_told(loop: VirtualLoop, tmp_path: Path) -> None:
-    """A program that has ended has no tasks."""
+    """A task left by an ended program is reported."""
 
     async def forgets() -> None:
         with as_node("program-1"):
@@ -85,7 +85,7 @@ def test_task_that_nobody_waits_for_is_told(loop: VirtualLoop, tmp_path: Path) -
 
 
 def test_file_that_nobody_closes_is_told(loop: VirtualLoop, tmp_path: Path) -> None:
-    """A program that has ended holds no file of its folder open."""
+    """A file left open by an ended program is reported."""
     path = tmp_path / "part"
     with path.open("wb"):
         assert left_behind(loop, "program-1", tmp_path) == [f"{path} is left open"]

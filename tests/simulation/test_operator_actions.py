@@ -1,4 +1,4 @@
-"""What only a person can end: an item in doubt whose upload has expired, so that its replay is refused."""
+"""Items that only a person can end, such as one in doubt whose upload has expired."""
 
 from collections.abc import Callable
 from itertools import count
@@ -50,7 +50,7 @@ def away(fault: Misbehaviour) -> Outcome:
 
 
 def test_an_item_in_doubt_whose_upload_has_expired_is_ended_by_a_person() -> None:
-    """The program cannot know that it was never made, and holds it; a person looks, and it is made and paid once."""
+    """The item is held, since it may have been made; after a person's decision it is made and paid once."""
     outcome = away("reset_before")
 
     told = "\n".join(outcome.story)
@@ -70,7 +70,7 @@ def test_an_item_that_was_answered_each_time_needs_nobody() -> None:
 
 
 def test_outputs_that_cannot_be_had_are_fetched_again_for_nothing() -> None:
-    """A storage that answers with pages for hours is told; the run ends, and a person has the file fetched later."""
+    """After hours of error pages the run reports the storage and ends; a person has the file fetched later."""
     plan = Plan(
         manifests={"pictures.yaml": ONE},
         prepare=lambda service: (service.faults.add("html", "download", times=8), None)[1],
@@ -87,7 +87,7 @@ def test_outputs_that_cannot_be_had_are_fetched_again_for_nothing() -> None:
 
 
 def test_a_needless_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The person of these worlds ends no hold that should not be."""
+    """The simulated person does not end a hold without a real doubt, so the check reports it."""
 
     def without_counting(name: str) -> str:
         return query(name).replace("answers + :answered", "answers") if name == "count_answer" else query(name)

@@ -1,4 +1,4 @@
-"""One canary through every path: keys and signatures that went over the wire are searched for everywhere (Law 8)."""
+"""Keys and signatures sent over the network appear nowhere else (Law 8)."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from .simulated_world import World
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Return a world in which much went wrong: kills, power cuts, and faults of service and network."""
+    """Return a world after kills, power cuts, and faults of service and network."""
     return played(tmp_path_factory.mktemp("rough") / "world")
 
 
@@ -28,7 +28,7 @@ def played(folder: Path) -> World:
 
 
 def test_no_secret_is_left_on_the_disk(world: World) -> None:
-    """Neither in the queue nor its log, nor among the outputs, whatever died when."""
+    """Neither the queue, its log nor the outputs hold a secret, also after kills."""
     graves = world.folder.glob("grave-*")
 
     assert list(world.canaries.left_in([world.program_folder, *graves])) == []
@@ -37,7 +37,7 @@ def test_no_secret_is_left_on_the_disk(world: World) -> None:
 
 @pytest.mark.parametrize("log_format", ["auto", "json"])
 def test_no_secret_is_told_by_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str], log_format: str) -> None:
-    """Also where everything is logged, and everything goes wrong."""
+    """The most verbose log holds no secret, also under faults."""
     configure_logging(verbosity=2, log_format="json" if log_format == "json" else "auto")
 
     world = played(tmp_path / "world")
@@ -50,7 +50,7 @@ def test_no_secret_is_told_by_the_log(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("command", ["status", "items job-0", "show job-0 i1"])
 @pytest.mark.parametrize("form", ["", " --json"])
 def test_no_secret_is_told_by_a_command(world: World, command: str, form: str) -> None:
-    """What a person reads holds neither keys nor links."""
+    """The output of a command holds neither keys nor signed links."""
     queue = world.program_folder / "queue.db"
 
     told = CliRunner().invoke(program, [*command.split(), *form.split(), "--queue", str(queue)])
@@ -60,7 +60,7 @@ def test_no_secret_is_told_by_a_command(world: World, command: str, form: str) -
 
 
 def test_a_secret_that_is_left_is_found(world: World, tmp_path: Path) -> None:
-    """The search itself works: one key in one file is enough."""
+    """The search finds one key in one file."""
     (tmp_path / "notes.txt").write_bytes(b"key: " + min(world.canaries.secrets))
 
     assert len(list(world.canaries.left_in([tmp_path]))) == 1

@@ -1,4 +1,4 @@
-"""What is told of a finding: the smallest world that has it, and what happened there."""
+"""A finding is reported as the smallest world that has it, with its events."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def breaks(plan: Plan) -> tuple[str, ...]:
 
 
 def test_what_has_no_part_in_a_finding_is_left_out() -> None:
-    """One item, one kill and one fault are left of a world that had many."""
+    """Shrinking leaves one item, one kill and one fault."""
     smallest = shrunken(PLAN, breaks)
 
     assert [text.count("{id:") for text in smallest.manifests.values()] == [1]
@@ -48,7 +48,7 @@ def test_another_promise_is_another_finding() -> None:
 
 
 def test_shrinking_ends() -> None:
-    """However much there is to leave out, so many tries are enough."""
+    """Shrinking ends after a bounded number of tries."""
     played = []
 
     def counted(plan: Plan) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def test_shrinking_ends() -> None:
 
 
 def test_a_story_tells_of_both_sides() -> None:
-    """What the service saw and what the queue recorded stand in one line of time."""
+    """The story merges the service's requests and the queue's events in order of time."""
     with silence():
         story = play(replace(standard_plan(), kills=(20.0,)), tells=True).story
 
@@ -72,5 +72,5 @@ def test_a_story_tells_of_both_sides() -> None:
 
 
 def test_every_misbehaviour_of_the_service_may_be_drawn() -> None:
-    """A new kind of fault is met by the simulation, too."""
+    """The simulation draws every kind of fault that the service has."""
     assert {kind for kind, _ in FAULTS} == set(KINDS)

@@ -1,4 +1,4 @@
-"""A service whose replies are wrong about money, days and time: its books are right, and so is the queue."""
+"""Wrong prices, days and times in replies leave the queue in agreement with the service's books."""
 
 from typing import Final
 
@@ -32,7 +32,7 @@ items:
     ids=["a cost of zero", "a month ago", "fourteen hours ago", "a year ahead", "a day ahead"],
 )
 def test_no_single_reply_is_believed(fault: dict[str, object]) -> None:
-    """Laws 5 and 6: two pictures a day are allowed, and two are made, whatever one reply says."""
+    """Laws 5 and 6: one wrong reply does not raise the day's limit of two pictures."""
     plan = Plan(
         manifests={"pictures.yaml": MANIFEST},
         limits={"credits_per_day": 4},

@@ -1,4 +1,4 @@
-"""The ground that simulations stand on: time that jumps, steps in one order, nodes that die, a network in memory."""
+"""The simulation's loop: virtual time, a fixed order of steps, nodes that die, a network in memory."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from batchkiln.rehearsal.network import MemoryNetwork, Misfortune, ReliableNetwork
+from batchkiln.rehearsal.network import MemoryNetwork, NetworkFault, ReliableNetwork
 from batchkiln.rehearsal.nodes import as_node
 
 from .virtual_loop import NothingScheduledError, VirtualLoop
@@ -30,13 +30,13 @@ def loop() -> Iterator[VirtualLoop]:
     loop.close()
 
 
-class OneMisfortune(ReliableNetwork):
+class OneFault(ReliableNetwork):
     """Fair, but for the n-th write of a node."""
 
-    def __init__(self, misfortune: Misfortune, *, sender: str, number: int = 1) -> None:
+    def __init__(self, misfortune: NetworkFault, *, sender: str, number: int = 1) -> None:
         self._misfortune, self._sender, self._left = misfortune, sender, number
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         del now
         if sender != self._sender:
             return "none"
@@ -86,7 +86,7 @@ def run(loop: VirtualLoop, work: Coroutine[None, None, T]) -> T:
 
 
 def test_days_take_no_time(loop: VirtualLoop) -> None:
-    """Waiting for a week is one step of the clock."""
+    """A sleep of a week takes no real time."""
     run(loop, asyncio.sleep(7 * DAY))
 
     assert loop.time() == 7 * DAY
@@ -109,13 +109,13 @@ def test_timers_fire_in_their_order(loop: VirtualLoop) -> None:
 
 
 def test_waiting_for_ever_is_reported(loop: VirtualLoop) -> None:
-    """A deadlock is an error at once, and not a hang."""
+    """A deadlock raises an error at once."""
     with pytest.raises(NothingScheduledError):
         run(loop, asyncio.Event().wait())
 
 
 def test_threads_run_inline(loop: VirtualLoop) -> None:
-    """What goes to a thread is done at once, its error given to whoever waits."""
+    """Work for a thread is done at once; its error is raised where it is awaited."""
 
     async def both() -> tuple[int, str]:
         done = await asyncio.to_thread(lambda: 7)
@@ -151,9 +151,9 @@ def test_real_http_goes_through_memory(loop: VirtualLoop) -> None:
         ("lost", "server", True),
     ],
 )
-def test_misfortune_befalls_either_direction(misfortune: Misfortune, sender: str, *, is_handled: bool) -> None:
+def test_misfortune_befalls_either_direction(misfortune: NetworkFault, sender: str, *, is_handled: bool) -> None:
     """The client sees an error in each case; whether the work was done depends on the direction."""
-    loop = VirtualLoop(MemoryNetwork(OneMisfortune(misfortune, sender=sender)))
+    loop = VirtualLoop(MemoryNetwork(OneFault(misfortune, sender=sender)))
     handled: list[str] = []
 
     async def talk() -> None:
@@ -255,7 +255,7 @@ def journal(seed: int) -> str:
 
 
 def test_same_seed_gives_the_same_run() -> None:
-    """Also in another process with another hash seed; another seed gives another run."""
+    """The hash seed makes no difference; another seed gives another run."""
     root = Path(__file__).parents[2]
     again = [
         subprocess.run(

@@ -19,6 +19,7 @@ _EVENTS: Final = (
 )
 _FATES: Final = (
     "kills",
+    "restores",
     "outages",
     "clock_steps",
     "troubles",

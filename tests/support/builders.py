@@ -131,7 +131,7 @@ def account_view(*, usage: DayUsage | None = None, resets_at: float = 43_200.0, 
     rates.usage, rates.resets_at = usage or DayUsage(), resets_at
     for quota, name in ((rates.creates, "creates"), (rates.reads, "reads")):
         quota.window = fields.pop(name, quota.window)
-        quota.told = fields.pop(f"{name}_held", quota.told)
+        quota.imposed = fields.pop(f"{name}_held", quota.imposed)
         quota.used = getattr(rates.usage, name)
         quota.released_before = quota.window.released
     rates.host.window = fields.pop("machine", rates.host.window)

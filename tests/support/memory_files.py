@@ -65,7 +65,7 @@ class MemoryOutputs:
         name_for: Callable[[str], str],
         content_type: str | None = None,  # noqa: ARG002  every file in memory is a picture
         link_extension: str | None = None,  # noqa: ARG002  as above
-        believed_sha256: str | None = None,
+        accepted_sha256: str | None = None,
     ) -> SavedFile:
         if total_bytes is not None and part.size_bytes != total_bytes:
             raise DownloadBroken(f"{part.size_bytes} bytes of {total_bytes}")
@@ -73,7 +73,7 @@ class MemoryOutputs:
         if content.startswith(NO_OUTPUT):
             raise DownloadUnusable("a text came in place of the file")
         digest = hashlib.sha256(content).hexdigest()
-        if content.endswith(CUT) and digest != believed_sha256:
+        if content.endswith(CUT) and digest != accepted_sha256:
             raise DownloadCut("the file does not end as it should", sha256=digest)
         path = str(Path("/out") / name_for("png"))
         assert self.files.get(path, content) == content, f"{path} would be overwritten"

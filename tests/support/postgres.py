@@ -141,7 +141,7 @@ class Server:
 @cache
 def _deletions_of(tables: tuple[str, ...], sequences: tuple[str, ...]) -> str:
     deletes = [f'DELETE FROM "{table}"' for table in tables if table != "meta"]
-    kept = f"DELETE FROM meta WHERE key NOT IN ('queue_uid', '{VERSION_KEY}')"
+    kept = f"DELETE FROM meta WHERE key NOT IN ('queue_uid', 'keys_from', '{VERSION_KEY}')"
     restarts = [f"SELECT setval('\"{sequence}\"', 1, false)" for sequence in sequences]
     return ";".join(["BEGIN", "SET LOCAL session_replication_role = replica", *deletes, kept, *restarts, "COMMIT"])
 
@@ -176,8 +176,8 @@ def _start(folder: Path) -> None:
     ]
     subprocess.run([*prefix, *make], check=True, stdout=subprocess.DEVNULL, cwd="/")
     serve: list[str | Path] = [programs / "postgres", "-D", folder / "data", "-k", folder]
-    for setting in _SETTINGS:
-        serve += ["-c", setting]
+    for app in _SETTINGS:
+        serve += ["-c", app]
     beginner = os.environ.get(_BEGINNER, str(os.getpid()))
     watch = ["setsid", "sh", "-c", _WATCH, "watch", folder, beginner, *prefix, *serve]
     subprocess.run(watch, check=True, cwd="/")

@@ -36,6 +36,8 @@ def start(
     *,
     cwd: Path,
     env: Mapping[str, str],
+    stdin: int = subprocess.PIPE,
+    stdout: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
     is_forked: bool = True,
     module: str = "batchkiln",
@@ -48,7 +50,7 @@ def start(
     is_forked = is_forked and sys.platform == "linux" and _server().is_like(env)
     kind = ForkedProgram if is_forked else subprocess.Popen
     command = [sys.executable, "-m", module, *arguments]
-    return kind(command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    return kind(command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, text=True)
 
 
 class ForkedProgram(subprocess.Popen[str]):

@@ -7,7 +7,7 @@ from batchkiln.core.lease_types import Driver, WorkerState
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import JobView
 from batchkiln.presentation.worker_views import SharedBy, Undriven
-from batchkiln.store.jobs import Credits, JobSummary, Trouble, UnderWay
+from batchkiln.store.jobs import Credits, JobSummary, ProblemGroup, UnderWay
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -18,7 +18,7 @@ def job_view(
     name: str = "birds",
     is_paused: bool = False,
     under_way: Sequence[UnderWay] = (),
-    troubles: Sequence[Trouble] = (),
+    problems: Sequence[ProblemGroup] = (),
     ends_at: datetime | None = None,
     money: Credits | None = None,
 ) -> JobView:
@@ -37,7 +37,7 @@ def job_view(
         queued_cost=0,
         queued_unquoted=0,
         under_way=tuple(under_way),
-        troubles=tuple(troubles),
+        problems=tuple(problems),
     )
     return JobView(summary, NOW, ends_at, {})
 

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 
 from batchkiln.core.job import InputFile, Mode
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
-from batchkiln.core.rate_limits import HostRateLimit, Limits, RateLimits, ServiceDay
+from batchkiln.core.rate_limits import HostRateLimit, Limits, RateLimits, ServiceDay, quiet_seconds_left
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.apply import ApplyOptions, apply_manifest
+from batchkiln.store.attempt_journal import AttemptJournal
+from batchkiln.store.lost_attempts import open_journal
 from batchkiln.store.planner_snapshot import outstanding
 from batchkiln.store.session import Session
 from batchkiln.store.staging import transaction
@@ -44,7 +46,9 @@ class World:
         accounts: Sequence[str] = ("main",),
         day: ServiceDay | None = None,
         clock: FakeClock | None = None,
+        keeps_journal: bool = False,
     ) -> None:
+        self.keeps_journal = keeps_journal
         self.path = folder / "queue.db"
         self.limits = limits or Limits()
         self.accounts = tuple(accounts)
@@ -63,12 +67,14 @@ class World:
     def _open(self) -> None:
         self._inline = InlineConnection(self.path)
         self.database = self._inline.database
+        self.journal = AttemptJournal(self.path)
         self.store = WorkerStore(
             self.database,
             ChangeNotifier(),
             profile=PROFILE,
             day=self.day,
             keep_requests_seconds=5 * self.limits.minute_seconds,
+            journal=self.journal if self.keeps_journal else None,
         )
 
     def close(self) -> None:
@@ -192,6 +198,11 @@ class World:
 
     async def _drive(self) -> Outstanding:
         host = HostState(HostRateLimit.of(self.limits))
+        if self.keeps_journal:
+            await open_journal(self.database, self.journal, self.clock.instant)
+            if found_at := await self.store.lost_attempts_found_at():
+                passed = (self.clock.instant - found_at).total_seconds()
+                host.quiet_until = self.clock.now().monotonic + quiet_seconds_left(self.limits, passed)
         paces = DurationModels(self.limits.poll_interval_seconds)
         paces.remember(await self.store.durations())
         self.workers = [await self._worker(name, host, paces) for name in self.accounts]

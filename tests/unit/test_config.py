@@ -153,7 +153,7 @@ def test_unknown_profile_suggests_a_known_one(tmp_path: Path) -> None:
 
 def test_named_file_has_to_be_there(tmp_path: Path) -> None:
     """A wrong --config is not passed over."""
-    with pytest.raises(InputError, match="no such configuration"):
+    with pytest.raises(InputError, match="this configuration file does not exist"):
         load_config(tmp_path / "gone.yaml", NOWHERE)
 
 
@@ -271,7 +271,7 @@ def test_keys_go_without_encryption_only_within_this_machine(tmp_path: Path, url
 def test_keys_in_clear_are_refused_unless_allowed(tmp_path: Path, url: str) -> None:
     """The mistake stands at the address, and names both remedies (Law 8)."""
     with pytest.raises(
-        InputError, match=r":1:\d+: profiles\.a\.base_url: http:// would send API keys in clear"
+        InputError, match=r":1:\d+: profiles\.a\.base_url: http:// would send API keys unencrypted"
     ) as refused:
         load_config(write(tmp_path, CLEAR.format(url, "")), NOWHERE)
 

@@ -23,11 +23,11 @@ VIEWPOINT = Viewpoint(1, "local", "main", is_first=True, scope=Scope())
 
 
 async def names_of(item_id: int) -> ItemNames:
-    return ItemNames("foxes", f"item-{item_id}", "epsilon-2", 1)
+    return ItemNames("foxes", f"item-{item_id}", "epsilon-2", {1: f"bk-{item_id}"})
 
 
 def tracing_to(exporter: SpanExporter, **environ: str) -> Tracing:
-    return Tracing(exporter, queue_uid="uid", names_of=names_of, wall=lambda: NOON, jobs=["foxes"], environ=environ)
+    return Tracing(exporter, names_of=names_of, wall=lambda: NOON, jobs=["foxes"], environ=environ)
 
 
 async def answer() -> str:

@@ -1,6 +1,6 @@
-"""The application layer: all that Python programs, commands, the watcher and the dashboard do with a queue.
+"""The application layer: everything that Python programs, commands, the watcher and the dashboard do with a queue.
 
-The types that its answers are made of come from the store. They are imported from here, on first use.
+Some result types come from the store. They are imported from here, on first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
         Migration,
         OutputFile,
         OutputSummary,
+        ProblemGroup,
         QueueLocation,
         Reader,
         ReportRow,
         RequestRecord,
         RetryReport,
         Skipped,
-        Trouble,
         UnderWay,
         check_resolvable,
         hide_passwords,
@@ -61,13 +61,13 @@ __all__ = [
     "Migration",
     "OutputFile",
     "OutputSummary",
+    "ProblemGroup",
     "QueueLocation",
     "Reader",
     "ReportRow",
     "RequestRecord",
     "RetryReport",
     "Skipped",
-    "Trouble",
     "UnderWay",
     "check_resolvable",
     "hide_passwords",
@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the name stands for; type checkers read the import above
-    """Import a type of the store on first use: `status` is run often, and needs few of them."""
+    """Import a type of the store on first use, because frequent commands such as `status` need few of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from batchkiln import store  # noqa: PLC0415  see above

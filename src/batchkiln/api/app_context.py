@@ -44,14 +44,15 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """The context of a command. `profile` is --profile, which wins over a manifest's own.
+    """The context of a command. `profile` is --profile, which takes precedence over a manifest's profile.
 
-    `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
+    If `output_root` is set, as in a rehearsal, all files go there, in a folder per job, and not where the manifests
+    say.
     """
 
     queue: QueueLocation
     config: Config
     profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)
-    surroundings: Environment = field(default_factory=Environment)
+    environment: Environment = field(default_factory=Environment)
     output_root: Path | None = None

@@ -1,4 +1,4 @@
-"""Applying manifests to the queue."""
+"""Applies manifests to the queue."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 class Applied:
     """The result of applying one manifest.
 
-    `taken` lists files in the job's folder whose names the first new items would use.
+    `taken` lists existing files in the job's folder whose names the first new items would use.
     """
 
     job: JobSpec
@@ -53,7 +53,7 @@ class Applied:
 
 async def apply_manifests(
     store: Store,
-    setting: AppContext,
+    app: AppContext,
     paths: Sequence[str],
     *,
     options: ApplyOptions,
@@ -62,27 +62,28 @@ async def apply_manifests(
     agreed: Mapping[str, str] | None = None,
     catalogue_of: CatalogueOf | None = None,
 ) -> list[Applied]:
-    """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
+    """Enqueue manifests; if one of several is invalid, none is enqueued.
 
-    `agreed` are the digests of what a person saw of them, by path: nothing else is enqueued. With `catalogue_of` the
-    items are held against the catalogue of their service.
+    The path `-` reads `stdin`, which error messages call `stdin_name`. `agreed` maps each path to the digest of the
+    content that a person confirmed: other content is not enqueued. If `catalogue_of` is given, the items are checked
+    against their service's catalogue.
 
-    Raise `InputError` with all mistakes of the first wrong manifest.
+    Raise `InputError` with all mistakes of the first invalid manifest.
     """
     if len(paths) != len(set(paths)):
-        raise InputError("a manifest is named twice")
+        raise InputError("a manifest is named twice; nothing was enqueued")
     if len(paths) > 1 and "-" in paths:
-        raise InputError("standard input cannot be combined with other manifests")
+        raise InputError("standard input cannot be combined with other manifests; nothing was enqueued")
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
     for path in paths:
         # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
-        found = await store.run_in_thread(read_manifest, setting, path, stdin, stdin_name=stdin_name)
+        found = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
         if len(paths) > 1 and not options.dry_run:
-            await store.run(_apply, setting, manifest, replace(wanted, dry_run=True))
+            await store.run(_apply, app, manifest, replace(wanted, dry_run=True))
         ready.append((manifest, wanted))
-    applied = [await store.run(_apply, setting, manifest, wanted) for manifest, wanted in ready]
+    applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()
     for entry in applied:
         if entry.taken:
@@ -96,7 +97,7 @@ async def apply_manifests(
 
 
 async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: CatalogueOf | None) -> ReadManifest:
-    """Return a manifest with its profile, and the catalogue of the account that its prices are asked of."""
+    """Return a manifest with its profile, and the catalogue read through the job's first account."""
     manifest, profile = found
     if catalogue_of is None:
         return ReadManifest(manifest, profile)
@@ -111,49 +112,52 @@ def describe_taken_files(job: JobSpec, taken: Sequence[str]) -> str:
 
 
 def scope_of(applied: Sequence[Applied]) -> Scope:
-    """Return the scope of the jobs that a command named."""
+    """Return the scope of the applied jobs."""
     return Scope(frozenset(entry.report.job_id for entry in applied if entry.report.job_id is not None))
 
 
-async def check_output_folder(setting: AppContext, path: str) -> None:
-    """Refuse a manifest whose results could not be written, before anything of it is enqueued.
+async def check_output_folder(app: AppContext, path: str) -> None:
+    """Check that a manifest's output folder is writable, before any item is enqueued.
 
-    Raise `InputError`, also for mistakes in the manifest's header.
+    Raise `InputError` if it is not, or if the manifest's header has mistakes.
     """
-    manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
+    manifest = await asyncio.to_thread(open_manifest, path, working_dir=app.working_dir)
     try:
-        await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
+        await OutputFiles(app.environment.files()).check_writable(Path(manifest.job.output_dir))
     except OutputDirNotWritable as error:
         raise InputError([Diagnostic(f"the output folder is not writable: {error}", path)]) from error
 
 
 def read_manifest(
-    setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
+    app: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
-    """Open a manifest, and find the profile that it is for. Raise `InputError` for accounts or notifiers not there."""
-    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
-    profile = setting.config.profile(setting.profile or manifest.job.profile)
+    """Open a manifest, and return it with its profile.
+
+    Raise `InputError` if its profile, an account or a notifier is not configured.
+    """
+    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=app.working_dir)
+    profile = app.config.profile(app.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
     if unknown:
         known = ", ".join(profile.account_names)
         raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
     try:
-        setting.config.check_notifiers(manifest.job.notify or ())
+        app.config.check_notifiers(manifest.job.notify or ())
     except InputError as error:
         raise InputError(f"{path}: `notify`: {error}") from None
     return manifest, profile
 
 
-def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
+def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
     manifest, profile = read.manifest, read.profile
     job = manifest.job
-    if setting.output_root is not None:
-        job = replace(job, output_dir=str(setting.output_root / job.name))
+    if app.output_root is not None:
+        job = replace(job, output_dir=str(app.output_root / job.name))
     report = writer.apply_manifest(
         job,
         manifest.items(read.catalogue),
         profile=profile.name,
-        machine_now=setting.surroundings.wall(),
+        machine_now=app.environment.wall(),
         options=options,
         mistake_at=manifest.mistake_at,
     )

@@ -1,6 +1,6 @@
-"""Changes of a queue by a person: first the question with its cost, then the change.
+"""Changes of a queue by a person: first a question that states the cost, then the change.
 
-The commands and the dashboard use the same questions. Which time a change is recorded at is decided here alone.
+The commands and the dashboard use the same questions. Only this module chooses the time of a change.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -42,10 +42,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked before a change. `number` counts what would change; with 0 nothing is done.
+    """The question before a change. `number` is the number of changes; 0 means that nothing would change.
 
-    `cost` is a sentence about credits. `figures` are the sizes that the person agrees to, in a fixed order for each
-    action. `skipped` are the named items that stay as they are.
+    `cost` is a sentence about credits. `figures` are the numbers that the person agrees to, in a fixed order for each
+    action. `skipped` lists the named items that stay unchanged.
     """
 
     cost: str
@@ -55,13 +55,13 @@ class Question:
 
     @property
     def agreed(self) -> str:
-        """The figures as a form carries them, for `is_covered_by`."""
+        """The figures as a form submits them, for `is_covered_by`."""
         return ",".join(map(str, self.figures))
 
     def is_covered_by(self, agreed: object) -> bool:
-        """Return whether a person who agreed to these figures agreed to this question: none of them has grown.
+        """Return whether the confirmed figures cover the current ones: each is at least as large.
 
-        A queue that is driven changes while a person reads; only what has grown since is asked again.
+        The queue may change while a person reads. The question is repeated only if a figure has grown.
         """
         if agreed == self.agreed:
             return True
@@ -74,11 +74,11 @@ class Question:
 
 
 class ItemChangedError(InputError):
-    """The item has changed since the person was asked; nothing was changed."""
+    """The item has changed since the person was asked. Nothing was changed."""
 
 
 def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] = ()) -> Question:
-    """Return what a person is asked before an action. Raise `InputError` for an unknown job or item."""
+    """Return the question before an action. Raise `InputError` for an unknown job or item."""
     match action:
         case Action.RETRY:
             retried = reader.preview_retry(job, items)
@@ -98,35 +98,35 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
 
 
 class Changes:
-    """Changes an open queue as a person asks. Unknown names raise `InputError` before anything is changed."""
+    """The changes that a person can make in an open queue. Unknown names raise `InputError`, and nothing is changed."""
 
     def __init__(self, store: Store, reader: Store, clock: Callable[[], datetime] = machine_now) -> None:
-        """Change and read an open queue. `clock` is the machine's; a change is recorded at the service's time."""
+        """Use these open stores. `clock` is the machine's clock; changes are recorded in service time."""
         self.writer = store
         self.reader = reader
         self._clock = clock
 
     async def question(self, action: Action, job: str, items: Sequence[str] = ()) -> Question:
-        """Return what a person is asked before an action."""
+        """Return the question before an action."""
         return await self.reader.read(question_of, action, job, items)
 
     async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid again."""
+        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again."""
         async with self._to_change() as store:
             return await store.run(Writer.retry, job, items, self._clock())
 
     async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
-        """Cancel items that were never sent: those named, or all of the job. This costs nothing."""
+        """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing."""
         async with self._to_change() as store:
             return await store.run(Writer.cancel, job, items, self._clock())
 
     async def pause(self, job: str) -> bool:
-        """Pause a job: nothing new of it is sent, and what was sent is finished. Return whether it was not paused."""
+        """Pause a job: no new item is sent; sent items are finished. Return whether the job changed."""
         async with self._to_change() as store:
             return await store.write(Writer.pause, job, self._clock())
 
     async def unpause(self, job: str) -> bool:
-        """Unpause a job. Return whether it was paused."""
+        """Unpause a job. Return whether the job changed."""
         async with self._to_change() as store:
             return await store.write(Writer.unpause, job, self._clock())
 
@@ -135,19 +135,19 @@ class Changes:
         return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
     async def resolve(self, asked: ItemDetail, decision: Decision, *, generation_id: str | None = None) -> Resolved:
-        """End the hold of an item, or, while nobody drives the queue, an item that was sent.
+        """Resolve a held item, or, while no process runs the queue, an item that was sent.
 
-        `asked` is the item as the person saw it. Raise `ItemChangedError` where it has changed since: a person may
-        think for minutes, while the item is sent and held again for what may be paid already (Law 2).
+        `asked` is the item as the person saw it. Raise `ItemChangedError` if it has changed since: while a person
+        decides, the item may be sent and held again, and may then be paid already (Law 2).
         """
         is_in_hand = asked.item.state in WITH_SERVICE
         async with self.writer.undriven() if is_in_hand else nullcontext(), self._to_change() as store:
             return await store.write(_resolve, asked, decision, generation_id=generation_id, machine_now=self._clock())
 
     async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
-        """Ask again what was not understood, of one account (PROFILE/NAME) or of all; return those calls.
+        """Permit the misunderstood calls of one account (PROFILE/NAME) or of all again, and return them.
 
-        Where a create was not understood, the next queued item is sent, and may be charged. Raise `InputError` for an
+        If a create was misunderstood, the next queued item is sent, and may be charged. Raise `InputError` for an
         unknown account.
         """
         async with self._to_change() as store:
@@ -166,7 +166,10 @@ class Changes:
 
 @asynccontextmanager
 async def open_changes(location: QueueLocation, clock: Callable[[], datetime] = machine_now) -> AsyncIterator[Changes]:
-    """Open an existing queue for changes, and wake its driver afterwards. Raise `QueueUnusable` for a missing one."""
+    """Open an existing queue for changes; on exit, wake the process that runs it.
+
+    Raise `QueueUnusable` if there is no queue.
+    """
     async with Store.open_for_update(location) as store:
         yield Changes(store, store, clock)
 
@@ -181,8 +184,8 @@ def _resolve(
 ) -> Resolved:
     job, item = asked.job, asked.item.name
     if writer.items.detail(job, item).hold_asked != asked.hold_asked:
-        reason = f"the item {item!r} has gone on since you were asked; nothing was changed"
-        remedy = f"`batchkiln show {command_arguments(job, item)}` tells how it stands now"
+        reason = f"the item {item!r} has changed since you were asked; nothing was changed"
+        remedy = f"`batchkiln show {command_arguments(job, item)}` shows its present state"
         raise ItemChangedError([Diagnostic(reason, remedy=remedy)])
     is_undriven = asked.item.state in WITH_SERVICE
     return writer.resolve(

@@ -1,4 +1,4 @@
-"""The engine that drives one queue: its lock, its workers, and the services they talk to."""
+"""The engine that runs one queue: its lock, its workers, and its services."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
-from batchkiln.core.rate_limits import HostRateLimit, RateLimits
+from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
 from batchkiln.store import ChangeNotifier, Store, Work
@@ -60,10 +61,10 @@ class ServiceRuntime:
 class Engine:
     """Runs one queue: holds its lock, its workers, and their services."""
 
-    def __init__(self, store: Store, setting: AppContext, control: RunState) -> None:
+    def __init__(self, store: Store, app: AppContext, control: RunState) -> None:
         """Use `open_engine` instead."""
         self.store = store
-        self.setting = setting
+        self.app = app
         self.control = control
         self.news = ChangeNotifier()
         self.workers: list[AccountWorker] = []
@@ -78,7 +79,7 @@ class Engine:
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
-        with self.store.listen(self.hear):
+        with self.store.listen(self.on_wakeup):
             if not self.control.waits_for_more:
                 return await drive(self, self.control)
             looking = asyncio.create_task(self._look_now_and_then(), name="look")
@@ -98,7 +99,7 @@ class Engine:
         self.news.announce()
 
     def observed_times(self) -> dict[str, datetime]:
-        """Return the current service time of each profile whose service this run has heard."""
+        """Return the current service time of each profile whose service has replied in this run."""
         return {name: each.clock.now().instant for name, each in self.services.items() if each.clock.is_observed}
 
     async def outstanding(self, scope: Scope) -> Outstanding:
@@ -124,7 +125,7 @@ class Engine:
             log.warning("job_postponed", reason=str(error))
         return self.workers[before:]
 
-    def hear(self) -> None:
+    def on_wakeup(self) -> None:
         """Handle a wakeup from another process that changed the queue."""
         self._has_been_rung = True
         self.news.announce()
@@ -137,7 +138,7 @@ class Engine:
             with suppress(QueueBusy):
                 version = await self.store.data_version()
                 if seen not in {None, version}:
-                    self.hear()
+                    self.on_wakeup()
                 seen = version
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 
@@ -160,7 +161,7 @@ class Engine:
 
     async def _check_outputs(self, work: Work) -> None:
         """Check that all output folders are writable before anything is spent."""
-        outputs = OutputFiles(self.setting.surroundings.files(), owner=self.owner)
+        outputs = OutputFiles(self.app.environment.files(), owner=self.owner)
         for folder in {job.output_dir for job in work.jobs}:
             try:
                 await outputs.check_writable(Path(folder))
@@ -197,14 +198,14 @@ class Engine:
             (profile, account): is_beginning
             for (profile, account), is_beginning in wanted.items()
             # --profile restricts the run to one profile
-            if self.setting.profile in {None, profile} and profile in self.setting.config.profiles
+            if self.app.profile in {None, profile} and profile in self.app.config.profiles
         }
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
-        if name not in self.setting.config.profiles:
+        if name not in self.app.config.profiles:
             log.warning("profile_missing", job=job, profile=name, remedy="add it to the configuration")
             return None
-        return self.setting.config.profiles[name]
+        return self.app.config.profiles[name]
 
     async def worker_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> AccountWorker:
         """Create a worker that is not started, for single requests within the account's limits."""
@@ -234,7 +235,7 @@ class Engine:
             mapping=service.mapping,
             guard=lease.check if lease else None,
         )
-        outputs = OutputFiles(self.setting.surroundings.files(), owner=lease.owner if lease else "")
+        outputs = OutputFiles(self.app.environment.files(), owner=lease.owner if lease else "")
         store = service.store.under(lease.fence) if lease else service.store
         viewpoint = Viewpoint(
             account_id=await service.store.account(account),
@@ -273,18 +274,18 @@ class Engine:
     async def _http(self) -> ClientSession:
         if self._session is None:
             traced = [self.tracing.statuses()] if self.tracing else []
-            made = new_session(self.setting.surroundings.connector(), trace_configs=traced)
+            made = new_session(self.app.environment.connector(), trace_configs=traced)
             self._session = await self._stack.enter_async_context(made)
         return self._session
 
     async def _service(self, name: str) -> ServiceRuntime:
         if name in self.services:
             return self.services[name]
-        profile = self.setting.config.profiles[name]
-        refuse_shared_keys(self.setting.config.profiles, name)
+        profile = self.app.config.profiles[name]
+        refuse_shared_keys(self.app.config.profiles, name)
         embedded = None
         if profile.is_embedded:
-            folder = embedded_folder(self.setting.queue, profile)
+            folder = embedded_folder(self.app.queue, profile)
             embedded = await self._stack.enter_async_context(local_service(embedded_config(profile, folder)))
         store = self.store.for_workers(
             self.news,
@@ -292,21 +293,24 @@ class Engine:
             day=profile.day,
             keep_requests_seconds=kept_seconds(profile.limits),
         )
-        surroundings, durations = self.setting.surroundings, DurationModels(profile.limits.poll_interval_seconds)
+        environment, durations = self.app.environment, DurationModels(profile.limits.poll_interval_seconds)
         durations.remember(await store.durations())
         clock = ServiceClock(
             time_scale=profile.time_scale,
             floor=await store.remembered_time(),
-            wall=surroundings.wall,
-            suspended=None if profile.is_embedded else surroundings.suspended,
-            seed=surroundings.seed,
+            wall=environment.wall,
+            suspended=None if profile.is_embedded else environment.suspended,
+            seed=environment.seed,
         )
+        found_at = await store.lost_attempts_found_at()
+        passed = inf if found_at is None else (environment.wall() - found_at).total_seconds() * profile.time_scale
+        quiet_until = clock.monotonic() + quiet_seconds_left(profile.limits, passed)
         self.services[name] = ServiceRuntime(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
-            host=HostState(self._host_limit(profile)),
+            host=HostState(self._host_limit(profile), quiet_until=quiet_until),
             durations=durations,
             mapping=ReplyMapping(profile.replies),
             embedded=embedded,
@@ -324,11 +328,14 @@ def _digest(profile: Profile) -> str:
 
 @asynccontextmanager
 async def open_engine(
-    store: Store, setting: AppContext, control: RunState | None = None, *, command: str
+    store: Store, app: AppContext, control: RunState | None = None, *, command: str
 ) -> AsyncIterator[Engine]:
-    """Hold the queue's lock and everything a drive needs. Raise `QueueInUse` where another process has it."""
-    async with store.locked(command=command, now=setting.surroundings.wall()):
-        engine = Engine(store, setting, control or RunState())
+    """Take the queue's lock, and open everything that a run needs.
+
+    Raise `QueueInUse` if another process holds the lock.
+    """
+    async with store.locked(command=command, now=app.environment.wall()):
+        engine = Engine(store, app, control or RunState())
         try:
             yield engine
         finally:

@@ -53,9 +53,9 @@ class FleetEngine(Engine):
     lost connection or a full disk ends alone: whoever takes the account next begins by reading, as after a crash.
     """
 
-    def __init__(self, store: Store, setting: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
+    def __init__(self, store: Store, app: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
         """Use `open_fleet_engine` instead."""
-        super().__init__(store, setting, control)
+        super().__init__(store, app, control)
         self.owner = keeper.worker.tag
         self._keeper = keeper
         self._ticker = ServiceClock()
@@ -78,7 +78,7 @@ class FleetEngine(Engine):
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
         ends_when_over = not self.control.waits_for_more
         self.control.waits_for_more = True  # whether all is over, the workers of this process alone cannot tell
-        with self.store.listen(self.hear):
+        with self.store.listen(self.on_wakeup):
             try:
                 async with asyncio.TaskGroup() as group:
                     besides = [group.create_task(self._beat_on(), name="beat")]
@@ -130,7 +130,7 @@ class FleetEngine(Engine):
             return False
         if others and not self._seen:
             profile, account = self._wanted_ids[min(others)]
-            self.setting.config.profiles[profile].keys(account)
+            self.app.config.profiles[profile].keys(account)
         return True
 
     def _ends_early(self) -> bool:
@@ -163,7 +163,7 @@ class FleetEngine(Engine):
             self._suspected.clear()
 
     async def _reconnect(self, error: QueueConnectionLost) -> None:
-        """End all accounts' workers, as a crash would, and connect again. Raises `error` after `RECONNECT_SECONDS`."""
+        """End all accounts' workers, as a crash would, and connect again. Raise `error` after `RECONNECT_SECONDS`."""
         self._is_connected = False
         self._keeper.lose_all()
         wait, began = 1.0, self._ticker.monotonic()
@@ -214,7 +214,7 @@ class FleetEngine(Engine):
         able = set()
         work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
         for profile, account in self._wanted(work):
-            if self.setting.config.profiles[profile].is_embedded:
+            if self.app.config.profiles[profile].is_embedded:
                 self._refuse_embedded(profile)
                 continue
             account_id = await self._account_id(profile, account)
@@ -314,7 +314,7 @@ def identity_of(egress: str) -> WorkerIdentity:
 @asynccontextmanager
 async def open_fleet_engine(
     store: Store,
-    setting: AppContext,
+    app: AppContext,
     control: RunState,
     *,
     worker: WorkerIdentity,
@@ -325,8 +325,8 @@ async def open_fleet_engine(
 
     `clock` takes the place of the database's own.
     """
-    keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=setting.surroundings.steady)
-    engine = FleetEngine(store, setting, control, keeper)
+    keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
+    engine = FleetEngine(store, app, control, keeper)
     try:
         yield engine
     finally:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
-    """Run the local service in a temporary folder, of which nothing remains."""
+    """Run the local service in a temporary folder, which is deleted afterwards."""
     from batchkiln_service import Limits  # noqa: PLC0415  as below
 
     try:
@@ -37,7 +37,7 @@ async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
 
 @asynccontextmanager
 async def local_service(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
-    """Run the local service in this process. Raises `InputError` if it cannot start."""
+    """Run the local service in this process. Raise `InputError` if it cannot start."""
     from batchkiln_service import DatabaseError, LocalService, StateFolderInUseError  # noqa: PLC0415  as below
 
     try:
@@ -105,7 +105,7 @@ def embedded_catalogue(profile: Profile) -> Catalogue:
 
 
 def embedded_price(body: bytes) -> int | ErrorInfo:
-    """Return what the local service asks for a request, in credits, or why it refuses it. Nothing is sent."""
+    """Return the local service's price of a request, in credits, or the reason for a refusal. Nothing is sent."""
     from batchkiln_service import ApiError, check_request, load_catalog  # noqa: PLC0415  as above
 
     try:
@@ -120,9 +120,9 @@ def embedded_folder(queue: QueueLocation, profile: Profile) -> Path:
 
 
 def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
-    """Return what the accounts of the embedded service have left, also while it runs; before its first start, all.
+    """Return the remaining credits of the embedded service's accounts; before its first start, the initial ones.
 
-    Raise `InputError` for books that cannot be read.
+    This works while the service runs. Raise `InputError` if its database cannot be read.
     """
     from batchkiln_service import DatabaseError, open_account_admin  # noqa: PLC0415  as above
 

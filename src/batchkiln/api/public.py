@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0414  re-exports are marked by an alias
-"""The Python interface: `open_queue`, and where the other names come from that `import batchkiln` offers."""
+"""The Python interface: `open_queue`, and the modules of the other names that `import batchkiln` offers."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -39,22 +39,24 @@ async def open_queue(
     profile: str | None = None,
     working_dir: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Queue]:
-    """Open a queue: a file, which is made if it is not there, or a database by its URL `postgresql://…`.
+    """Open a queue; create it if it does not exist.
 
-    `config` is a configuration file or its content; without it, the command's own rules find one. `profile` wins
-    over a manifest's. Outputs and inputs are relative to `working_dir`, the current folder unless it is given.
-    Raise `InputError` for a wrong configuration, `QueueUnusable` and `QueueBusy` for a file that cannot serve.
+    `config` is a configuration file or its content; without it, the rules of the commands apply. `profile` takes
+    precedence over a manifest's profile. Outputs and inputs are relative to `working_dir`, by default the current
+    folder.
+
+    Raise `InputError` for an invalid configuration, and `QueueUnusable` or `QueueBusy` if the queue cannot be opened.
     """
     use_standard_logging()
-    setting = AppContext(
+    app = AppContext(
         queue=_location(path),
         config=_config(config),
         profile=profile,
         working_dir=Path(working_dir or ".").absolute(),
     )
     if profile is not None:
-        setting.config.profile(profile)
-    async with opened(setting) as queue:
+        app.config.profile(profile)
+    async with opened(app) as queue:
         yield queue
 
 

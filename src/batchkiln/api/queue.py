@@ -1,7 +1,7 @@
 """An open queue for a Python program: enqueue, run, wait, follow, inspect and change.
 
-Cancelling a program at any moment is as safe as killing it: the next run continues from what is on disk. Leaving
-an open queue otherwise stops a run as the first Ctrl-C does: work in progress is finished and recorded.
+Canceling the program at any moment is as safe as killing it: the next run continues from the state on disk. Otherwise,
+leaving an open queue stops a run as the first Ctrl-C does: work in progress is finished and recorded.
 """
 
 import asyncio
@@ -52,18 +52,18 @@ T = TypeVar("T")
 
 
 class Queue(Changes):
-    """An open queue. Jobs and items are identified by name; times are the service's."""
+    """An open queue. Jobs and items are identified by name. Times are service time."""
 
-    def __init__(self, store: Store, reader: Store, setting: AppContext) -> None:
+    def __init__(self, store: Store, reader: Store, app: AppContext) -> None:
         """Use `open_queue` instead."""
         super().__init__(store, reader)
-        self.setting = setting
-        self._beside: Store | None = None  # for changes while the first connection serves a run
+        self.app = app
+        self._second_store: Store | None = None  # for changes while the first connection serves a run
         self._changing = asyncio.Lock()
         self._engine: Engine | None = None
         self._is_forever = False  # whether the run of `_engine` waits for more work
         self._task: asyncio.Task[RunResult] | None = None
-        self._is_failure_told = False
+        self._is_failure_raised = False
 
     # --- enqueueing ---
 
@@ -76,7 +76,7 @@ class Queue(Changes):
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
 
-        Applying again is safe: known items are left alone, new ones are added. Raise `InputError` with all
+        Applying it again is safe: known items stay unchanged, and new ones are added. Raise `InputError` with all
         mistakes; nothing was enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
@@ -105,9 +105,9 @@ class Queue(Changes):
         prune: bool = False,
         **header: object,
     ) -> Applied:
-        """Apply a manifest whose other fields are named arguments: `job`, `defaults`, `budget`, `output` and so on.
+        """Apply a manifest whose other fields are keyword arguments: `job`, `defaults`, `budget`, `output` and so on.
 
-        `items` is read once, in another thread, and never kept in memory as a whole.
+        `items` is iterated once, in another thread, and never kept in memory as a whole.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
         return await self._apply("-", as_stream({"version": 1} | header, items), "<items>", options)
@@ -122,14 +122,14 @@ class Queue(Changes):
         agreed: Mapping[str, str] | None = None,
         catalogue_of: CatalogueOf | None = None,
     ) -> list[Applied]:
-        """Apply manifests by path; if one of several is invalid, none is applied. `-` is `stdin`.
+        """Apply manifests by path; if one of several is invalid, none is applied. The path `-` reads `stdin`.
 
-        `agreed` and `catalogue_of`: see `apply_manifests`.
+        For `agreed` and `catalogue_of`, see `apply_manifests`.
         """
         async with self._to_change() as store:
             return await apply_manifests(
                 store,
-                self.setting,
+                self.app,
                 paths,
                 options=options,
                 stdin=stdin,
@@ -164,8 +164,8 @@ class Queue(Changes):
     @property
     def is_shared(self) -> bool:
         """Whether several workers may drive the queue: it is in a database, and the service is no embedded one."""
-        profile = self.setting.config.profile(self.setting.profile)
-        return isinstance(self.setting.queue, DatabaseUrl) and not profile.is_embedded
+        profile = self.app.config.profile(self.app.profile)
+        return isinstance(self.app.queue, DatabaseUrl) and not profile.is_embedded
 
     def _engine_for(self, options: RunOptions, command: str) -> "AbstractAsyncContextManager[Engine]":
         """Return the engine of a run: with leases where workers share the queue, else with the queue's lock."""
@@ -175,12 +175,12 @@ class Queue(Changes):
 
         if not self.is_shared or command in ALONE:
             if options.egress is not None:
-                raise InputError(_no_egress(self.setting))
-            return open_engine(self.writer, self.setting, command=command)
-        limits = self.setting.config.profile(self.setting.profile).limits
+                raise InputError(_no_egress(self.app))
+            return open_engine(self.writer, self.app, command=command)
+        limits = self.app.config.profile(self.app.profile).limits
         egress = Egress(options.egress or socket.gethostname(), limits.requests_per_minute_per_ip)
         worker = identity_of(egress.name)
-        return open_fleet_engine(self.writer, self.setting, RunState(), worker=worker, egress=egress)
+        return open_fleet_engine(self.writer, self.app, RunState(), worker=worker, egress=egress)
 
     async def start(
         self,
@@ -189,23 +189,24 @@ class Queue(Changes):
         max_credits: int | None = None,
         forever: bool = False,
     ) -> None:
-        """Begin to drive, beside the caller: the jobs named, or whatever is in the queue.
+        """Start to run the named jobs, or the whole queue, as a background task.
 
-        `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
-        spent; `forever` waits for more. Raise `QueueInUse` where anybody drives the queue already, and
-        `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
+        `until="budget"` stops when today's credits are spent, `Until(at=…)` stops at a time. `max_credits` limits the
+        spending. With `forever`, the run waits for more work. If `start` itself is canceled, no run is left.
+
+        Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
-            raise InputError(f"until must be done, budget or Until(at=…), not {until!r}")
+            raise InputError(f"until must be done, budget or Until(at=…), not {until!r}; nothing was started")
         wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
         if isinstance(wanted.at, datetime) and wanted.at.tzinfo is None:
-            raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC)")
+            raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC); nothing was started")
         if max_credits is not None and max_credits < 0:
-            raise InputError("max_credits must be a number of credits, 0 or more")
+            raise InputError("max_credits must be a number of credits, 0 or more; nothing was started")
         options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
         if self._task is not None and not self._task.done():
-            raise QueueInUse(f"{self.setting.queue}: this program already runs this queue; call `stop` first")
-        begun, self._is_failure_told = asyncio.Event(), False
+            raise QueueInUse(f"{self.app.queue}: this program already runs this queue; call `stop` first")
+        begun, self._is_failure_raised = asyncio.Event(), False
         task = self._task = asyncio.create_task(self._drive(options, jobs, begun), name="batchkiln-drive")
         task.add_done_callback(lambda _: begun.set())
         try:
@@ -228,11 +229,11 @@ class Queue(Changes):
         """Wait for the run to finish and return its result; re-raise the error that stopped it."""
         task = self._task
         if task is None:
-            raise NoDriver(f"{self.setting.queue}: this program does not run this queue; call `start` first")
+            raise NoDriver(f"{self.app.queue}: this program does not run this queue; call `start` first")
         await asyncio.wait({task})
         if task.cancelled():
-            raise NoDriver(f"{self.setting.queue}: the run was stopped; call `start` to continue")
-        self._is_failure_told = True
+            raise NoDriver(f"{self.app.queue}: the run was stopped; call `start` to continue")
+        self._is_failure_raised = True
         return task.result()
 
     async def stop(self) -> RunResult | None:
@@ -253,7 +254,7 @@ class Queue(Changes):
         until: Until | Literal["done", "budget"] = "done",
         max_credits: int | None = None,
     ) -> RunResult:
-        """Run until the named jobs, or the whole queue, have ended; see `start`. A cancellation stops the run."""
+        """Run until the named jobs, or the whole queue, have ended; see `start`. Canceling stops the run."""
         await self.start(*jobs, until=until, max_credits=max_credits)
         try:
             return await self.join()
@@ -262,47 +263,47 @@ class Queue(Changes):
             raise
 
     async def abandon(self) -> None:
-        """Stop the run at once; as safe as a crash."""
+        """Cancel the run at once, which is as safe as a crash."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
             if not task.cancelled():
                 task.exception()  # retrieved so that the loop does not report it
-        await self._close_beside()
+        await self._close_second_store()
 
     async def close(self) -> None:
-        """Stop the run in good order; raise the error that stopped it, unless it was raised before.
+        """Stop the run once work in progress is recorded; raise the error that stopped it, unless it was raised before.
 
-        Leaving `open_queue` does this.
+        Leaving `open_queue` calls this.
         """
         try:
-            if not self._is_failure_told:
+            if not self._is_failure_raised:
                 await self.stop()
         except asyncio.CancelledError:
             await self.abandon()
             raise
         finally:
-            await self._close_beside()
+            await self._close_second_store()
 
-    async def _close_beside(self) -> None:
-        if self._beside is not None:
-            await self._beside.close()
-            self._beside = None
+    async def _close_second_store(self) -> None:
+        if self._second_store is not None:
+            await self._second_store.close()
+            self._second_store = None
 
     # --- waiting and following ---
 
     async def wait_job(self, job: str) -> JobView:
-        """Wait until nothing of a job can change any more without a person, whoever drives the queue.
+        """Wait until no item of a job can change without a person, whichever process runs the queue.
 
-        Raise `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
+        Raise `NoDriver` if no process runs the queue, or the error that stopped the run in this process.
         """
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 view = await self.status(job)
                 if view.summary.is_finished:
                     return view
-        raise NoDriver(f"{job} has not ended, and no process runs {self.setting.queue}; call `start` to continue")
+        raise NoDriver(f"{job} has not ended, and no process runs {self.app.queue}; call `start` to continue")
 
     async def wait_item(self, job: str, item: str) -> ItemSummary:
         """Wait until an item has ended or is held; see `wait_job`."""
@@ -312,13 +313,13 @@ class Queue(Changes):
                 if summary.state in AT_REST:
                     return summary
         raise NoDriver(
-            f"{job}/{item} is {summary.state}, and no process runs {self.setting.queue}; call `start` to continue"
+            f"{job}/{item} is {summary.state}, and no process runs {self.app.queue}; call `start` to continue"
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
-        """Yield the history's events as they come, from now on, or those behind an event's id.
+        """Yield the events of the history as they occur: from now on, or those after the event id `after`.
 
-        Ends when nobody drives the queue any more and all is told.
+        The events end once no process runs the queue and all of them were yielded.
         """
         seen = await self.reader.read(lambda reader: reader.events.last_id()) if after is None else after
         async with aclosing(self._turns()) as turns:
@@ -329,9 +330,9 @@ class Queue(Changes):
                         yield event
 
     async def results(self, job: str) -> AsyncGenerator[ItemSummary]:
-        """Yield each item of a job when it has ended or needs a person; first those that did so before.
+        """Yield each item of a job when it has ended or is held, starting with the items that already have.
 
-        Ends when the job has ended, or nobody drives the queue any more. One that is retried comes again.
+        The results end once the job has ended or no process runs the queue. An item that is retried is yielded again.
         """
         results = Results(self.reader, await self.reader.read(lambda reader: reader.jobs.id_of(job)), job)
         async with aclosing(results.so_far()) as before:
@@ -347,7 +348,7 @@ class Queue(Changes):
                     return
 
     async def _turns(self) -> AsyncGenerator[None]:
-        """Yield a turn now and after each change, and a last one when nobody drives the queue any more."""
+        """Yield now and after each change, and a last time when no process runs the queue any more."""
         ticker = ServiceClock()
         while True:
             if self._engine is not None:
@@ -366,7 +367,7 @@ class Queue(Changes):
     # --- inspecting ---
 
     async def status(self, job: str) -> JobView:
-        """Return how far a job has come, and when it will end."""
+        """Return a job's progress and its estimated end."""
         return (await self._overview([job])).jobs[0]
 
     async def unfinished_jobs(self) -> frozenset[str]:
@@ -378,15 +379,15 @@ class Queue(Changes):
         return await self.reader.read(lambda reader: reader.jobs.known(names))
 
     async def overview(self) -> Overview:
-        """Return all jobs, the accounts' usage of today, and the process that drives the queue."""
+        """Return all jobs, today's usage of the accounts, and the process that runs the queue."""
         return await self._overview(None)
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
         observed = self._engine.observed_times() if self._engine is not None else {}
-        return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
+        return await self.reader.read(read_overview, self.app.config, names, machine_now(), observed)
 
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
-        """Yield a job's items in their order, page by page."""
+        """Yield a job's items in order. They are read page by page."""
         after = 0
         while page := await self.reader.read(_page, job, state, after):
             for item in page:
@@ -394,34 +395,34 @@ class Queue(Changes):
             after = page[-1].id
 
     async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Return what `retry` would do and may cost; nothing is changed."""
+        """Return the effect and the possible cost of `retry`, without a change."""
         return await self.reader.read(Reader.preview_retry, job, items)
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
-        """Yield a connection for a change, one change at a time, and wake whoever drives the queue.
+        """Yield a store for a change, one change at a time, and wake the process that runs the queue.
 
-        While a run is under way here, or one that waits for more work is about to start, that is a connection of its
-        own: a large manifest must not delay a poll.
+        While a run is under way in this process, the change has a connection of its own, so that a large manifest does
+        not delay a poll. The same applies before the start of a run that waits for more work.
         """
         async with self._changing:
             is_apart = self._engine is not None and (self._is_forever or self._engine.has_started)
-            if is_apart and self._beside is None:
-                self._beside = await Store.open_for_writing(self.setting.queue)
-            yield self._beside or self.writer
+            if is_apart and self._second_store is None:
+                self._second_store = await Store.open_for_writing(self.app.queue)
+            yield self._second_store or self.writer
         self.writer.notify()
 
 
-def _no_egress(setting: AppContext) -> str:
+def _no_egress(app: AppContext) -> str:
     """Return the sentence for an address that is named where nobody shares it."""
-    if isinstance(setting.queue, DatabaseUrl):
-        name = setting.config.profile(setting.profile).name
+    if isinstance(app.queue, DatabaseUrl):
+        name = app.config.profile(app.profile).name
         return (
             f"--egress: the profile {name} is the local service inside this process, which other machines cannot reach,"
             " so that one process runs its jobs; nothing was sent. Start `batchkiln serve`, and give its base_url"
         )
     return (
-        f"--egress: {setting.queue} is a file, which one process runs; nothing was sent. Leave the option out, or name"
+        f"--egress: {app.queue} is a file, which one process runs; nothing was sent. Leave the option out, or name"
         " a queue in a database (--queue postgresql://…), which several machines share"
     )
 
@@ -447,13 +448,13 @@ def _is_driven(reader: Reader) -> bool:
 
 
 @asynccontextmanager
-async def opened(setting: AppContext) -> AsyncIterator[Queue]:
+async def opened(app: AppContext) -> AsyncIterator[Queue]:
     """Open the queue of a context; see `open_queue`."""
-    store = await Store.open_for_writing(setting.queue)
+    store = await Store.open_for_writing(app.queue)
     try:
-        reader = await Store.open_for_reading(setting.queue)
+        reader = await Store.open_for_reading(app.queue)
         try:
-            queue = Queue(store, reader, setting)
+            queue = Queue(store, reader, app)
             try:
                 yield queue
             except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Reads of an open queue for commands, pages and programs: jobs, items, and the items that have ended."""
+"""Reads of an open queue for commands, pages and programs."""
 
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ItemReport:
-    """One item, its job, what it waits for, and the requests of its attempts, from one snapshot."""
+    """One item with its job, its context and the requests of its attempts, from one snapshot."""
 
     detail: "ItemDetail"
     summary: "JobSummary"
@@ -35,14 +35,14 @@ class ItemReport:
 
     @property
     def explanation(self) -> "Explanation":
-        """What has happened, what it costs and what comes next, in sentences."""
+        """The item's history, cost and next step, in sentences."""
         from batchkiln.presentation.explain import explain_item  # noqa: PLC0415  `items` needs none of it
 
         return explain_item(self.detail, self.summary, self.context)
 
 
 def read_item_report(reader: Reader, config: "Config", job: str, item: str, now: datetime) -> ItemReport:
-    """Read all of one item; `now` is the machine's time. Raise `InputError` for an unknown job or item."""
+    """Read the report of one item; `now` is the machine's time. Raise `InputError` for an unknown job or item."""
     from batchkiln.presentation.item_context import read_item_context  # noqa: PLC0415  as above
 
     detail, summary = reader.items.detail(job, item), reader.jobs.summary(job)
@@ -51,10 +51,10 @@ def read_item_report(reader: Reader, config: "Config", job: str, item: str, now:
 
 
 class QueueReader:
-    """Reads an open queue, whoever drives it."""
+    """Reads an open queue, also while another process runs it."""
 
     def __init__(self, store: Store) -> None:
-        """Read from a queue that is open for reading; use `open_reader`."""
+        """Use `open_reader` instead."""
         self._store = store
 
     async def workers(self, config: "Config") -> "tuple[SharedBy | None, list[WorkerView]]":
@@ -70,25 +70,24 @@ class QueueReader:
     async def overview(
         self, config: "Config", jobs: Sequence[str] | None = None, observed: Mapping[str, datetime] | None = None
     ) -> "Overview":
-        """Return jobs by name, or all of them, the accounts, and who drives the queue.
+        """Read all jobs, or the named ones, the accounts, and the process that runs the queue.
 
-        `observed` is the service time by profile where this process talks to the service. Raise `InputError` for an
-        unknown job.
+        `observed` maps profiles to the service time that this process knows. Raise `InputError` for an unknown job.
         """
         from batchkiln.presentation.overview import read_overview  # noqa: PLC0415  as above
 
         return await self._store.read(read_overview, config, jobs, machine_now(), observed)
 
     async def job(self, config: "Config", name: str) -> "JobView":
-        """Return how far a job has come. Raise `InputError` for an unknown job."""
+        """Read a job's progress. Raise `InputError` for an unknown job."""
         return (await self.overview(config, [name])).jobs[0]
 
     async def item(self, config: "Config", job: str, item: str) -> ItemReport:
-        """Return all of one item. Raise `InputError` for an unknown job or item."""
+        """Read the report of one item. Raise `InputError` for an unknown job or item."""
         return await self._store.read(read_item_report, config, job, item, machine_now())
 
     async def data_version(self) -> int:
-        """Return a number that changes with each change of the queue; this reads a few bytes."""
+        """Return a number that changes with each change of the queue. This reads only a few bytes."""
         return await self._store.data_version()
 
     async def read(self, work: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -96,13 +95,13 @@ class QueueReader:
         return await self._store.read(work, *args, **kwargs)
 
     async def read_in_pages(self, work: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work(reader, …)`, which may take long: each read is a snapshot of its own, so that no driver waits."""
+        """Run a long `work(reader, …)` without blocking writers: each of its reads has a separate snapshot."""
         return await self._store.run(work, *args, **kwargs)
 
 
 @asynccontextmanager
 async def open_reader(location: QueueLocation) -> AsyncIterator[QueueReader]:
-    """Open an existing queue for reading. Raise `QueueUnusable` for a missing, damaged or newer one."""
+    """Open an existing queue for reading. Raise `QueueUnusable` if it is missing, damaged or from a newer version."""
     store = await Store.open_for_reading(location)
     try:
         yield QueueReader(store)
@@ -114,10 +113,10 @@ _EVENTS_AT_ONCE: Final = 1000
 
 
 class Results:
-    """The bounds of the pages tell what was yielded already: a few numbers for a thousand items."""
+    """Yields each ended item of a job once, with memory for only a few numbers per thousand items."""
 
     def __init__(self, reader: Store, job_id: int, job: str) -> None:
-        """Start with nothing returned."""
+        """Start with no items yielded."""
         self._reader = reader
         self._job_id = job_id
         self._job = job
@@ -143,7 +142,7 @@ class Results:
                     newest.append(event_id)
 
     async def further(self) -> AsyncGenerator[ItemSummary]:
-        """Yield the items that have ended since, as far as the history goes now."""
+        """Yield the items that have ended since the last call, according to the history."""
         assert self._after is not None, "`so_far` comes first"
         while True:
             items, last = await self._reader.read(self._ended_items, self._after)
@@ -155,11 +154,11 @@ class Results:
 
     def _ended_items(self, reader: Reader, after: int) -> tuple[list[ItemSummary], int]:
         ended, last = reader.events.ended_after(after, _EVENTS_AT_ONCE)
-        states = {one.item_id: one.state for one in ended if one.job_id == self._job_id and not self._was_given(one)}
+        states = {one.item_id: one.state for one in ended if one.job_id == self._job_id and not self._was_yielded(one)}
         items = reader.items.of_ids(list(states))
         return [item for item in items if item.state is states[item.id]], last
 
-    def _was_given(self, ended: ItemEnded) -> bool:
+    def _was_yielded(self, ended: ItemEnded) -> bool:
         """Return whether a page that was read after the event held the item."""
         last_ids, newest = self._pages[ended.state]
         page = bisect_left(last_ids, ended.item_id)
@@ -171,6 +170,6 @@ def _page(reader: Reader, job: str, state: ItemState, after: int) -> tuple[list[
 
 
 def job_names(location: QueueLocation) -> Sequence[str]:
-    """Return the names of a queue's jobs, without an event loop. Raise whatever keeps it from being read."""
+    """Return the names of a queue's jobs, without an event loop. Raise `BatchkilnError` if the queue cannot be read."""
     with open_sync_reader(location) as reader:
         return reader.jobs.names()

@@ -1,4 +1,4 @@
-"""One run of a queue whose lock is held: its options, its course, and its result with the exit status."""
+"""One run of a queue whose lock is held: its options, its progress, and its result with the exit status."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a run stops early. `at` is an instant, or a time of day (UTC), which means its next occurrence."""
+    """The condition that stops a run early. `at` is an instant, or a time of day (UTC): its next occurrence."""
 
     is_budget: bool = False
     at: datetime | time | None = None
@@ -71,16 +71,16 @@ _NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReas
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run. `rests` contains each worker's next wait.
+    """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
-    `blocked` and `misunderstood` name profile and account.
+    `blocked` and `misunderstood` hold the profile, the account and the cause.
     """
 
     views: tuple[JobView, ...]
     signal_status: int | None = None
     may_end_early: bool = False
     blocked: tuple[tuple[str, str, AccountBlocked], ...] = ()
-    rests: tuple[WaitReason, ...] = ()
+    last_waits: tuple[WaitReason, ...] = ()
     did_anything: bool = True
     misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
 
@@ -95,13 +95,13 @@ class RunResult:
         if self.signal_status is not None:
             return ExitStatus(self.signal_status)
         has_paused_items = any(waiting_in_pause(view) for view in self.views)
-        if has_paused_items and any(trouble.problem is AccountProblem.OVERCHARGED for _, _, trouble in self.blocked):
+        if has_paused_items and any(error.problem is AccountProblem.OVERCHARGED for _, _, error in self.blocked):
             return ExitStatus.ACCOUNT_CANNOT_WORK  # a charge exceeded the maximum that was sent, which pauses its job
-        if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.rests)):
+        if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.last_waits)):
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT
-        is_short = self.left or has_paused_items or any(bad_of(view) for view in self.views)
+        is_short = self.left or has_paused_items or any(problem_count_of(view) for view in self.views)
         return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
 
 
@@ -111,8 +111,8 @@ def left_of(view: JobView) -> int:
     return sum(items[state] for state in UNDER_WAY) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
 
 
-def bad_of(view: JobView) -> int:
-    """Return how many of a job's items are held or ended without being done; canceled items do not count."""
+def problem_count_of(view: JobView) -> int:
+    """Return how many of a job's items are held or ended without success; canceled items do not count."""
     return sum(view.summary.items[state] for state in PROBLEM_STATES)
 
 
@@ -147,7 +147,7 @@ class Run:
     async def run(self) -> RunResult:
         """Run until the jobs have ended or the run must stop, and return the result.
 
-        Raises the error that prevents the run; everything is on disk then, and the next run continues.
+        Raise the error that prevents the run; everything is on disk then, and the next run continues.
         """
         before = await self._overview(self._jobs)
         async with self._observed():  # also without work: notifications of an earlier run may be pending
@@ -160,7 +160,7 @@ class Run:
     async def _overview(self, jobs: Sequence[str] | None) -> Overview:
         """Read the jobs' progress, with the service times that this run has observed."""
         observed = self.engine.observed_times()
-        return await self._reader.read(read_overview, self.engine.setting.config, jobs, machine_now(), observed)
+        return await self._reader.read(read_overview, self.engine.app.config, jobs, machine_now(), observed)
 
     async def progress(self) -> Overview:
         """Read the progress of the run's jobs; of the whole queue, that of the first `JOBS_SHOWN` jobs with work."""
@@ -179,11 +179,11 @@ class Run:
 
     @asynccontextmanager
     async def _observed(self) -> AsyncIterator[None]:
-        """Trace the run, and send its notifications, as far as these are configured."""
-        config, surroundings = self.engine.setting.config, self.engine.setting.surroundings
+        """Trace the run and send its notifications, if configured."""
+        config, environment = self.engine.app.config, self.engine.app.environment
         async with AsyncExitStack() as stack:
             if config.traces is not None and (tracing := _tracing_extra(config.traces)) is not None:
-                traced = tracing(self._reader, config.traces, wall=surroundings.wall, jobs=self._jobs)
+                traced = tracing(self._reader, config.traces, wall=environment.wall, jobs=self._jobs)
                 self.engine.tracing = await stack.enter_async_context(traced)
             if config.notifiers:
                 from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  slow to import
@@ -193,8 +193,8 @@ class Run:
                         self.engine,
                         self._reader,
                         config.notifiers,
-                        connector=surroundings.connector,
-                        wall=surroundings.wall,
+                        connector=environment.connector,
+                        wall=environment.wall,
                     )
                 )
             yield
@@ -205,14 +205,14 @@ class Run:
         after = await self._overview(self._jobs)
         blocked = self.engine.control.blocked
         return RunResult(
-            views=after.jobs if self._jobs is not None else _touched(before, after),
+            views=after.jobs if self._jobs is not None else _changed_jobs(before, after),
             may_end_early=self.options.may_end_early,
             blocked=tuple(
                 (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
                 for worker in self.engine.workers_seen
                 if worker.account_id in blocked
             ),
-            rests=tuple([(await next_due(worker)).reason for worker in self.engine.workers_seen]),
+            last_waits=tuple([(await next_due(worker)).reason for worker in self.engine.workers_seen]),
             did_anything=bool(self.engine.workers_seen) or _items(after) != _items(before),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
@@ -224,9 +224,9 @@ class Run:
 
 
 def _has_work(overview: Overview) -> bool:
-    """Return whether driving can change anything: a held item may have got its API key back."""
+    """Return whether a run can change anything; a held item can change if its API key is configured again."""
     return any(
-        not view.summary.is_finished or any(trouble.code == "key_missing" for trouble in view.summary.troubles)
+        not view.summary.is_finished or any(problem.code == "key_missing" for problem in view.summary.problems)
         for view in overview.jobs
     )
 
@@ -235,8 +235,8 @@ def _items(overview: Overview) -> list[object]:
     return [(view.summary.name, view.summary.items) for view in overview.jobs]
 
 
-def _touched(before: Overview, after: Overview) -> tuple[JobView, ...]:
-    """Return the jobs that a run of the whole queue concerned: not those that had ended before and are unchanged."""
+def _changed_jobs(before: Overview, after: Overview) -> tuple[JobView, ...]:
+    """Return the jobs that a run of the whole queue changed, or that had not ended before."""
     old: dict[str, JobSummary] = {view.summary.name: view.summary for view in before.jobs}
 
     def is_news(summary: JobSummary) -> bool:

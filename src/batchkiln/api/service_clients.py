@@ -31,9 +31,9 @@ def new_service_client(
 ) -> Client:
     """Return a client for one account of a profile's service; `keys` maps fingerprints to API keys, newest first.
 
-    `base_url` is given apart, since a local service's address is known only once it runs. Clients that share
-    `mapping` share what the service's description teaches. `guard` is called before each request leaves. Raise
-    `InputError` for a base URL or key that cannot be used.
+    `base_url` is a separate argument, because a local service's address is known only once it runs. Clients with the
+    same `mapping` share what they learn from the service's description. Raise `InputError` for an unusable base URL or
+    key.
     """
     return client_type(
         session,
@@ -72,7 +72,7 @@ class SharedKey:
 
     @property
     def is_one_account(self) -> bool:
-        """Whether both places belong to one service; another service may have its own account with an equal API key."""
+        """Whether both places use one service. Another service may have an account with an equal API key."""
         return _host(self.first.profile) == _host(self.second.profile)
 
     def __str__(self) -> str:
@@ -90,9 +90,10 @@ class SharedKey:
 
 
 def shared_keys(profiles: Mapping[str, Profile], *, wanted: str | None = None) -> Iterator[SharedKey]:
-    """Yield each key that stands under two names, in order; of one profile with the others, where one is `wanted`.
+    """Yield each API key that is configured in two places, in order.
 
-    A key that cannot be read is none: what needs it says so.
+    With `wanted`, yield only pairs that include that profile. A key that cannot be read is skipped; the command that
+    needs it reports it.
     """
     seen: dict[str, list[KeyPlace]] = {}
     for profile in profiles.values():

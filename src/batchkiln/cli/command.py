@@ -48,7 +48,7 @@ class Common:
         return self.verbosity < 0
 
     def load_config(self) -> Config:
-        """Read the configuration. Raises `InputError` if it is invalid or does not contain the --profile."""
+        """Read the configuration. Raise `InputError` if it is invalid or does not contain the --profile."""
         config = load_config(self.config_path, os.environ)
         if self.profile is not None:
             config.profile(self.profile)

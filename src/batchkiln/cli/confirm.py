@@ -42,7 +42,7 @@ async def ask_before_spending(
     the planned manifests by path; the caller must enqueue only these contents.
 
     The caller owns the queue's lock. Quotes and requests are recorded in the queue, so that no quote is requested
-    twice and no limit is exceeded (Law 5). Raises `InputError` if the answer is no; nothing was enqueued then.
+    twice and no limit is exceeded (Law 5). Raise `InputError` if the answer is no; nothing was enqueued then.
     """
     from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  as above
 
@@ -61,14 +61,14 @@ async def ask_before_spending(
             else f"at most {plural(run_options.max_credits, 'credit')}"
         )
         return error.digests
-    await access.keep_prices(plan.book)
+    await access.keep_prices(plan.quotes)
     if not common.is_quiet:
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
         return plan.digests  # applying the manifests raises the error
     most = _credits_at_most(plan, run_options)
     is_open = bool(plan.unpriced) and not plan.is_bounded and run_options.max_credits is None
-    if is_open or most > access.setting.config.confirm_above_credits:
+    if is_open or most > access.app.config.confirm_above_credits:
         await _confirm(_amount_text(plan, most))
     return plan.digests
 
@@ -86,7 +86,7 @@ def _amount_text(plan: "Plan", most: int) -> str:
 async def ask_before_paying_again(applied: Sequence[Applied]) -> None:
     """Ask for confirmation if files with the names of new items exist, because another queue may have paid for them.
 
-    Raises `InputError` if the answer is no; the items are queued then, and nothing was sent.
+    Raise `InputError` if the answer is no; the items are queued then, and nothing was sent.
     """
     for entry in applied:
         if entry.taken and not await _is_confirmed(

@@ -61,7 +61,7 @@ async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIte
 
             try:
                 served = await stack.enter_async_context(
-                    serving_dashboard(engine.setting.queue, engine.setting.config, engine=EngineProbe(engine))
+                    serving_dashboard(engine.app.queue, engine.app.config, engine=EngineProbe(engine))
                 )
             except (BatchkilnError, OSError) as error:
                 print_status(f"The run continues without a dashboard: {error}")

@@ -18,7 +18,7 @@ from batchkiln.doctor.runner import CheckContext, run_checks
 from batchkiln.presentation.formatting import sanitize
 
 if TYPE_CHECKING:
-    from batchkiln.doctor.trial import Person
+    from batchkiln.doctor.trial import PaymentConsent
 
 _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
@@ -62,8 +62,8 @@ async def _doctor(common: Common, *, is_probing: bool, is_paid: bool, assume_yes
     if is_probing:
         ignore_closed_output()  # a probe has the queue's lock, and may be paying for a picture
     with handle_signals() as signals:
-        person = _person(signals, assume_yes=assume_yes) if is_paid else None
-        async for result in _all_checks(common, context, results, person, is_probing=is_probing):
+        consent = _payment_consent(signals, assume_yes=assume_yes) if is_paid else None
+        async for result in _all_checks(common, context, results, consent, is_probing=is_probing):
             results.append(result)
             if show is not None:
                 show(result)
@@ -74,7 +74,12 @@ async def _doctor(common: Common, *, is_probing: bool, is_paid: bool, assume_yes
 
 
 async def _all_checks(
-    common: Common, context: CheckContext, earlier: list[CheckResult], person: "Person | None", *, is_probing: bool
+    common: Common,
+    context: CheckContext,
+    earlier: list[CheckResult],
+    consent: "PaymentConsent | None",
+    *,
+    is_probing: bool,
 ) -> AsyncIterator[CheckResult]:
     """Yield the results of the ordinary checks, then those of the probe unless a check failed."""
     async for result in run_checks(context):
@@ -86,12 +91,12 @@ async def _all_checks(
         return
     from batchkiln.doctor.runner import probe  # noqa: PLC0415  the worker is slow to import, and only the probe needs it
 
-    async for result in probe(AppContext(common.queue, common.load_config(), common.profile), person=person):
+    async for result in probe(AppContext(common.queue, common.load_config(), common.profile), consent=consent):
         yield result
 
 
-def _person(signals: Signals, *, assume_yes: bool) -> "Person":
-    from batchkiln.doctor.trial import Person  # noqa: PLC0415  as above
+def _payment_consent(signals: Signals, *, assume_yes: bool) -> "PaymentConsent":
+    from batchkiln.doctor.trial import PaymentConsent  # noqa: PLC0415  as above
 
     async def agrees(question: str) -> bool:
         if assume_yes:
@@ -102,10 +107,10 @@ def _person(signals: Signals, *, assume_yes: bool) -> "Person":
         except click.Abort:
             return False
 
-    def hand_over(stop: Callable[[], None]) -> None:
+    def on_run(stop: Callable[[], None]) -> None:
         signals.stop = stop
 
-    return Person(agrees, hand_over)
+    return PaymentConsent(agrees, on_run)
 
 
 def _printer() -> Callable[[CheckResult], None]:

@@ -71,11 +71,11 @@ async def _enqueue(
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
     from batchkiln.planning.queue_access import open_access  # noqa: PLC0415  as above
 
-    setting = AppContext(common.queue, common.load_config(), common.profile)
-    async with opened(setting) as queue, open_access(setting) as access:
-        catalogues = Catalogues(access, is_off=is_unchecked)
+    app = AppContext(common.queue, common.load_config(), common.profile)
+    async with opened(app) as queue, open_access(app) as access:
+        catalogues = Catalogues(access, is_disabled=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
-    print_warnings(common, applied, catalogues.complaints())
+    print_warnings(common, applied, catalogues.new_warnings())
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
@@ -92,12 +92,12 @@ def print_applied(common: Common, applied: Sequence[Applied]) -> None:
             print_status(_applied_line(entry))
 
 
-def print_warnings(common: Common, applied: Sequence[Applied], complaints: Sequence[str]) -> None:
-    """Print warnings to standard error, unless `-q` is set. `complaints` are problems with reading a catalogue."""
+def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Sequence[str]) -> None:
+    """Print warnings to standard error, unless `-q` is set. `new_warnings` describe unreadable catalogues."""
     if common.is_quiet:
         return
-    for complaint in complaints:
-        print_status(f"Warning: {sanitize(complaint)}.")
+    for error in new_warnings:
+        print_status(f"Warning: {sanitize(error)}.")
     warnings = [warning for entry in applied for warning in entry.report.warnings]
     for warning in warnings[:WARNINGS_SHOWN]:
         print_status(f"Warning: {warning}")

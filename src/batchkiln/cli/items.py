@@ -29,7 +29,7 @@ _NARROWEST: Final = 60
     type=click.Choice([state.value for state in ItemState]),
     help="Only items in this state; can be repeated.",
 )
-@click.option("--limit", type=click.IntRange(min=0), help="Only the first N items.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Only the first N items.")
 def items(common: Common, job: str, states: tuple[str, ...], limit: int | None) -> ExitStatus:
     """List the items of JOB with state, credits, prompt, and the file or the error. --json prints one line per item."""
     return run_async(_items(common, job, tuple(ItemState(state) for state in dict.fromkeys(states)), limit))

@@ -192,7 +192,7 @@ async def _resolve(
 
 
 def _check_confirmed(item: str, confirm: str | None) -> None:
-    """Check that the item's id is typed or given again. Raises `InputError` otherwise; nothing has changed then."""
+    """Check that the item's id is typed or given again. Raise `InputError` otherwise; nothing has changed then."""
     if confirm is None:
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise InputError(

@@ -89,7 +89,7 @@ async def _prices(
     from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
     from batchkiln.planning.quotes import ask_quotes, read_account_states  # noqa: PLC0415  as above
 
-    config = access.setting.config
+    config = access.app.config
     if manifest is not None:
         plan = await make_plan(
             access,
@@ -100,15 +100,15 @@ async def _prices(
         )
         return list(planned_prices(plan)), config.profile(plan.jobs[0].manifest.profile)
     if job is None:
-        return [], config.profile(access.setting.profile)
+        return [], config.profile(access.app.profile)
     queued = await access.store.read(queued_job, job, config.profiles)
     known = await read_account_states(access)
-    book = await ask_quotes(queued.questions(), profiles=config.profiles, known=known, access=access)
-    return list(queued.prices(book)), config.profile(queued.profile)
+    quotes = await ask_quotes(queued.questions(), profiles=config.profiles, known=known, access=access)
+    return list(queued.prices(quotes)), config.profile(queued.profile)
 
 
 def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
-    """Return the requested entries of the catalogue. Raises `InputError` for a model that is not listed."""
+    """Return the requested entries of the catalogue. Raise `InputError` for a model that is not listed."""
     listed = {} if catalogue is None else catalogue.models
     if model is None or not listed:
         return list(listed.values())
@@ -176,9 +176,9 @@ def _price_document(price: "Price") -> dict[str, Any]:
 async def _balance(common: Common) -> ExitStatus:
     from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
 
-    setting = AppContext(common.queue, common.load_config(), common.profile)
-    async with open_access(setting) as access:
-        found = await read_balances(setting.config.profile(setting.profile), access)
+    app = AppContext(common.queue, common.load_config(), common.profile)
+    async with open_access(app) as access:
+        found = await read_balances(app.config.profile(app.profile), access)
     if common.is_json:
         print_json({"accounts": [_balance_document(each) for each in found]})
     else:

@@ -53,14 +53,14 @@ async def _plan(
 ) -> ExitStatus:
     from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich is slow to import
 
-    setting = AppContext(common.queue, common.load_config(), common.profile)
-    async with open_access(setting) as access:
+    app = AppContext(common.queue, common.load_config(), common.profile)
+    async with open_access(app) as access:
         made = await make_plan(
             access,
             manifests,
             options=options,
             stdin=sys.stdin.buffer,
-            catalogues=Catalogues(access, is_off=is_unchecked),
+            catalogues=Catalogues(access, is_disabled=is_unchecked),
         )
     if common.is_json:
         print_json(plan_document(made))
@@ -71,7 +71,7 @@ async def _plan(
 
 def _exit_status(made: Plan, *, is_detailed: bool) -> ExitStatus:
     """Return the error status that would end `run`; without one, 0, or the status of `--detailed-exitcode`."""
-    hindered = max((hindrance.exit_status for hindrance in made.book.hindrances), default=ExitStatus.OK)
-    if hindered is not ExitStatus.OK:
-        return hindered
+    status = max((failure.exit_status for failure in made.quotes.failures), default=ExitStatus.OK)
+    if status is not ExitStatus.OK:
+        return status
     return ExitStatus.USAGE if is_detailed and made.would_do_anything else ExitStatus.OK

@@ -13,7 +13,7 @@ from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
-from batchkiln.planning.plan_warnings import cautions
+from batchkiln.planning.plan_warnings import warnings_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
 
@@ -57,8 +57,8 @@ def short_lines(plan: Plan) -> Iterator[str]:
         yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
     if plan.costs:
         yield f"Cost: {_cost(plan)}."
-    for caution in cautions(plan):
-        yield f"Warning: {_job_prefix(caution.job)}{sanitize(caution.message)}."
+    for warning in warnings_of(plan):
+        yield f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}."
 
 
 def _show_job(out: Console, job: JobPlan) -> None:
@@ -179,8 +179,8 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: estimated end {format_minute(job.end_at)}")
         else:
             yield Text(f"{name}: the end cannot be estimated yet")
-    for caution in cautions(plan):
-        yield Text(f"Warning: {_job_prefix(caution.job)}{sanitize(caution.message)}.", style="yellow")
+    for warning in warnings_of(plan):
+        yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
     yield Text("Nothing was sent, spent or changed.", style="dim")
 
 
@@ -215,12 +215,12 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "calendars": [_calendar_document(outlook) for outlook in plan.outlooks],
         "accounts": [
             {"profile": profile, "account": account, "balance": balance}
-            for (profile, account), balance in plan.book.balances.items()
+            for (profile, account), balance in plan.quotes.balances.items()
         ],
         "other_jobs_queued": list(plan.others),
         "has_work": plan.would_do_anything,
         "warnings": [
-            {"code": caution.code, "job": caution.job, "message": caution.message} for caution in cautions(plan)
+            {"code": warning.code, "job": warning.job, "message": warning.message} for warning in warnings_of(plan)
         ],
     }
 

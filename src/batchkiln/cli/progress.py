@@ -88,7 +88,7 @@ class ProgressState:
 
 
 class RefreshBackoff:
-    """The longest time between two redraws without a change: none while ages are shown, otherwise growing.
+    """The pause between redraws without a change: none while ages are shown, otherwise growing.
 
     Without a change, only the rolling one-minute limits still move. After that minute the pause is infinite, so that a
     run that waits hours for the daily reset uses no CPU.
@@ -106,8 +106,8 @@ class RefreshBackoff:
         seconds, self._seconds = self._seconds, self._seconds * 2
         return seconds if seconds <= LONGEST_PAUSE_SECONDS else inf
 
-    def heard(self, *, is_news: bool) -> None:
-        """Restart with the shortest pause after a change in the queue."""
+    def on_change(self, *, is_news: bool) -> None:
+        """Reset the pause after a change in the queue."""
         if is_news:
             self._seconds = self._first_seconds
 

@@ -32,7 +32,7 @@ def show_rehearsal(result: RehearsalResult, *, level: str, seed: int) -> None:
         for line in _job_lines(job):
             out.print(line)
     out.print(_facts(result))
-    if result.troubles:
+    if result.incidents:
         out.print()
         out.print(_incident_table(result))
     out.print()
@@ -45,10 +45,10 @@ def _job_lines(job: JobSummary) -> Iterator[Text]:
         if number := job.items[state]:
             line.append(f"  {number:,} {state}", style=STYLES[state])
     yield line
-    for trouble in job.troubles:
-        message = sanitize(trouble.example or "")[:_LONGEST_MESSAGE]
-        text = f"    {trouble.state}: {trouble.count:,} {sanitize(trouble.code)}" + (f" ({message})" if message else "")
-        yield Text(text, style=STYLES[trouble.state])
+    for problem in job.problems:
+        message = sanitize(problem.example or "")[:_LONGEST_MESSAGE]
+        text = f"    {problem.state}: {problem.count:,} {sanitize(problem.code)}" + (f" ({message})" if message else "")
+        yield Text(text, style=STYLES[problem.state])
 
 
 def _facts(result: RehearsalResult) -> Table:
@@ -91,11 +91,11 @@ def _incident_table(result: RehearsalResult) -> Table:
     table.add_column("AT", no_wrap=True)
     table.add_column("TIMES", justify="right", no_wrap=True)
     table.add_column("HOW IT ENDED", overflow="fold")
-    for trouble in result.troubles:
+    for incident in result.incidents:
         endings = "; ".join(
-            ending if times == trouble.times else f"{times:,} {ending}" for ending, times in trouble.endings.items()
+            ending if times == incident.times else f"{times:,} {ending}" for ending, times in incident.endings.items()
         )
-        table.add_row(sanitize(trouble.kind.replace("_", " ")), trouble.endpoint, f"{trouble.times:,}", endings)
+        table.add_row(sanitize(incident.kind.replace("_", " ")), incident.endpoint, f"{incident.times:,}", endings)
     return table
 
 
@@ -146,7 +146,7 @@ def rehearsal_document(result: RehearsalResult, *, level: str, seed: int) -> dic
         },
         "requests": [asdict(entry) for entry in report.requests],
         "windows": [asdict(window) for window in report.windows],
-        "troubles": [asdict(trouble) for trouble in result.troubles],
+        "troubles": [asdict(incident) for incident in result.incidents],
         "generations": {
             "made": result.paid.generations,
             "kept": result.paid.kept,
@@ -167,7 +167,7 @@ def _job_document(job: JobSummary) -> dict[str, Any]:
             "refunded": job.credits.refunded,
         },
         "problems": [
-            {"state": trouble.state.value, "code": trouble.code, "count": trouble.count, "message": trouble.example}
-            for trouble in job.troubles
+            {"state": problem.state.value, "code": problem.code, "count": problem.count, "message": problem.example}
+            for problem in job.problems
         ],
     }

@@ -58,9 +58,9 @@ def _rehearse(
 
     # The report lists all incidents; with -v the log also shows them as they occur.
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
-    setting = AppContext(common.queue, common.load_config(), common.profile)
-    wish = RehearsalOptions(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
-    result = play(setting, wish)
+    app = AppContext(common.queue, common.load_config(), common.profile)
+    options = RehearsalOptions(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
+    result = play(app, options)
     if is_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
     _print_result(result, common, level=faults, seed=seed)

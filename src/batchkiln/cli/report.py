@@ -157,9 +157,9 @@ def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
         "bytes": sum(file.size_bytes for file in written.files),
         "items": {state.value: number for state, number in totals.states.items()} | {"total": totals.items},
         "credits": {
-            "charged": totals.money.charged,
-            "refunded": totals.money.refunded,
-            "reserved": totals.money.reserved,
+            "charged": totals.credits.charged,
+            "refunded": totals.credits.refunded,
+            "reserved": totals.credits.reserved,
         },
         "pictures": totals.images,
         "clips": totals.videos,

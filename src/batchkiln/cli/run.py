@@ -161,7 +161,7 @@ async def _applied(
     from batchkiln.planning.queue_access import QueueAccess  # noqa: PLC0415  as above
 
     access = QueueAccess.of_driver(queue)
-    catalogues = Catalogues(access, is_off=mode.is_unchecked)
+    catalogues = Catalogues(access, is_disabled=mode.is_unchecked)
     agreed = None
     if mode.is_asking:
         agreed = await ask_before_spending(
@@ -171,7 +171,7 @@ async def _applied(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
     )
     print_applied(common, applied)
-    print_warnings(common, [] if mode.is_asking else applied, catalogues.complaints())
+    print_warnings(common, [] if mode.is_asking else applied, catalogues.new_warnings())
     return applied
 
 

@@ -89,7 +89,7 @@ class RunDisplay:
                 has_active_items = bool(state.under_way)
             if not ended.is_set():
                 await ticker.sleep_until(ticker.monotonic() + backoff.next(has_active_items=has_active_items), news)
-                backoff.heard(is_news=news.is_set())
+                backoff.on_change(is_news=news.is_set())
 
     async def _print_events(self) -> None:
         while self._common.is_json and (events := await self._run.new_events()):
@@ -135,7 +135,7 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
         reads=worker.rates.reads.window.used(now.monotonic),
         reads_limit=worker.rates.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
-        last_error=worker.backoffs.trouble,
+        last_error=worker.backoffs.last_failure,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
     )
 
@@ -184,27 +184,29 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
             yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
-    for profile, account, trouble in result.blocked:
-        said = sanitize(f"{trouble.error.code}: {trouble.error.message}")
+    for profile, account, error in result.blocked:
+        said = sanitize(f"{error.error.code}: {error.error.message}")
         yield (
-            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. "
+            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[error.problem]}. "
             f"The service said: {said}. All data is safe; queued items stay queued."
         )
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."
-    if result.left and WaitReason.HELD in result.rests:
+    if result.left and WaitReason.HELD in result.last_waits:
         yield (
             "A held item occupies an account's only slot, and its API key is not configured: configure that API key "
             "beside the new one, or end the item with `batchkiln resolve`."
         )
-    if result.left and WaitReason.NO_KEY in result.rests:
+    if result.left and WaitReason.NO_KEY in result.last_waits:
         yield (
             "An account has no API key, so only its active items were continued: put its API key where the "
             "configuration expects it."
         )
     status = result.exit_status
     if status is ExitStatus.ITEMS_NOT_DONE and result.left:
-        reasons = {REASONS[reason] for reason in result.rests if reason not in {WaitReason.NOTHING, WaitReason.NOW}}
+        reasons = {
+            REASONS[reason] for reason in result.last_waits if reason not in {WaitReason.NOTHING, WaitReason.NOW}
+        }
         waits = " and ".join(sorted(reasons)) or "a person"
         yield f"{plural(result.left, 'item')} cannot continue; waiting for {waits}."
     if result.left or result.signal_status is not None:

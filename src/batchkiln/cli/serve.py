@@ -24,7 +24,7 @@ class ServeCommand(ServerCommand):
 
 
 class ServeGroup(ServeCommand, click.Group):
-    """A group of these commands. `default_command` runs if the first argument is not the name of a command."""
+    """A group of the service's commands. `default_command` runs if the first argument is not the name of a command."""
 
     def __init__(self, *args: Any, default_command: str | None = None, **kwargs: Any) -> None:  # noqa: ANN401
         """Initialize with click's arguments and the default command."""
@@ -53,8 +53,8 @@ serve = serve_commands(
         configure_logging=lambda: set_up_logging(_options(), is_server=True),
         print_json=print_json,
         print_json_lines=print_json_lines,
-        say=print_result,
-        tell=print_status,
+        print_result=print_result,
+        print_status=print_status,
         ignore_closed_output=ignore_closed_output,
     )
 )

@@ -58,7 +58,7 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     detail, explanation = report.detail, report.explanation
     item, recipe = detail.item, detail.recipe
     yield f"{detail.job}/{item.name}: {item.state}"
-    yield f"  story: {explanation.story}"
+    yield f"  situation: {explanation.situation}"
     yield f"  charged: {explanation.charged}"
     yield f"  next: {explanation.next}"
     if item.error is not None:
@@ -109,7 +109,7 @@ def item_report_document(report: ItemReport) -> dict[str, Any]:
     recipe = detail.recipe
     return item_document(detail.item) | {
         "job": detail.job,
-        "story": explanation.story,
+        "story": explanation.situation,
         "charged": explanation.charged,
         "next": explanation.next,
         "commands": explanation.commands,

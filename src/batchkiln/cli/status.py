@@ -45,13 +45,13 @@ def job_document(view: JobView) -> dict[str, Any]:
         "active": [_under_way(entry, view) for entry in summary.under_way],
         "problems": [
             {
-                "state": trouble.state.value,
-                "code": trouble.code,
-                "count": trouble.count,
-                "message": trouble.example,
-                "item": view.examples.get((trouble.state, trouble.code)),
+                "state": problem.state.value,
+                "code": problem.code,
+                "count": problem.count,
+                "message": problem.example,
+                "item": view.examples.get((problem.state, problem.code)),
             }
-            for trouble in summary.troubles
+            for problem in summary.problems
         ],
         "estimated_end_at": iso(view.estimated_end_at),
         "warnings": alerts_of(view),

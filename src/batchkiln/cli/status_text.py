@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.api import Trouble
+from batchkiln.api import ProblemGroup
 from batchkiln.cli.rich_console import console
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
@@ -81,21 +81,21 @@ def job_lines(view: JobView) -> Iterator[Text]:
 def problem_lines(view: JobView) -> Iterator[Text]:
     """Yield each group of failed or held items, with the command that shows an example."""
     name = view.summary.name
-    for trouble in view.summary.troubles:
-        yield Text(_problem(trouble), style=STYLES[trouble.state])
-        item = view.examples.get((trouble.state, trouble.code))
+    for problem in view.summary.problems:
+        yield Text(_problem(problem), style=STYLES[problem.state])
+        item = view.examples.get((problem.state, problem.code))
         if item is not None:
             yield Text(f"    batchkiln show {command_arguments(name, item)}", style="dim")
-    states = {trouble.state for trouble in view.summary.troubles}
+    states = {problem.state for problem in view.summary.problems}
     if states.intersection(NOT_DELIVERED):
         yield Text(f"    batchkiln retry {name}", style="dim")
 
 
-def _problem(trouble: Trouble) -> str:
-    message = sanitize(trouble.example or "")
+def _problem(problem: ProblemGroup) -> str:
+    message = sanitize(problem.example or "")
     if len(message) > _LONGEST_MESSAGE:
         message = message[: _LONGEST_MESSAGE - 1] + "…"
-    return f"{trouble.state}: {trouble.count:,} {sanitize(trouble.code)}" + (f" ({message})" if message else "")
+    return f"{problem.state}: {problem.count:,} {sanitize(problem.code)}" + (f" ({message})" if message else "")
 
 
 def _counts(view: JobView) -> Text:

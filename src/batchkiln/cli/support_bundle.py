@@ -50,7 +50,7 @@ The bundle contains no API keys and no signed links. A fingerprint that batchkil
 def write_bundle(path: Path, report: "ItemReport", document: Mapping[str, Any], config: Config) -> dict[str, Any]:
     """Write the zip file atomically, and return its path and size.
 
-    Raises `InputError` if the file exists or cannot be written.
+    Raise `InputError` if the file exists or cannot be written.
     """
     keys = known_keys(config, report.summary.profile)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -42,13 +42,13 @@ class QueueSink:
         self.known_jobs = queue.known_jobs
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
-        """Enqueue a manifest and return its job and result document. Raises `InputError` with its errors.
+        """Enqueue a manifest and return its job and result document. Raise `InputError` with its errors.
 
         The output folder is checked first: an unwritable one would end the whole run after a charge.
         """
-        await check_output_folder(self._queue.setting, str(path))
+        await check_output_folder(self._queue.app, str(path))
         applied = await self._queue.apply([str(path)], options=ApplyOptions(), stdin=io.BytesIO())
-        self._engine.hear()
+        self._engine.on_wakeup()
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
     async def ended(self, job: str) -> Mapping[str, Any]:
@@ -103,8 +103,8 @@ def watch(
 async def _watch(common: Common, folder: Path, run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
     ignore_closed_output()
     with handle_signals() as signals:
-        setting = AppContext(common.queue, common.load_config(), common.profile)
-        async with opened(setting) as queue, queue.driving(run_options, command="watch") as active_run:
+        app = AppContext(common.queue, common.load_config(), common.profile)
+        async with opened(app) as queue, queue.driving(run_options, command="watch") as active_run:
             sink = QueueSink(queue, active_run.engine)
             watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
             play = _forever if run_options.is_forever else _once

@@ -1,6 +1,7 @@
 """Finds the price in a quote and the credits in a balance: by the documented name, else by the only plausible one.
 
-If two names give different amounts, none is taken: a price too low is refused, one too high blocks a day.
+If two names have different amounts, neither is used: the service refuses a price that is too low, and one that is too
+high uses up a day's budget.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ _PRICE_HOLDERS: Final = frozenset({"cost", "price", "quote", "charge", "costs", 
 _LEFT: Final = frozenset({"balance", "remaining", "available", "left"})
 _CREDITS: Final = frozenset({"credits", "credit"})
 _GENERIC: Final = frozenset({"amount", "total", "value", "credits", "credit"})
-# Words of numbers that are no balance.
+# Words in names of numbers that are not a balance.
 _OTHER: Final = frozenset(
     {
         *("used", "spent", "limit", "limits", "max", "maximum", "reserved", "pending", "daily", "day", "today"),
@@ -37,9 +38,9 @@ _OTHER: Final = frozenset(
 
 
 def find_price(document: object, mapping: ReplyMapping = NO_MAPPING) -> int | None:
-    """Return the price in whole credits; None if no field, or more than one, may be it.
+    """Return the price in whole credits; None if no field, or more than one, may be the price.
 
-    `cost_credits` wins wherever it is; of several, the highest.
+    `cost_credits` has priority, wherever it is; of several, the highest is returned.
     """
     if mapping.has(ReplyField.PRICE):
         return read_cost(unwrap(mapping.find(ReplyField.PRICE, document)))
@@ -66,7 +67,7 @@ def price_candidates(nodes: list[JsonNode]) -> list[JsonNode]:
 
 
 def find_balance(document: object, mapping: ReplyMapping = NO_MAPPING) -> float | int | None:
-    """Return the remaining credits; None if no field, or more than one, may be it."""
+    """Return the remaining credits; None if no field, or more than one, may be the balance."""
     if mapping.has(ReplyField.BALANCE):
         return read_number(unwrap(mapping.find(ReplyField.BALANCE, document)))
     if (bare := read_number(document)) is not None:
@@ -83,7 +84,7 @@ def find_balance(document: object, mapping: ReplyMapping = NO_MAPPING) -> float 
 
 
 def _balance_tiers(numbers: list[JsonNode]) -> Iterator[list[JsonNode]]:
-    """Yield groups of nodes that may hold the balance: the most certain names first, all numbers last."""
+    """Yield groups of nodes, any of which may be the balance: the most certain names first, all numbers last."""
     found = [(node, _words(node)) for node in numbers]
     sure = [(node, words, around) for node, (words, around) in found if not (words | around) & _OTHER]
     yield [node for node, words, _ in sure if words & _LEFT and words <= _LEFT | _CREDITS | {"account", "current"}]

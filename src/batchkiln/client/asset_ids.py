@@ -91,7 +91,7 @@ def name_score(path: Path) -> int:
 
 
 def _nearest_to_anchor(entry: FileEntry, name: str) -> str | None:
-    """Return the best-named id near the only anchor, rather than an id of the whole reply."""
+    """Return the best-named id near the only anchor; an id farther away may identify the whole reply."""
     nearer = [replace(entry, parts=entry.parts[: count + 1]) for count in range(len(entry.parts))]
     levels = [_candidates(each, name, 0) for each in nearer]
     for least in _FLOORS:
@@ -103,7 +103,10 @@ def _nearest_to_anchor(entry: FileEntry, name: str) -> str | None:
 
 
 def _candidates(entry: FileEntry, name: str, position: int) -> list[tuple[tuple[str, ...], str]]:
-    """Return the possible ids with their field: its name and the one above it; the nearest to the anchor first."""
+    """Return the possible ids, those nearest to the anchor first.
+
+    Each has its field: the name, and the name above it.
+    """
     found: dict[tuple[str, ...], str] = {}
     for node in entry.scalars():
         value = scalar_text(node)
@@ -121,7 +124,7 @@ def _candidates(entry: FileEntry, name: str, position: int) -> list[tuple[tuple[
 def _is_of_reply(node: JsonNode, entry: FileEntry) -> bool:
     """Return whether a value concerns the reply as a whole.
 
-    It is in the envelope, or the only file is in a list and the value is not.
+    That is so if it is in the envelope, or if the only file is in a list and the value is not.
     """
     if not entry.is_only:
         return False
@@ -133,7 +136,7 @@ def _is_of_reply(node: JsonNode, entry: FileEntry) -> bool:
 
 
 def _is_envelope(holder: JsonNode, anchor: JsonNode) -> bool:
-    """Return whether an object reports the call's outcome, and holds its content under a generic name."""
+    """Return whether an object reports the call's outcome, and has its content under a generic name."""
     depth = len(holder.path)
     if not isinstance(holder.value, Mapping) or len(anchor.path) <= depth or anchor.path[:depth] != holder.path:
         return False
@@ -141,7 +144,7 @@ def _is_envelope(holder: JsonNode, anchor: JsonNode) -> bool:
 
 
 def _without_key(path: Path, entry: FileEntry) -> Path:
-    """Return a path without the key of the entry in a map, since that differs from entry to entry."""
+    """Return a path without the map key of the entry, because the key differs between entries."""
     if entry.is_only:
         return path
     for part in entry.parts:
@@ -222,7 +225,7 @@ def _score(field: tuple[str, ...]) -> int:
 
 
 def _best_by_name(found: list[tuple[tuple[str, ...], str]]) -> str | None:
-    """Return the value whose name says `asset`, where each entry spells the field differently."""
+    """Return the value whose name contains the word `asset`, for entries that spell the field differently."""
     ranked = sorted(((_score(field), value) for field, value in found), reverse=True)
     return ranked[0][1] if ranked and ranked[0][0] > 90 else None  # noqa: PLR2004  scores of names with `asset`
 
@@ -274,7 +277,7 @@ def _is_token(value: str) -> bool:
 
 
 def _may_be_id(value: str, name: str) -> bool:
-    """Return whether a text is nothing else that commonly accompanies an id."""
+    """Return whether a text is none of the values that commonly accompany an id."""
     return (
         value != name
         and _TOKEN.fullmatch(value) is not None  # at least three characters, so no position

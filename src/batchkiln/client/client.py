@@ -96,7 +96,7 @@ class ApiKeys:
     def authorization(self, name: str) -> dict[str, str]:
         """Return the `Authorization` header for a fingerprint.
 
-        The caller checks `in` first: a key that is no longer configured is for the user to restore.
+        The caller checks `in` first, because only the user can restore a key that is no longer configured.
         """
         if name not in self._keys:
             raise InvariantBroken(f"No API key with the fingerprint {name} is configured.")
@@ -139,9 +139,9 @@ class ServiceClient:
     ) -> None:
         """Take an open session, and API keys by fingerprint, newest first. Raises `InputError`.
 
-        A service with https may give links with plain http only if `allows_http_links`. `mapping` holds the user's
-        rules for reading replies; clients of one service share it, because `describe` adds hints to it. `guard` is
-        called right before the bytes of each API request leave: what it raises keeps them back.
+        Links with plain http from a service with https are accepted only if `allows_http_links`. `mapping` contains the
+        user's rules for reading replies; clients of one service share it, because `describe` adds hints to it.
+        `guard` is called right before the bytes of each API request leave: what it raises keeps them back.
         """
         self._mapping = mapping or ReplyMapping()
         self._numbers: frozenset[str] = frozenset()  # ids of recent upload tickets that were numbers
@@ -325,9 +325,9 @@ class ServiceClient:
     def _observe_date(self, raw: RawReply, headers: MultiMapping[str], sent_at: float, came_at: float) -> None:
         """Report the service's date to the clock, unless a cache or a proxy answered.
 
-        A cached copy carries the copy's date; RFC 9111 marks it with `Age`, where 0 means a reply that was just
-        fetched. The age is not added to the date, because it is computed by an unknown clock, and the next reply about
-        money carries a date of its own. A page of a proxy is no JSON object (Service sections 2 and 7).
+        A cached copy has the copy's date. RFC 9111 marks it with `Age`, and 0 means a reply that was just fetched. The
+        age is not added to the date, because an unknown clock measured it, and the next reply about money has a date of
+        its own. A proxy's page is not a JSON object (Service sections 2 and 7).
         """
         date = read_date(headers.get("Date"))
         is_fresh = set(headers.getall("Age", ["0"])) == {"0"}

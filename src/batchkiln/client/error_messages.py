@@ -1,6 +1,7 @@
 """Extracts code words and sentences from an error body of any usual shape (Service section 7).
 
-What a service repeats of the request is left out: a prompt about credits is no lack of credits.
+Parts of the request that the service repeats are left out: a prompt about credits does not mean that credits are
+missing.
 """
 
 import json
@@ -45,7 +46,7 @@ class ErrorTexts:
 
 
 def error_texts(raw: RawReply) -> ErrorTexts:
-    """Return all codes and sentences of an error body, without what it repeats of the request."""
+    """Return all codes and sentences of an error body. Parts of the request that it repeats are left out."""
     document = raw.document()
     if document is NOT_JSON:
         return ErrorTexts((), _normalized_prose(plain_text(raw)))
@@ -85,7 +86,7 @@ def code_and_message(document: object, depth: int = 0) -> tuple[str, str]:
 
 
 def plain_text(raw: RawReply) -> str:
-    """Return the text of a body that is no JSON; of an HTML page, its title."""
+    """Return the text of a body that is not JSON; for an HTML page, its title."""
     text = raw.body[:20_000].decode(errors="replace")
     if "html" in raw.media_type or text.lstrip()[:1] == "<":
         title = _TITLE.search(text)

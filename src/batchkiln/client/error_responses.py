@@ -1,4 +1,7 @@
-"""Maps replies that are no success to values. Pure: the user's rules decide first, then the words, then the status."""
+"""Maps unsuccessful replies to values. Pure.
+
+The user's rules have priority over the words of the reply, and the words over the status.
+"""
 
 import re
 from http import HTTPStatus
@@ -75,7 +78,7 @@ def read_error_object(document: object, secrets: tuple[str, ...]) -> ErrorInfo |
 
 
 def read_create_error(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> RefusedOrBusy:
-    """Map a create's reply that is no success."""
+    """Map an unsuccessful reply to a create."""
     error = read_error(raw, mapping)
     reply: RefusedOrBusy | None = configured_meaning(raw, mapping) or _by_words(raw, error)
     is_locked = raw.status in _LOCKED or error.code.lower() == "locked"
@@ -88,7 +91,7 @@ def read_create_error(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> Refu
 
 
 def read_refusal(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> Refused | TransientError:
-    """Map an unsuccessful reply to a call that creates nothing; there a busy account is only throttled."""
+    """Map an unsuccessful reply to a call that creates nothing. A busy account then means only `Throttled`."""
     reply = read_create_error(raw, mapping)
     match reply:
         case Busy(retry_after=wait, error=error):
@@ -173,7 +176,7 @@ def _by_words(raw: RawReply, error: ErrorInfo) -> RefusedOrBusy | None:
     texts = error_texts(raw)
     meaning = meaning_by_code(texts)
     if raw.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT}:
-        # All these are limits, except for missing credits, which waiting does not bring.
+        # All these are limits, except for missing credits, which waiting does not restore.
         is_lack = meaning is ErrorMeaning.NO_CREDITS and raw.status == HTTPStatus.TOO_MANY_REQUESTS
         return AccountBlocked(AccountProblem.NO_CREDITS, error) if is_lack and not _is_quota(texts) else None
     if meaning is None and _is_over_quote(raw.status, texts):
@@ -211,9 +214,9 @@ def _reply_of_meaning(raw: RawReply, meaning: ErrorMeaning, error: ErrorInfo) ->
 
 
 def _request_error(raw: RawReply, error: ErrorInfo) -> Refused | NoResponse:
-    """Map a 4xx without special words: a refusal only if the API itself answered, in a JSON object.
+    """Map a 4xx without special words. It is a refusal only if the API itself answered, with a JSON object.
 
-    Anything else may be a proxy's page, and says nothing about the request's outcome.
+    Anything else may be a proxy's page, which proves nothing about the request's outcome.
     """
     if not is_api_error(raw):
         return not_an_api_reply(raw)

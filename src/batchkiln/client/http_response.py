@@ -1,4 +1,4 @@
-"""A reply as it came, so that parsing needs no network; and how long it asks to wait (Service section 7)."""
+"""The unparsed reply, so that parsing needs no network, and the wait that a reply asks for (Service section 7)."""
 
 import json
 import math
@@ -44,9 +44,9 @@ class RawReply:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def document(self) -> object:
-        """Return the body parsed as JSON, whatever its content type; `NOT_JSON` if it is none.
+        """Return the body parsed as JSON, whatever its content type; `NOT_JSON` if it is not JSON.
 
-        A JSON string that holds a JSON object, as some gateways send, is returned as that object.
+        A JSON string that contains a JSON object, as some gateways send, is returned as that object.
         """
         try:
             document = json.loads(self.body, parse_constant=lambda _: None)
@@ -98,10 +98,10 @@ _FIELDS: Final[Mapping[str, float]] = {
 
 
 def retry_after(raw: RawReply) -> timedelta | None:
-    """Return the wait that a reply asks for, from 0 to eight days; None if it names none that can be read.
+    """Return the wait that a reply asks for, from 0 to eight days; None if it names no readable wait.
 
-    `Retry-After` wins over other headers, these over fields of the body, and these over the reset of a limit, which
-    counts as one hour at most. A date without a `Date` header in the reply gives no wait.
+    `Retry-After` has priority over other headers, these over fields of the body, and these over the reset of a limit,
+    which counts as one hour at most. A date is ignored in a reply without a `Date` header.
     """
     for seconds in _candidates(raw):
         if seconds is not None and not math.isnan(seconds):
@@ -112,7 +112,7 @@ def retry_after(raw: RawReply) -> timedelta | None:
 def _candidates(raw: RawReply) -> Iterator[float | None]:
     sent_at = read_date(raw.headers.get("date"))
     header = raw.headers.get("retry-after")
-    # A date that cannot be measured. The reset of another window, a day away, says nothing about this wait.
+    # Without `Date`, the length of this wait is unknown. The reset of another window is not used.
     has_unmeasurable_date = (
         sent_at is None and header is not None and (read_date(header) or read_instant(header)) is not None
     )

@@ -1,4 +1,4 @@
-"""Walks a JSON document as a tree of nodes, with bounds on depth and size, and reads single values of it.
+"""Walks a JSON document as a tree of nodes, with bounds on depth and size, and reads single values from it.
 
 The service documents a few field names; envelopes, nesting and spelling are open (contract, section 8). All readers of
 replies find fields by this walk. Nothing here raises, whatever the document.
@@ -35,7 +35,7 @@ def words_in(name: object) -> frozenset[str]:
 
 
 def normalize_fields(document: Mapping[str, object]) -> dict[str, object]:
-    """Return an object with normalized names and without nulls; the first of equal names wins."""
+    """Return an object with normalized names and without nulls; of equal names, the first is kept."""
     fields: dict[str, object] = {}
     for name, value in document.items():
         if value is not None:
@@ -116,9 +116,10 @@ def is_field_name(name: object) -> bool:
 
 
 def as_jmespath(path: Path) -> str:
-    """Return a path as a JMESPath: positions in lists as `[]`, names that may be ids as any value.
+    """Return a path as a JMESPath.
 
-    Any value is `values(…)[]`, because after `*` the library finds one more name at most.
+    Positions in lists become `[]`, and names that may be ids match any value: `values(…)[]`, because after `*` the
+    library finds at most one more name.
     """
     shown = ""
     for step in path:
@@ -164,7 +165,7 @@ def read_cost(value: object) -> int | None:
 
 
 def read_text(value: object) -> str | None:
-    """Return a text without surrounding blanks; None if nothing is left. A whole number is a text too (ids)."""
+    """Return a text without surrounding blanks, None if it is blank. A whole number counts, because it may be an id."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if abs(value) < 10**24 else None
     if not isinstance(value, str) or not value.strip():

@@ -29,7 +29,7 @@ _POSITIONS: Final = frozenset({"index", "position", "order", "number", "sequence
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a reply says about one file: the anchor, and the parts of the document about this file alone."""
+    """The data about one file in a reply: the anchor, and the parts of the document about this file alone."""
 
     anchor: JsonNode
     parts: tuple[JsonNode, ...]
@@ -47,7 +47,7 @@ class FileEntry:
         return found
 
     def map_keys(self) -> list[str]:
-        """Return the keys of the parts that are values of maps, the first part's first."""
+        """Return the keys of the parts that are values of maps, in the order of the parts."""
         return [step for part in self.parts for step in part.path[-1:] if isinstance(step, str)]
 
 
@@ -88,7 +88,7 @@ def in_requested_order(entries: list[FileEntry], names: Sequence[str]) -> list[F
 
 def _names_in(entry: FileEntry, names: Sequence[str]) -> set[str]:
     wanted = set(names)
-    # The nearest part decides: that a parallel list has the same order is only likely.
+    # The nearest part decides, because a parallel list may have another order.
     for part in entry.parts:
         own = FileEntry(entry.anchor, (part,))
         texts = {str(node.value) for node in own.scalars()} | set(own.map_keys())
@@ -114,7 +114,7 @@ def _is_integer(value: object) -> bool:
 
 
 def _largest_exclusive_part(anchor: JsonNode, anchors: Sequence[JsonNode]) -> JsonNode:
-    """Return the largest part of the document that holds this anchor and no other."""
+    """Return the largest part of the document that contains this anchor and no other."""
     shared = {step.path for other in anchors if other is not anchor for step in other.self_and_ancestors()}
     chosen = anchor
     for here in anchor.self_and_ancestors():
@@ -125,7 +125,7 @@ def _largest_exclusive_part(anchor: JsonNode, anchors: Sequence[JsonNode]) -> Js
 
 
 def _parallels(document: object, roots: Sequence[JsonNode]) -> Iterator[list[JsonNode]]:
-    """Yield the members of other lists and maps with as many members, in the order of `roots`; maps by key."""
+    """Yield the members of other lists and maps of the same length, in the order of `roots`; those of maps by key."""
     taken = {root.path for root in roots}
     above = {here.path for root in roots for here in root.self_and_ancestors()}
     keys = [root.path[-1] if root.path else None for root in roots]

@@ -1,7 +1,7 @@
 """Parses the model catalog, whose fields the service does not document (Service section 2.4).
 
-An entry is searched for lists of the known kinds, however deep. Values that differ by mode are united, because a wrong
-"not supported" would stop a request that the service accepts.
+An entry is searched for lists of the known kinds, at any depth. Values that differ between modes are combined, because
+a wrong "not supported" would stop a request that the service accepts.
 """
 
 import re

@@ -51,7 +51,7 @@ class ObservingClient(ServiceClient):
         return {} if document is NOT_JSON else field_types(document)
 
     def path_of(self, value: str | float, *names: str) -> str | None:
-        """Return the JMESPath of a value in the last reply; of several, one whose field has one of `names`."""
+        """Return the JMESPath of a value in the last reply, preferably of a field with one of `names`."""
         if not isinstance(self._last, RawReply):
             return None
         wanted = {normalize_name(name) for name in names}
@@ -60,7 +60,7 @@ class ObservingClient(ServiceClient):
         return named or next((path for _, path in nodes), None)
 
     def other_paths(self, value: str, *, are_links: bool) -> list[str]:
-        """Return the JMESPaths of the last reply's other values: all links, or all short texts that are none."""
+        """Return the JMESPaths of the last reply's other values: all links, or all short texts that are not links."""
         if not isinstance(self._last, RawReply):
             return []
         own = self.path_of(value)
@@ -85,7 +85,7 @@ def _matching_paths(document: object, value: str) -> Iterator[tuple[str, str]]:
 
 
 def _texts(value: str | float) -> set[str]:
-    """Return the texts that a value may be read as; a fraction of credits is rounded either way."""
+    """Return the texts that would be read as a value; a fraction of credits may be rounded up or down."""
     if isinstance(value, float) and math.isfinite(value):
         return {str(math.floor(value)), str(math.ceil(value))}
     return {str(value)}

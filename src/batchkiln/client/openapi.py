@@ -1,8 +1,8 @@
-"""Reads the service's OpenAPI document: what would make requests fail, and where it places two undocumented fields.
+"""Compares the service's OpenAPI document with the client's requests, and finds two undocumented fields in it.
 
-Only what the document describes is compared: an operation without a schema is no mismatch (contract, section 8).
-Foreign documents are walked with bounds, and their texts are redacted before they are shown. Replies are not compared:
-they are read by their structure, whatever the document says of them.
+Only what the document describes is compared: an operation without a schema is not a mismatch (contract, section 8). The
+walk through the document is bounded, and its texts are redacted before they are shown. Replies are not compared,
+because they are read by their structure, whatever the document says.
 """
 
 import re
@@ -90,7 +90,7 @@ def mismatches(document: Schema) -> list[Mismatch]:
 
 
 def hints_from_openapi(document: Schema) -> FieldHints:
-    """Return the places of the asset id and the balance, where descriptions say what no documented name does."""
+    """Return the paths of the asset id and the balance, as far as descriptions state them."""
     return FieldHints(_described_asset(document), _described_balance(document))
 
 
@@ -98,7 +98,7 @@ def hints_from_openapi(document: Schema) -> FieldHints:
 
 
 def _key_mismatch(operation: Schema, document: Schema) -> Iterator[str]:
-    """Yield what is wrong with the idempotency key: without it, a replay could be charged twice (Service rule 4.1)."""
+    """Yield the mismatches of the idempotency key: without it, a replay could be charged twice (Service rule 4.1)."""
     parameters = [_resolve(entry, document) for entry in _as_list(operation.get("parameters"))]
     keys = [entry for entry in parameters if str(entry.get("name", "")).lower() == provider.IDEMPOTENCY_HEADER.lower()]
     if not keys:
@@ -157,7 +157,7 @@ def _variants(node: Schema, document: Schema) -> Iterator[Schema]:
 
 
 def _described_asset(document: Schema) -> tuple[str, ...]:
-    """Return the path that descriptions give for the asset id; names alone say no more than a reply does."""
+    """Return the path of the asset id by its description; a name alone is no better evidence than a reply."""
     best: Path = ()
     most = 0
     for place, node in _properties(_reply_schema(document, "post", provider.UPLOADS), document):
@@ -194,7 +194,7 @@ def _as_hint(path: Path) -> tuple[str, ...]:
 
 
 def _properties(schema: Schema, document: Schema) -> Iterator[tuple[Path, Schema]]:
-    """Yield every property of a reply with its path; 0 stands for lists, `*` for keys of maps."""
+    """Yield every property of a reply with its path, in which 0 means a list, and `*` the keys of a map."""
     waiting: deque[tuple[Path, object]] = deque([((), schema)])
     for _ in range(_STEPS_MAX):
         if not waiting:
@@ -210,7 +210,10 @@ def _properties(schema: Schema, document: Schema) -> Iterator[tuple[Path, Schema
 
 
 def _merged(raw: object, document: Schema) -> Schema:
-    """Return a schema with the parts of its `allOf` and its first choice that is not null; its own words win."""
+    """Return a schema merged with the parts of its `allOf` and with its first choice that is not null.
+
+    The schema's own fields have priority.
+    """
     node: dict[str, object] = {}
     waiting: deque[object] = deque([raw])
     for _ in range(_REFERENCES_MAX):

@@ -97,7 +97,7 @@ def parse_create(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> CreateRep
 
 
 def _names_running_generation(raw: RawReply, mapping: ReplyMapping) -> bool:
-    """Return whether a refusal holds the record of a generation that runs or succeeded: then one was created."""
+    """Return whether a refusal contains a record that runs or succeeded, which proves that a generation was created."""
     if not is_api_error(raw):
         return False
     record = find_record(raw, mapping)
@@ -167,7 +167,10 @@ def parse_complete(raw: RawReply, asset_ids: Sequence[str], mapping: ReplyMappin
 
 
 def parse_balance(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> BalanceReply:
-    """Parse the reply to a balance request: rounded down; None if no field, or more than one, may be the balance."""
+    """Parse the reply to a balance request. The balance is rounded down.
+
+    It is None if no field, or more than one, may be the balance.
+    """
     if not raw.is_success:
         return transient_error(raw, mapping) or not_an_api_reply(raw)
     document = raw.document()
@@ -195,7 +198,7 @@ def parse_describe(raw: RawReply) -> DescribeReply:
 
 
 def _configured_refusal(raw: RawReply, mapping: ReplyMapping) -> Refused | Throttled | AccountBlocked | None:
-    """Return the configured meaning of a 2xx that is a refusal."""
+    """Return the configured meaning of a 2xx, if a rule makes it a refusal."""
     reply = configured_meaning(raw, mapping)
     return Throttled(reply.retry_after, reply.error) if isinstance(reply, Busy) else reply
 
@@ -216,7 +219,7 @@ def _asset_error(node: JsonNode, raw: RawReply) -> ErrorInfo | None:
 def _not_understood(
     raw: RawReply, lacking: str, field: ReplyField, mapping: ReplyMapping, count: int = 1
 ) -> NotUnderstood | NoResponse:
-    """Return what a 2xx lacks, its shape, and the configuration line that would give the missing field's path.
+    """Return what a 2xx lacks, its shape, and the configuration line that would set the missing field's path.
 
     A path is suggested only if it finds `count` distinct values in this reply.
     """
@@ -227,7 +230,7 @@ def _not_understood(
         path = mapping.rules.fields[field]
         lacking = f"{lacking} at {path}, where replies.fields.{field} says that it is"
         return NotUnderstood(lacking, describe_shape(document), raw.status)
-    # The field that was read as the id is no good guess of the right one.
+    # The field that was read as the id is a wrong guess.
     guess = (
         None
         if lacking == _OTHER_GENERATION
@@ -244,7 +247,7 @@ def _finds_distinct(path: str, document: object, count: int) -> bool:
 
 
 def _guessed_paths(document: object, field: ReplyField) -> Iterator[str]:
-    """Yield paths where a field may be, without values and without names that may be values (Law 8)."""
+    """Yield paths at which a field may be. They contain no values, and no names that may be values (Law 8)."""
     nodes = list(walk(document))
     if field is ReplyField.ASSET_ID:
         anchors = [node for node in nodes if node.name == "uploadurl" and isinstance(node.value, str)][:1]

@@ -112,7 +112,7 @@ def _link(fields: Mapping[str, object], node: JsonNode, url: str) -> OutputLink:
 
 
 def _enclosing_objects(node: JsonNode) -> Iterator[JsonNode]:
-    """Yield the objects above a link that belong to the same output, which holds no other object."""
+    """Yield the objects above a link that belong to the same output: those without another object or list in them."""
     here = node
     while here.parent is not None and isinstance(here.path[-1], str) and isinstance(here.parent.value, Mapping):
         if sum(isinstance(value, Mapping | list) for value in here.parent.value.values()) > 1:

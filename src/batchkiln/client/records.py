@@ -1,7 +1,7 @@
 """Finds the generation record in a reply by its documented fields, whatever surrounds it (Service section 2.1).
 
-The object with most documented fields is the record; synonyms only break ties. If two objects may be the record, none
-is taken: polling a wrong id would lose the generation that was paid for.
+The object with the most documented fields is the record; synonyms only decide between equals. If two objects may be the
+record, neither is used: polling a wrong id would lose the generation that was paid for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -62,7 +62,7 @@ _COST_NAMES: Final = (
     ("charged", "credits", "price", "spent", "used"),
     ("amount", "total"),
 )
-# An object of this name holds the rest of a record whose id is above it, as in JSON:API.
+# An object of this name contains the rest of a record whose id is above it, as in JSON:API.
 _PARTS: Final = frozenset(
     {
         *("attributes", "properties", "fields", "values", "record", "generation", "task", "job", "video", "image"),
@@ -89,8 +89,8 @@ class _Candidate:
 def find_record(raw: RawReply, mapping: ReplyMapping, asked_id: str | None = None) -> GenerationRecord | None:
     """Return the record of a reply; None if there is none or two objects may be it.
 
-    In the reply to a poll of `asked_id`, a record without an id, or with the same id in other letter case, is the one
-    asked for. A record with another id is returned with that id.
+    In the reply to a poll of `asked_id`, a record without an id, or with the same id in other letter case, counts as
+    the requested one. A record with another id is returned with that id.
     """
     document = raw.document()
     if mapping.has(ReplyField.GENERATION):
@@ -212,7 +212,7 @@ def _resolve_id(chosen: _Candidate, asked_id: str | None) -> str | None:
 
 
 def _has_id(candidate: _Candidate, asked_id: str) -> bool:
-    """Return whether an object holds the requested id under any name that an id has."""
+    """Return whether an object has the requested id under any usual name of an id."""
     found = [read_text(unwrap(candidate.fields.get(name))) for name in ("id", *_ID_SYNONYMS)]
     return any(text.casefold() == asked_id.casefold() for text in found if text is not None)
 
@@ -269,7 +269,7 @@ def _documented_cost(value: object) -> int | None:
 
 
 def _cost_of(fields: Mapping[str, object]) -> int | None:
-    """Return `credits.cost`, else the value of a synonym; of equally good ones the highest."""
+    """Return `credits.cost`, else the value of a synonym; of equally specific synonyms the highest."""
     inner = fields.get("credits")
     for holder in (normalize_fields(inner), fields) if isinstance(inner, Mapping) else (fields,):
         for names in _COST_NAMES:
@@ -310,7 +310,7 @@ def _error(chosen: _Candidate) -> object:
 
 
 def _nearby(node: JsonNode, name: str, read: Callable[[object], T | None]) -> T | None:
-    """Return what a documented name holds below the record, else elsewhere in the reply if it occurs only once."""
+    """Return the value of a documented name below the record, else elsewhere in the reply if it occurs only once."""
 
     def is_other(here: JsonNode) -> bool:
         return here.name in _ERRORS or here.name in _OTHERS

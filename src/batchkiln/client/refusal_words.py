@@ -1,7 +1,7 @@
 """Recognises the meaning of a refusal by its code, or else by its sentences (Service section 7).
 
 The service documents only one of its codes. A misread refusal costs money or stops a queue, so each pattern requires
-both a subject and what is said of it. `tests/unit/client/test_refusal_words.py` lists every body met so far.
+both a subject and a statement about it. `tests/unit/client/test_refusal_words.py` lists all known bodies.
 """
 
 import re

@@ -44,7 +44,7 @@ UNENCRYPTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LinkGuard:
-    """Decides where the service's links may lead: what was requested over https is not fetched over plain http.
+    """Decides which links are followed: a file that was requested over https is not fetched over plain http.
 
     `origin` is the service's own address. If that is plain http, http links reveal nothing more.
     """
@@ -243,7 +243,7 @@ def _length_of(response: aiohttp.ClientResponse) -> int | None:
 
 
 async def _chunks(response: aiohttp.ClientResponse, timeouts: Timeouts) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes as they come. Raises `DownloadBroken` if they stop early or come too slowly.
+    """Yield the bytes as they arrive. Raises `DownloadBroken` if they stop early or arrive too slowly.
 
     Only time spent waiting for the network counts, so that a slow disk breaks no download.
     """

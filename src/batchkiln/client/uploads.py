@@ -1,7 +1,7 @@
 """Parses upload tickets and completed uploads by their documented fields `upload_url` and `url` (Service section 2.3).
 
-The field of the asset id is not documented. It is the one that the user or the service's OpenAPI document names, else
-one whose name looks like an asset id, else the only text that can be nothing else.
+The field of the asset id is not documented. It is the field that the user or the service's OpenAPI document names, else
+one whose name looks like an asset id, else the only text that is nothing else.
 """
 
 import re
@@ -45,7 +45,7 @@ _REFERENCE: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 
 class MissingField(Exception):
-    """A usable reply lacks a field: what is missing, and the field whose path the user could configure."""
+    """Raised for a reply without a usable field. The user can configure the path of `field`."""
 
     def __init__(self, lacking: str, field: ReplyField) -> None:
         super().__init__(lacking)
@@ -133,7 +133,7 @@ def _nodes_named(document: object, names: frozenset[str], read: Callable[[object
 
 
 def _is_map_of_texts(above: JsonNode | None) -> bool:
-    """Return whether a map holds nothing but URLs."""
+    """Return whether a map contains only URLs."""
     if above is None or not isinstance(above.value, Mapping):
         return False
     return all(read_url(value) is not None for value in above.value.values())
@@ -268,7 +268,7 @@ def _urls_below(part: JsonNode) -> set[str]:
 
 
 def _is_link(node: JsonNode, names: frozenset[str]) -> bool:
-    """Return whether a text is under one of the names, or is the link of an object that is."""
+    """Return whether a text has one of the names, or is the link in an object with one of them."""
     if not isinstance(node.value, str):
         return False
     above = node.parent

@@ -29,7 +29,7 @@ __all__ = [
     "Profile",
     "Traces",
     "config_of",
-    "found_file",
+    "find_file",
     "is_loopback",
     "load_config",
     "queue_path",
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 
-def found_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """Return the file to read: `path`, else `batchkiln.yaml` here, else the user's; None if there is none.
+def find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """Return the configuration file to read: `path`, else `batchkiln.yaml` in the working directory, else the user's.
 
-    `path` is returned whether or not it exists.
+    Return None if neither of the two exists. `path` is returned whether or not it exists.
     """
     if path is not None:
         return path
@@ -50,13 +50,13 @@ def found_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
 
 
 def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
-    """Load the configuration from the file that `found_file` returns, and from environment variables.
+    """Load the configuration from the file that `find_file` returns, and from environment variables.
 
     Raises `InputError` with file, line, field and reason of every mistake.
     """
-    chosen = found_file(path, environ)
+    chosen = find_file(path, environ)
     if path is not None and not path.is_file():
-        raise InputError(f"{path}: there is no such configuration file")
+        raise InputError(f"{path}: this configuration file does not exist; correct the path, or create the file")
     config = Config({}, LOCAL)
     if chosen is not None:
         from batchkiln.config.file import read_file  # noqa: PLC0415  pydantic is slow to import, and often not needed
@@ -67,20 +67,20 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
             raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
         config.profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"], environ.get("BATCHKILN_ALLOW_HTTP", ""))
         config.default = ENV
-    return _completed(config, environ)
+    return _with_environment(config, environ)
 
 
 def config_of(content: Mapping[str, object]) -> Config:
-    """Load the configuration from a mapping of the file's structure, without environment variables.
+    """Load the configuration from a mapping with the structure of the file, without environment variables.
 
     Relative key files are resolved against the current folder. Raises `InputError` with every mistake.
     """
     from batchkiln.config.file import read_content  # noqa: PLC0415  as above
 
-    return _completed(read_content(content), {})
+    return _with_environment(read_content(content), {})
 
 
-def _completed(config: Config, environ: Mapping[str, str]) -> Config:
+def _with_environment(config: Config, environ: Mapping[str, str]) -> Config:
     config.profiles.setdefault(LOCAL, Profile(LOCAL))
     config.traces = traces_enabled(config.traces, environ)
     config.profile(config.default)
@@ -103,7 +103,7 @@ def queue_setting(path: Path | None, environ: Mapping[str, str]) -> tuple[str | 
 
     A path is relative to the file. A file that is missing or wrong says nothing; `load_config` tells why.
     """
-    chosen = found_file(path, environ)
+    chosen = find_file(path, environ)
     if chosen is None or not chosen.is_file():
         return None, False
     from batchkiln.config.file import queue_of  # noqa: PLC0415  as above
@@ -121,7 +121,7 @@ def queue_path(path: Path) -> Path:
     """
     try:
         return _resolved(path) if path.is_symlink() else path
-    except (OSError, RuntimeError):  # Python 3.12 and before call a circle a RuntimeError
+    except (OSError, RuntimeError):  # Python 3.12 and before raise a RuntimeError for a loop
         return path
 
 

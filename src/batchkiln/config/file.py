@@ -1,6 +1,6 @@
 """Reads the configuration file: validates it strictly, and reports mistakes with line and column.
 
-Imported only where a file is read, because pydantic is slow to import.
+It is imported only when a file is read, because importing pydantic is slow.
 """
 
 import re
@@ -86,7 +86,7 @@ def _check_jmespath(path: str) -> str:
 
 
 def _check_endpoint(url: str) -> str:
-    if not is_web(url):  # the URL may hold a token, so the message leaves it out (Law 8)
+    if not is_web(url):  # the URL may contain a token, so the message leaves it out (Law 8)
         raise ValueError("the URL of a collector begins with http:// or https:// and a host")
     return url.rstrip("/")
 
@@ -125,7 +125,7 @@ _Limits = create_model("_Limits", __base__=_Model, **_LIMIT_FIELDS)
 
 
 class _Refusal(_Model):
-    """One rule for refusals: all given conditions have to match; letter case is ignored, `text` may match in part."""
+    """One rule for refusals. All given conditions must match; letter case is ignored. `text` may match a part."""
 
     means: RefusalMeaning
     status: int | None = Field(default=None, ge=200, le=599)
@@ -147,7 +147,7 @@ class _Replies(_Model):
 
 
 class _Profile(_Model):
-    """A profile as the file has it."""
+    """A profile with the fields of the file."""
 
     allow_http: bool = False  # before `base_url`, whose validator reads it
     base_url: str | None = None
@@ -210,7 +210,7 @@ class _Webhook(_Model):
 
 
 class _Notifier(_Model):
-    """A notifier as the file has it."""
+    """A notifier with the fields of the file."""
 
     apprise: _Address | None = None
     webhook: _Webhook | None = None
@@ -301,7 +301,7 @@ def read_file(path: Path) -> Config:
 
 
 def read_content(content: Mapping[str, object]) -> Config:
-    """Validate a mapping of the file's structure. Raises `InputError` with every mistake."""
+    """Validate a mapping with the structure of the file. Raises `InputError` with every mistake."""
     try:
         file = _File.model_validate(content)
     except ValidationError as error:
@@ -320,7 +320,7 @@ def _dotted(problem: ErrorDetails) -> str:
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Return what is wrong, in words for the file's author."""
+    """Return the reason of a validation error, in words for the file's author."""
     match problem["type"]:
         case "extra_forbidden" | "unexpected_keyword_argument":
             return "there is no such field"
@@ -341,7 +341,7 @@ def _diagnostic(path: Path, text: str, reason: str, line: int | None, column: in
 
 
 def _position(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[int | None, int | None]:
-    """Return line and column, from 1, of the deepest part of an error's location that the file holds."""
+    """Return line and column, from 1, of the deepest part of an error's location that is in the file."""
     here = node
     for part in location:
         below = _below(here, part)

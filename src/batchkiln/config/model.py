@@ -1,7 +1,7 @@
 """The configuration as used: profiles, accounts, keys, notifiers and tracing (contract, section 6).
 
-Plain dataclasses, so that a command that reads no configuration file imports no pydantic. Secrets are named by where
-they are stored, and read only when they are needed (Law 8).
+The classes are plain dataclasses, so that a command that reads no configuration file imports no pydantic. A secret is
+named by the place where it is stored, and is read only when it is needed (Law 8).
 """
 
 import os
@@ -31,7 +31,7 @@ _OTLP_ENDPOINT_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_E
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where a secret is stored: exactly one of an environment variable, a file and the system's keyring.
+    """The place where a secret is stored: one of an environment variable, a file and the system's keyring.
 
     Raises `ValueError` for none or several.
     """
@@ -47,13 +47,13 @@ class KeySource:
             raise ValueError("a key needs exactly one of env, file and keyring")
 
     def __str__(self) -> str:
-        """Name the place, never its content."""
+        """Return the place, never the secret."""
         if self.env is not None:
             return f"the environment variable {self.env}"
         return f"the file {self.file}" if self.file is not None else f"the keyring entry {self.keyring}"
 
     def read(self, folder: Path) -> str | None:
-        """Return the secret, or None if the place is empty; a relative file path is resolved against `folder`.
+        """Return the secret, or None if nothing is stored there; a relative path is resolved against `folder`.
 
         Raises `InputError` if the keyring package is not installed.
         """
@@ -127,7 +127,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL that may itself grant access: given in clear as `text`, or by the `source` where it is stored."""
+    """A URL that may itself grant access: as plain `text`, or by the `source` where it is stored."""
 
     text: str | None = field(default=None, repr=False)
     source: KeySource | None = None
@@ -138,13 +138,13 @@ class Address:
         return self.text if self.source is None else self.source.read(self.folder)
 
     def __str__(self) -> str:
-        """Name the place, never its content."""
+        """Return the place of the URL, never the URL."""
         return "the configuration" if self.source is None else str(self.source)
 
 
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """A receiver of notifications: an Apprise URL or a webhook, never both. `events` None means all kinds."""
+    """A recipient of notifications: an Apprise URL or a webhook, never both. If `events` is None, it gets all kinds."""
 
     name: str
     apprise: Address | None = None
@@ -153,12 +153,12 @@ class Notifier:
     events: frozenset[str] | None = None
 
     def url(self) -> str:
-        """Return the receiver's URL. Raises `InputError`, without the URL, if it is missing or not one."""
+        """Return the recipient's URL. Raises `InputError`, which does not show the URL, if it is missing or invalid."""
         address = self.apprise or self.webhook
         assert address is not None, "a notifier has exactly one address"
         url = address.read()
         if not url:
-            raise InputError(f"notifier {self.name}: no URL found in {address}")
+            raise InputError(f"notifier {self.name}: no URL found in {address}; set it, or remove the notifier")
         if self.webhook is not None and not is_web(url):
             raise InputError(f"notifier {self.name}: the URL in {address} begins with neither https:// nor http://")
         return url
@@ -169,13 +169,13 @@ class Notifier:
             return None
         text = self.secret.read(Path())
         if not text:
-            raise InputError(f"notifier {self.name}: no secret found in {self.secret}")
+            raise InputError(f"notifier {self.name}: no secret found in {self.secret}; set it, or remove `secret_env`")
         return text
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Where spans are exported: a collector's base URL, or None to use OpenTelemetry's own variables.
+    """The destination of exported spans: a collector's base URL, or None to use OpenTelemetry's own variables.
 
     The URL may itself grant access, so it is never shown.
     """
@@ -221,9 +221,9 @@ class Config:
 
 
 def traces_enabled(configured: Traces | None, environ: Mapping[str, str]) -> Traces | None:
-    """Return where spans go, or None if no endpoint is named or OpenTelemetry's variables switch tracing off.
+    """Return the destination of spans, or None if there is no endpoint or OpenTelemetry's variables disable tracing.
 
-    A configured endpoint wins over the environment's, which is meant for all programs.
+    A configured endpoint has priority over the environment's, which is meant for all programs.
     """
     is_off = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if is_off or environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
@@ -242,7 +242,7 @@ def is_web(url: str) -> bool:
 
 
 def base_url_problem(value: str) -> str | None:
-    """Return what is wrong with a base URL, or None."""
+    """Return the reason why a base URL is invalid, or None."""
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return "a base URL begins with https:// (or http://) and a host"
@@ -265,7 +265,7 @@ def clear_text_problem(base_url: str, *, remedy: str) -> str | None:
     if urlsplit(base_url).scheme != "http" or is_loopback(base_url):
         return None
     host = urlsplit(base_url).hostname
-    return f"http:// would send API keys in clear to {host}: use https://, or {remedy} if that network is trusted"
+    return f"http:// would send API keys unencrypted to {host}: use https://, or {remedy} if that network is trusted"
 
 
 def _from_keyring(name: str) -> str | None:

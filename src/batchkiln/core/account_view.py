@@ -1,4 +1,4 @@
-"""What the planner knows of one account at one moment, beside its queue."""
+"""The planner's view of one account at one moment: its limits, its waits and its permissions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ KEPT_FOR_POLLS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class CallWaits:
-    """The waits of single calls after their failures, beneath what the service imposed on whole windows.
+    """The backoffs of single calls after failures, in addition to the waits that the service imposed.
 
-    `quotes` are by recipe id, `inputs` by the id of an image to upload.
+    `quotes` is keyed by recipe id, `inputs` by the id of an image to upload.
     """
 
     calls: Mapping[Call, NotBefore] = field(default_factory=dict)
@@ -33,20 +33,20 @@ class CallWaits:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What the run allows an account. `credits_left` is of --max-credits, None without it; see `AccountView`."""
+    """The permissions of an account in this run. `credits_left` is the rest of --max-credits; None without it."""
 
     may_start: bool = True
-    is_blocked: bool = False  # the service refuses what is new; what is paid is fetched all the same
+    is_blocked: bool = False  # the service refuses new requests; paid results are still downloaded
     has_key: bool = True
-    credits_left: int | None = None  # what is unresolved here included
+    credits_left: int | None = None  # this account's unresolved attempt included
 
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """One account's limits and waits; monotonic moments throughout.
+    """One account's limits and waits. All moments are monotonic.
 
-    `last_touched_at` is when the last request about the active generation was over, None if never; `read_worth_at`
-    is when a read of it is expected to be worth most.
+    `last_touched_at` is when the last request about the active generation was over; None if there was none.
+    `read_worth_at` is the best moment for the next poll of it, as `poll_timing` computes it.
     """
 
     rates: RateLimits
@@ -57,47 +57,47 @@ class AccountView:
     read_worth_at: float = -inf
 
     @property
-    def starts_nothing(self) -> WaitReason | None:
-        """Why nothing new is begun for this account; None where something may be."""
+    def start_obstacle(self) -> WaitReason | None:
+        """The reason why this account may not start new work; None if it may."""
         if self.permission.is_blocked:
             return WaitReason.ACCOUNT_BLOCKED
         if not self.permission.has_key:
             return WaitReason.NO_KEY
         return None if self.permission.may_start else WaitReason.ENOUGH
 
-    def rests(self, *calls: Call) -> bool:
-        """Return whether one of these calls is given up until something changes: it is not understood (Law 10)."""
-        return any(entry.call in calls and entry.call.may_rest for entry in self.misunderstood)
+    def is_suspended(self, *calls: Call) -> bool:
+        """Return whether one of these calls is suspended because its replies are not understood (Law 10)."""
+        return any(entry.call in calls and entry.call.may_be_suspended for entry in self.misunderstood)
 
     # --- the earliest moment of a request ---
 
     def call_due(self, call: Call, now: ClockReading, *, places: int = 1) -> NotBefore:
-        """Return when a call may leave, with `places` of its minute free; never while it rests."""
-        if self.rests(call):
+        """Return when a call may be sent, with `places` of its minute free; never while the call is suspended."""
+        if self.is_suspended(call):
             return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)
         due = self.rates.due(now, is_create=call.is_create, places=places)
         return due.after(self.waits.calls.get(call, due))
 
     def quote_due(self, candidate: Candidate, now: ClockReading) -> NotBefore:
-        """Return when the price of a candidate's recipe may be asked."""
+        """Return when the quote of a candidate's recipe may be requested."""
         due = self.call_due(Call.QUOTE, now, places=1 + KEPT_FOR_POLLS)
         return due.after(self.waits.quotes.get(candidate.recipe_id, due))
 
     def upload_due(self, candidate: Candidate, now: ClockReading) -> NotBefore:
-        """Return when the two requests of an upload may leave: they share the creates' window (Service section 8)."""
+        """Return when an upload's two requests may be sent; both count in the window of creates (Service section 8)."""
         due = self.call_due(Call.UPLOAD, now, places=2 + KEPT_FOR_REPLAYS).after(self.call_due(Call.COMPLETION, now))
         held = (self.waits.inputs.get(input_id, due) for input_id in candidate.missing_inputs)
         due = due.after(min(held, key=lambda each: each.at, default=due))
         return due.after(self.rates.upload_day_due)
 
     def completion_due(self, now: ClockReading) -> NotBefore:
-        """Return when an upload may be completed: its own wait was over before the upload began."""
+        """Return when an upload may be completed. Its backoff does not apply: it was over before the upload began."""
         return self.rates.due(now, is_create=True)
 
     # --- credits ---
 
     def check(self, candidate: Candidate, cost: int) -> BudgetDecision:
-        """Return whether a candidate's quote can be paid: by its cap, its job and the account's day."""
+        """Return whether a candidate's quote is within its cap, its job's budgets and the account's daily credits."""
         return check_budget(
             cost,
             cap=candidate.cap,
@@ -112,14 +112,17 @@ class AccountView:
         return self.permission.credits_left is not None and cost > self.permission.credits_left
 
     def payable_at(self, decision: BudgetDecision) -> NotBefore:
-        """Return when what cannot be paid now may be: after the reset, or once what is under way has ended."""
+        """Return when a quote that cannot be paid now may be payable.
+
+        That is after the daily reset; or, at no known time, once an unresolved attempt has ended.
+        """
         if decision.fit is not Affordable.AFTER_RESET:
             return NotBefore(inf, WaitReason.SETTLING)
         is_job = decision.obstacle is BudgetLimit.OVER_JOB_DAY
         return NotBefore(self.rates.resets_at, WaitReason.JOB_DAY_CREDITS if is_job else WaitReason.DAY_CREDITS)
 
     def room_for(self, candidate: Candidate) -> int:
-        """Return how many credits a candidate's job may take of this day."""
+        """Return how many credits a candidate's job may still reserve today."""
         money = candidate.money
         rooms = [
             self.rates.limits.credits_per_day - self.rates.usage.credits,
@@ -131,7 +134,7 @@ class AccountView:
 
 
 class StoredView(StoredAccount, Protocol):
-    """What the queue stores about an account: its limits, and the calls that it does not understand."""
+    """The account's limits and misunderstood calls as the queue stores them."""
 
     @property
     def misunderstood(self) -> tuple[Misunderstood, ...]:
@@ -149,9 +152,10 @@ def account_view(
     last_touched_at: float | None = None,
     read_worth_at: float = -inf,
 ) -> AccountView:
-    """Return the planner's view of an account, after `rates` took over what the queue stores.
+    """Update `rates` from the queue, and return the planner's view of the account.
 
-    `released` is that of `rates` before the queue was looked at. The worker, a plan and the pages all build it here.
+    `released` is the value of `rates.released()` from before the queue was read. The worker, plans and pages all use
+    this function.
     """
     rates.update(stored, now, released)
     return AccountView(

@@ -1,4 +1,4 @@
-"""Credits: what may still be spent, on which day, by which job (Law 6; contract, section 7)."""
+"""Checks whether a quote fits the cap, the job's budgets and the day's credits (Law 6; contract, section 7)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from enum import StrEnum
 class JobCredits:
     """A job's credits. `reserved`: sent, outcome unknown. `charged`: accepted. `refunded`: verified failures.
 
-    `today` is what the job has taken of the day, failures included.
+    `today` is the number of credits that the job reserved on the current service day, verified failures included.
     """
 
     reserved: int = 0
@@ -25,7 +25,7 @@ class JobCredits:
 
     @property
     def committed(self) -> int:
-        """What the job would have cost if nothing more happened."""
+        """The credits that the job would cost if all reserved credits were charged and nothing more was sent."""
         return self.reserved + self.charged - self.refunded
 
 
@@ -34,12 +34,12 @@ class Affordable(StrEnum):
 
     NOW = "now"
     AFTER_RESET = "after_reset"
-    WHEN_SETTLED = "when_settled"  # the job's budget may get credits back from what is under way
+    WHEN_SETTLED = "when_settled"  # an unresolved attempt may return credits to the job's budget
     NEVER = "never"
 
 
 class BudgetLimit(StrEnum):
-    """What an item would overstep: also the error code of an item that never fits."""
+    """A limit that a quote exceeds; also the error code of an item that can never be paid."""
 
     OVER_CAP = "over_cap"
     OVER_JOB_BUDGET = "over_job_budget"
@@ -49,7 +49,7 @@ class BudgetLimit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BudgetDecision:
-    """A fit, and what stands in the way where it is not `NOW`."""
+    """Whether a quote can be paid, and the limit that prevents it; `obstacle` is None for `NOW`."""
 
     fit: Affordable
     obstacle: BudgetLimit | None = None
@@ -58,9 +58,9 @@ class BudgetDecision:
 def check_budget(
     cost: int, *, cap: int | None, money: JobCredits, credits_today: int, credits_per_day: int, job_is_working: bool
 ) -> BudgetDecision:
-    """Return whether `cost` credits can be paid (Law 6).
+    """Return whether `cost` credits can be paid now, later or never (Law 6).
 
-    `job_is_working`: an attempt of the job is unresolved, and its failure would give credits back.
+    `job_is_working` is true if an attempt of the job is unresolved: if it fails, the job gets its credits back.
     """
     exceeded = exceeded_limit(
         cost, cap=cap, per_day=credits_per_day, job_per_day=money.budget_per_day, job_budget=money.budget
@@ -81,7 +81,7 @@ def check_budget(
 def exceeded_limit(
     cost: int, *, cap: int | None, per_day: int, job_per_day: int | None, job_budget: int | None = None
 ) -> tuple[BudgetLimit, int] | None:
-    """Return the limit that `cost` exceeds even where nothing of it is used yet, with its credits; else None."""
+    """Return the first limit that is below `cost` even if nothing is used, with its credits; None if there is none."""
     limits = (
         (BudgetLimit.OVER_CAP, cap),
         (BudgetLimit.OVER_DAY, per_day),

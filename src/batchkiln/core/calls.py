@@ -21,7 +21,7 @@ class Call(StrEnum):
         return self in {Call.CREATE, Call.UPLOAD, Call.COMPLETION}
 
     @property
-    def may_rest(self) -> bool:
+    def may_be_suspended(self) -> bool:
         """Whether the call is suspended for an account whose replies cannot be read. Polls never are (Law 3)."""
         return self in {Call.QUOTE, Call.UPLOAD, Call.COMPLETION}
 

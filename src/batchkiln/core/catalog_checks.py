@@ -69,7 +69,9 @@ class Catalogue:
     def _no_model(self, model: str) -> Objection:
         """Return the objection to a model that is not listed; a documented one may be on a page that was not read."""
         close = get_close_matches(model, self.models, n=1, cutoff=0.6)
-        remedy = f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(sorted(self.models)[:40])}"
+        remedy = (
+            f"did you mean `{close[0]}`?" if close else f"the catalogue lists: {', '.join(sorted(self.models)[:40])}"
+        )
         is_clear = bool(DOCUMENTED_MODELS & self.models.keys()) and model not in DOCUMENTED_MODELS
         return Objection("model", f"the service lists no model `{model}`", remedy, is_clear)
 
@@ -104,7 +106,7 @@ def _against(recipe: Recipe, entry: ModelEntry) -> Iterator[Objection]:
             yield from _against_text(recipe.model, name, str(parameters[name]), offered, reading)
     seconds, durations = parameters.get("duration_seconds"), entry.durations_seconds
     if durations and seconds is not None and seconds not in durations:
-        remedy = f"it makes clips of {_listed(map(str, sorted(durations)))} seconds"
+        remedy = f"the model makes clips of {_listed(map(str, sorted(durations)))} seconds"
         reason = f"{recipe.model} makes no clip of {seconds} seconds"
         yield Objection("duration_seconds", reason, remedy, is_clear=len(durations) > 1)
     if entry.images_max is not None and recipe.inputs_count > entry.images_max:

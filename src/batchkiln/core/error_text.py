@@ -1,4 +1,4 @@
-"""Describes the service's errors in words for a person."""
+"""Error messages about failed replies, for a person."""
 
 from collections.abc import Mapping
 from typing import Final, assert_never
@@ -16,7 +16,7 @@ from batchkiln.core.responses import (
 
 
 def describe_error(failure: TransientError) -> str:
-    """Return one line about what the service did or did not do."""
+    """Return one line that describes a failed reply."""
     match failure:
         case NoResponse(reason=reason):
             return f"the service does not answer ({reason})"
@@ -27,7 +27,7 @@ def describe_error(failure: TransientError) -> str:
         case EdgeBlocked():
             return "the firewall in front of the API refused the request"
         case Throttled(error=error):
-            return f"the service asks for a pause ({error.code}: {error.message})"
+            return f"the service requires a pause ({error.code}: {error.message})"
         case Unavailable(error=error):
             return f"the service is unavailable ({error.code}: {error.message})"
         case AccountBlocked(problem=problem, error=error):
@@ -41,8 +41,8 @@ _PROBLEMS: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.UPGRADE_REQUIRED: "its API key was issued before the API's launch",
     AccountProblem.NO_CREDITS: "it has no credits left",
     AccountProblem.FORBIDDEN: "the service denies this account API access",
-    AccountProblem.KEY_CONFLICT: "the service keeps answering that a request was sent before with other content",
-    AccountProblem.IDS_UNKNOWN: "the service does not know the ids that are read as those of generations",
-    AccountProblem.REFUSED_ALIKE: "several items in a row were refused in the same words",
+    AccountProblem.KEY_CONFLICT: "the service keeps replying that an idempotency key was used with another body",
+    AccountProblem.IDS_UNKNOWN: "the service does not know the generation ids that were read from its replies",
+    AccountProblem.REFUSED_ALIKE: "several consecutive items were refused with the same message",
     AccountProblem.OVERCHARGED: "the service charged more than the maximum that was sent",
 }

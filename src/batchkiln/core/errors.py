@@ -63,7 +63,7 @@ class InputError(BatchkilnError):
     exit_status = ExitStatus.USAGE
 
     def __init__(self, mistakes: Sequence[Diagnostic] | str, *, omitted: int = 0) -> None:
-        """Take the mistakes in the order of the text; `omitted` counts those beyond the display limit."""
+        """Initialize with the mistakes in the order of the text. `omitted` counts the mistakes that are not listed."""
         self.mistakes = (Diagnostic(mistakes),) if isinstance(mistakes, str) else tuple(mistakes)
         self.omitted = omitted
         super().__init__(self.mistakes, omitted)
@@ -79,19 +79,19 @@ class QueueUnusable(InputError):
 
 
 class QueueInUse(BatchkilnError):
-    """Another process is driving this queue."""
+    """Another process runs this queue."""
 
     exit_status = ExitStatus.QUEUE_HELD
 
 
 class NoDriver(BatchkilnError):
-    """A wait for a queue that no process is driving."""
+    """No process runs the queue, so that waiting for it would never end."""
 
     exit_status = ExitStatus.STOPPED_WITH_WORK_LEFT
 
 
 class QueueBusy(BatchkilnError):
-    """The database stayed locked, or the disk refused a write; nothing of the change was stored."""
+    """The database stayed locked, or the disk refused a write. No part of the change was stored."""
 
 
 class QueueConnectionLost(QueueBusy):
@@ -111,7 +111,7 @@ class OutputDirNotWritable(BatchkilnError):
 
 
 class InvariantBroken(BatchkilnError):
-    """A bug of this program: it stops at once. Starting it again is safe, because a start only reads."""
+    """A bug of this program. It stops at once; restarting is safe, because a start only reads."""
 
 
 def command_arguments(job: str, item: str) -> str:

@@ -37,7 +37,7 @@ class PatternError(ValueError):
     """An unusable pattern; `offset` is the position of the fault, from 0."""
 
     def __init__(self, reason: str, offset: int = 0) -> None:
-        """Take the reason and the position of the fault."""
+        """Initialize with the reason and the position of the fault."""
         self.reason = reason
         self.offset = offset
         super().__init__(reason)
@@ -53,7 +53,7 @@ class _Piece:
 
 
 def fields(pattern: str) -> frozenset[str]:
-    """Return the names of a pattern's fields. Raises `PatternError`."""
+    """Return the names of a pattern's fields. Raise `PatternError`."""
     return frozenset(piece.field for component in _parse(pattern) for piece in component if piece.field)
 
 
@@ -69,7 +69,7 @@ def identifies_item(pattern: str) -> bool:
 def prerender(pattern: str, values: Mapping[str, str]) -> str:
     """Fill in the variables, and return a pattern that holds only built-in fields.
 
-    `values` must hold every field that is not built in. Raises `KeyError` with the first missing name.
+    `values` must hold every field that is not built in. Raise `KeyError` with the first missing name.
     """
     text, names = _prepared(pattern)
     return text % tuple([_escaped(safe_value(values[name])) for name in names])
@@ -186,7 +186,7 @@ def _escaped(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _parse(pattern: str) -> tuple[tuple[_Piece, ...], ...]:
-    """Return the components of a pattern, each a tuple of pieces. Raises `PatternError`."""
+    """Return the components of a pattern, each a tuple of pieces. Raise `PatternError`."""
     if not pattern.strip() or len(pattern) > MAX_PATTERN_LENGTH:
         raise PatternError(f"a file name pattern holds 1 to {MAX_PATTERN_LENGTH:,} characters")
     components: list[list[_Piece]] = [[]]
@@ -245,8 +245,8 @@ def _shape(piece: _Piece) -> str:
 
 _SHAPES: Final = {"job": "J", "item": "I", "index": "N", "ext": "E", "output": "E"}
 
-# What stands beside a free text can be told apart from it: it is equal for all items, or an extension or number that
-# something other than digits separates. An index can also be told apart from any text that has no digit beside it.
+# A part beside free text can be separated from it if it is equal for all items, or is an extension or number that
+# something other than digits delimits. An index can also be separated from any text without a digit beside it.
 _READS_BACK: Final = re.compile(r"(?:[Jcd]|Ed*c)*I(?:[Jcd]|cd*E)*|[Jcd]*N(?:c.*)?|(?:.*c)?N(?:[Jcd]|cd*E)*")
 
 

@@ -1,8 +1,8 @@
-"""When jobs end under all limits: days are filled one after the other, as the planner would (contract, section 7).
+"""Forecasts when jobs end under all limits, by filling the service's days in the planner's order (contract, section 7).
 
-It is an estimate. Durations are means; a place in a minute's window is taken to cost its share of the minute;
-items without a price are left out, and their job, and those behind it, have no end: no other model, mode or size says
-what they cost. Failures and refusals are not foreseen, nor are uploads: what they take of the day is left out.
+The forecast is an estimate. It uses mean durations, and counts a place in the minute's window as an equal share of the
+minute. Items without a price are left out; their job and the jobs behind it have no estimated end, because the price of
+another recipe says nothing about theirs. Failures, refusals and uploads are not included.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +16,15 @@ from batchkiln.core.budget import BudgetLimit, exceeded_limit
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 MOST_DAYS: Final = 20_000
-"""Days looked ahead; what takes longer than fifty years has no forecast."""
+"""The number of days in a forecast. Work that takes longer than fifty years has no estimated end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemClass:
-    """Items alike: `cost` in credits, None until quoted; `seconds` of service time each holds the account's slot.
+    """Items with equal cost and duration. `cost` is in credits, None until quoted.
 
-    What `is_under_way` is paid and counted already: it takes time, and nothing else of a day.
+    `seconds` is how long an item occupies the account's slot, in service time. Items with `is_under_way` are already
+    paid and counted: they need time only.
     """
 
     count: int
@@ -35,9 +36,10 @@ class ItemClass:
 
 @dataclass(frozen=True, slots=True)
 class JobLoad:
-    """What is left of a job. `credits_taken` is what it took of the present day's own budget.
+    """The remaining work of a job.
 
-    `credits_left` is what its whole budget still allows; None without a budget.
+    `credits_taken` is the part of `credits_per_day` that is used today. `credits_left` is the rest of the job's budget;
+    None without a budget.
     """
 
     name: str
@@ -49,7 +51,7 @@ class JobLoad:
 
 @dataclass(frozen=True, slots=True)
 class CalendarDay:
-    """What is begun on one of the service's days: items, their credits; `busy` is how long slots are taken."""
+    """The items that start on one service day, and their credits. `busy` is how long the slots are occupied."""
 
     starts_at: datetime
     items: int
@@ -59,7 +61,7 @@ class CalendarDay:
 
 @dataclass(frozen=True, slots=True)
 class Unpayable:
-    """Items of a job that are rejected instead of sent: `cost` is what one costs, `limit` what it exceeds."""
+    """Items of a job that will be rejected instead of sent: `cost` is that of one item, `limit` the exceeded limit."""
 
     job: str
     obstacle: BudgetLimit
@@ -70,10 +72,10 @@ class Unpayable:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When each job is done, in service time, and how the days fill.
+    """The estimated end of each job, in service time, and the work of each day.
 
-    A job that cannot be foretold has no end, nor has one behind an item without a price. The days hold what has one;
-    while no price at all is known there are none.
+    `ends` lacks jobs whose end cannot be estimated, such as those behind an item without a price. `days` includes only
+    items with a price, and is empty if no price is known.
     """
 
     ends: Mapping[str, datetime]
@@ -83,9 +85,9 @@ class Forecast:
 
 @dataclass(slots=True)
 class _Room:
-    """What is left of a day, for all accounts together, and the moment up to which it is filled.
+    """The remaining capacity of a day, for all accounts together, and the moment up to which it is filled.
 
-    What went on from the day before takes the time from `begins_at` to the first `at`.
+    Work that continues from the previous day occupies the time from `begins_at` to the first `at`.
     """
 
     begins_at: datetime
@@ -98,14 +100,14 @@ class _Room:
     spent: int = 0
 
     def day(self, day: ServiceDay, accounts: int) -> CalendarDay:
-        """Give what was placed; what goes on after the reset takes time of the next day."""
+        """Return the filled day. The time after the reset belongs to the next day."""
         busy = (min(self.at, self.ends_at) - self.begins_at) * accounts
         return CalendarDay(day.start_of(self.begins_at), self.items, self.spent, busy)
 
 
 @dataclass(slots=True)
-class _Pile:
-    """A class being worked off: `cost` in credits, `seconds` with the wait for a place in the minute."""
+class _Batch:
+    """The unplaced items of equal classes. `seconds` includes the wait for a place in the minute's window."""
 
     job: str
     left: int
@@ -116,8 +118,8 @@ class _Pile:
 
 
 @dataclass(slots=True)
-class _Purse:
-    """What a job may still spend: in all, and on this day."""
+class _JobBudget:
+    """The credits that a job may still spend: in total, per day, and today."""
 
     left: float
     per_day: float
@@ -137,47 +139,47 @@ def forecast(
     usage: DayUsage,
     accounts: int = 1,
 ) -> Forecast:
-    """Fill the days with `loads`, in the order in which they are worked off.
+    """Fill the days with `loads`, in their order.
 
-    `usage` is what the accounts used today, in sum.
+    `usage` is today's usage, summed over the accounts.
     """
-    piles, unpayable = _piles(loads, limits)
-    purses = {load.name: _purse(load) for load in loads}
+    batches, unpayable = _batches(loads, limits)
+    budgets = {load.name: _job_budget(load) for load in loads}
     room = _room(now, day.reset_after(now), limits, accounts, usage)
     ended: dict[str, datetime] = {load.name: now for load in loads}
     days: list[CalendarDay] = []
     for _ in range(MOST_DAYS):
-        for pile in piles:
-            _fill(room, pile, purses[pile.job], accounts)
-            unpayable += _give_up(pile, purses[pile.job])
-            if not pile.left:
-                ended[pile.job] = max(ended[pile.job], room.at)
+        for batch in batches:
+            _fill(room, batch, budgets[batch.job], accounts)
+            unpayable += _reject_unpayable(batch, budgets[batch.job])
+            if not batch.left:
+                ended[batch.job] = max(ended[batch.job], room.at)
         days.append(room.day(day, accounts))
-        piles = [pile for pile in piles if pile.left]
-        if not piles:
+        batches = [batch for batch in batches if batch.left]
+        if not batches:
             break
         at = max(room.at, room.ends_at)
         room = _room(at, day.reset_after(at), limits, accounts, DayUsage())
         room.begins_at = day.start_of(at)
-        for purse in purses.values():
-            purse.today = purse.per_day
-    unknown = {pile.job for pile in piles} | set(_behind_unpriced(loads))
+        for budget in budgets.values():
+            budget.today = budget.per_day
+    unknown = {batch.job for batch in batches} | set(_behind_unpriced(loads))
     ends = {name: at for name, at in ended.items() if name not in unknown}
     return Forecast(ends, tuple(_without_idle_ends(days)) if _has_days(loads) else (), tuple(unpayable))
 
 
 def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:
-    """Drop a first day in which nothing can begin any more, unless it is all there is."""
+    """Drop the first day if nothing can start on it, unless it is the only one."""
     return days[1:] if len(days) > 1 and not days[0].items and not days[0].busy else days
 
 
 def _behind_unpriced(loads: Sequence[JobLoad]) -> Iterable[str]:
-    """Give the first job that has items without a price, and all behind it."""
+    """Return the first job that has items without a price, and all jobs behind it."""
     return (load.name for load in dropwhile(lambda load: not any(map(_needs_price, load.classes)), loads))
 
 
 def _has_days(loads: Sequence[JobLoad]) -> bool:
-    """Tell whether there is anything to place: some price is known, or none is needed."""
+    """Return whether there are items to place: a price is known, or no item needs one."""
     entries = [entry for load in loads for entry in load.classes]
     return any(entry.cost is not None for entry in entries) or not any(map(_needs_price, entries))
 
@@ -186,14 +188,14 @@ def _needs_price(entry: ItemClass) -> bool:
     return bool(entry.count) and entry.cost is None and not entry.is_under_way
 
 
-def _purse(load: JobLoad) -> _Purse:
+def _job_budget(load: JobLoad) -> _JobBudget:
     per_day = inf if load.credits_per_day is None else load.credits_per_day
     left = inf if load.credits_left is None else max(0, load.credits_left)
-    return _Purse(left, per_day, today=max(0, per_day - load.credits_taken))
+    return _JobBudget(left, per_day, today=max(0, per_day - load.credits_taken))
 
 
 def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage: DayUsage) -> _Room:
-    """Return what a day still allows after `usage`."""
+    """Return the remaining capacity of a day after `usage`."""
     return _Room(
         begins_at=at,
         at=at,
@@ -204,29 +206,32 @@ def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage:
     )
 
 
-def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[Unpayable]]:
-    """Merge what is alike, set apart what is rejected at once as it can never be paid, leave out what has no price."""
+def _batches(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Batch], list[Unpayable]]:
+    """Merge equal classes. Return them, and the items that can never be paid; items without a price are left out."""
     shortest = limits.minute_seconds / limits.creates_per_minute
-    merged: dict[tuple[str, int, float, bool], _Pile] = {}
+    merged: dict[tuple[str, int, float, bool], _Batch] = {}
     unpayable: list[Unpayable] = []
     for load in loads:
         for entry in load.classes:
             if not entry.count or _needs_price(entry):
                 continue
-            cost = entry.cost or 0  # what is under way is paid already
+            cost = entry.cost or 0  # items under way are already paid
             if never := never_payable(load, entry, cost, limits):
                 unpayable.append(never)
                 continue
             seconds = entry.seconds if entry.is_under_way else max(entry.seconds, shortest)
             polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
             alike = (load.name, cost, seconds, entry.is_under_way)
-            pile = merged.setdefault(alike, _Pile(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way))
-            pile.left += entry.count
+            batch = merged.setdefault(alike, _Batch(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way))
+            batch.left += entry.count
     return list(merged.values()), unpayable
 
 
 def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
-    """Return what a class exceeds even where nothing of it is used yet; the job's whole budget is `_give_up`'s."""
+    """Return the items of a class whose cost exceeds a limit even if nothing of it is used.
+
+    `_reject_unpayable` checks the job's whole budget.
+    """
     if entry.is_under_way:
         return None
     found = exceeded_limit(
@@ -235,33 +240,33 @@ def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) ->
     return None if found is None else Unpayable(load.name, found[0], entry.count, cost, found[1])
 
 
-def _give_up(pile: _Pile, purse: _Purse) -> Iterable[Unpayable]:
-    """Reject what the job's budget no longer covers; refunds of failures, which may come, are not foreseen."""
-    if pile.left and not pile.is_under_way and pile.cost > purse.left:
-        yield Unpayable(pile.job, BudgetLimit.OVER_JOB_BUDGET, pile.left, pile.cost, int(purse.left))
-        pile.left = 0
+def _reject_unpayable(batch: _Batch, budget: _JobBudget) -> Iterable[Unpayable]:
+    """Reject the items that the job's budget no longer covers. Possible refunds of failures are not included."""
+    if batch.left and not batch.is_under_way and batch.cost > budget.left:
+        yield Unpayable(batch.job, BudgetLimit.OVER_JOB_BUDGET, batch.left, batch.cost, int(budget.left))
+        batch.left = 0
 
 
-def _fill(room: _Room, pile: _Pile, purse: _Purse, accounts: int) -> None:
-    """Place as many items of a pile as the day takes. The last may end after it."""
-    seconds = pile.seconds / accounts
-    fitting = ceil(max(0.0, (room.ends_at - room.at).total_seconds()) / seconds) if seconds else pile.left
-    if pile.is_under_way:
-        placed = min(pile.left, fitting)
+def _fill(room: _Room, batch: _Batch, budget: _JobBudget, accounts: int) -> None:
+    """Place as many items of a batch as fit in the day. The last one may end after the day."""
+    seconds = batch.seconds / accounts
+    fitting = ceil(max(0.0, (room.ends_at - room.at).total_seconds()) / seconds) if seconds else batch.left
+    if batch.is_under_way:
+        placed = min(batch.left, fitting)
     else:
-        purse_room = int(min(room.credits, purse.left, purse.today))
-        affordable = purse_room // pile.cost if pile.cost else pile.left
-        placed = max(0, min(pile.left, fitting, affordable, room.creates, room.reads // pile.reads))
+        budget_room = int(min(room.credits, budget.left, budget.today))
+        affordable = budget_room // batch.cost if batch.cost else batch.left
+        placed = max(0, min(batch.left, fitting, affordable, room.creates, room.reads // batch.reads))
         room.items += placed
-        room.spent += placed * pile.cost
-        room.credits -= placed * pile.cost
+        room.spent += placed * batch.cost
+        room.credits -= placed * batch.cost
         room.creates -= placed
-        purse.pay(placed * pile.cost)
-    pile.left -= placed
+        budget.pay(placed * batch.cost)
+    batch.left -= placed
     room.at += timedelta(seconds=placed * seconds)
-    room.reads = max(0, room.reads - placed * pile.reads)
+    room.reads = max(0, room.reads - placed * batch.reads)
 
 
 def with_poll_delay(seconds: float, limits: Limits) -> float:
-    """Return how long an item holds the slot: half a poll interval passes on average before its end is seen."""
+    """Return how long an item occupies the slot: on average, its end is noticed half a poll interval late."""
     return seconds + limits.poll_interval_seconds / 2

@@ -1,4 +1,4 @@
-"""The nouns: recipe, item and job as a manifest asks for them, attempt, saved file. Frozen values."""
+"""The frozen values for recipes, items, jobs, attempts and saved files."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Mode(StrEnum):
-    """What a generation is made from (Service section 1)."""
+    """The kind of input and output of a generation (Service section 1)."""
 
     TEXT_TO_VIDEO = "text-to-video"
     IMAGE_TO_VIDEO = "image-to-video"
@@ -16,7 +16,7 @@ class Mode(StrEnum):
 
     @property
     def makes_video(self) -> bool:
-        """Whether the result is a clip: it decides the endpoint (Service section 4)."""
+        """Whether the output is a video, which decides the endpoint (Service section 4)."""
         return self in {Mode.TEXT_TO_VIDEO, Mode.IMAGE_TO_VIDEO}
 
     @property
@@ -26,7 +26,7 @@ class Mode(StrEnum):
 
 
 class Order(StrEnum):
-    """In which order a job's items are sent (contract, section 7)."""
+    """The order in which a job's items are sent (contract, section 7)."""
 
     MANIFEST = "manifest"
     PACK = "pack"
@@ -34,10 +34,10 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything about a request but its prompt and images: equal for many items, so stored once.
+    """The parts of a request other than its prompt and images. Items with equal recipes share one stored recipe.
 
-    `parameters` is sorted by name. `max_cost_credits` is the person's cap, not what is sent.
-    `attempts` is how often a generation that the service verified as failed is tried in all.
+    `parameters` is sorted by name. `max_cost_credits` is the cap from the manifest; the request itself carries the
+    quote. `attempts` is the maximum number of generations per item if the service verifies that they failed.
     """
 
     model: str
@@ -50,7 +50,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A local image as it was when the manifest was read; `sha256` is hex, `path` absolute."""
+    """A local image at the time when the manifest was read. `sha256` is in hex, `path` is absolute."""
 
     path: str
     sha256: str
@@ -60,10 +60,10 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class ItemSpec:
-    """One prompt with its request, as a manifest asks for it.
+    """An item as a manifest specifies it: one prompt and its request.
 
-    `metadata` is a JSON object in canonical form, or None. `file_name` is the job's pattern with
-    the item's variables and metadata filled in (see `naming.prerender`), where it names any; else None.
+    `metadata` is a JSON object in canonical form, or None. `file_name` is the job's pattern, with the item's variables
+    and metadata filled in (see `filenames.prerender`); None if the pattern contains none of them.
     """
 
     name: str
@@ -77,9 +77,9 @@ class ItemSpec:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """A manifest without its items. `accounts` is empty where the profile's first account is meant.
+    """A job as a manifest specifies it, without its items.
 
-    `notify` are names of notifiers; None where the manifest does not say, so that all are meant.
+    If `accounts` is empty, the profile's first account is used. `notify` lists names of notifiers; None means all.
     """
 
     name: str
@@ -96,29 +96,29 @@ class JobSpec:
 
 
 class AttemptState(StrEnum):
-    """How far an attempt has come. The first two are unresolved: at most one of them per account (Law 4)."""
+    """The progress of an attempt. The first two states are unresolved: one such attempt per account at most (Law 4)."""
 
-    SENT = "sent"  # on disk before its first byte left; may or may not have arrived
-    ACTIVE = "active"  # the service gave an id
+    SENT = "sent"  # on disk before the first byte is sent; it may or may not have arrived
+    ACTIVE = "active"  # the service returned a generation id
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # verified by the service, refunded once (Service rule 3.1)
-    REFUSED = "refused"  # the service said that nothing was created
-    CANCELED = "canceled"  # by the service; nothing says that it was refunded
-    EXPIRED = "expired"  # the retained output is gone (Service section 3)
-    DISPUTED = "disputed"  # not decided by the service, or its id is denied: a person decides
+    REFUSED = "refused"  # the service replied that nothing was created
+    CANCELED = "canceled"  # by the service; a refund is not documented
+    EXPIRED = "expired"  # the service deleted the outputs (Service section 3)
+    DISPUTED = "disputed"  # the service did not decide it, or denies its id: a person decides
     ABANDONED = "abandoned"  # a person ended it
 
 
 RESERVING: Final = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
-"""States in which the quote of an attempt without a generation's id still counts as reserved in its job."""
+"""States in which an attempt without a generation id still reserves its quote in its job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One idempotency key with the exact bytes of one request body, bound to one API key (Law 2).
 
-    `sends` counts the times it was about to be sent, `answers` the definite replies that nothing was
-    created. While they differ, a generation may exist that nobody has heard of.
+    `sends` counts the sends, each recorded before it leaves. `answers` counts the definite replies that nothing was
+    created. While the two differ, an unknown generation may exist.
     """
 
     id: int
@@ -136,27 +136,27 @@ class Attempt:
     generation_id: str | None = None
     generation_created_at: datetime | None = None
     cost_credits: int | None = None
-    contact_at: datetime | None = None  # when the API last answered a send of it, outages aside, or when recorded
+    contact_at: datetime | None = None  # the API's last reply to a send, outages not counted; else the recording
 
     @property
     def unanswered(self) -> int:
-        """How many sends of it ended without a definite reply."""
+        """The number of sends that ended without a definite reply."""
         return self.sends - self.answers
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a send of it may have created a generation that nobody has heard of (Service rule 4.2)."""
+        """Whether a send may have created a generation whose id is unknown (Service rule 4.2)."""
         return self.unanswered > 0
 
     @property
     def was_in_doubt(self) -> bool:
-        """Whether it was in doubt before its last send, whose reply is not yet counted."""
+        """Whether the attempt was in doubt before its last send, whose reply is not yet counted."""
         return self.unanswered > 1
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one attempt cost, in credits, and the start of the service day that carries it."""
+    """The credits that one attempt cost, and the start of the service day that they count in."""
 
     day: datetime
     charged: int
@@ -167,7 +167,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A file that stands whole under its final name (Law 7). `path` is absolute, `sha256` hex."""
+    """A complete file under its final name (Law 7). `path` is absolute, `sha256` is in hex."""
 
     path: str
     size_bytes: int

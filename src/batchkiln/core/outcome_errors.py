@@ -1,4 +1,4 @@
-"""The errors that come with an outcome: the service's own words, or the program's where the service has none."""
+"""The error that is stored with an outcome: the service's own text, or the program's if the service sent none."""
 
 from typing import Final, assert_never
 
@@ -18,17 +18,19 @@ from batchkiln.core.responses import (
 )
 
 DAMAGED: Final = ErrorInfo(
-    "attempt_damaged", "key or request changed on the disk since they were sent; they were not sent again"
+    "attempt_damaged", "the idempotency key or the request changed on disk after a send; it was not sent again"
 )
 KEY_FORGOTTEN: Final = ErrorInfo(
-    "key_forgotten", "no reply to it for a day: the service may have forgotten its key, and would make it anew"
+    "key_forgotten", "no reply for a day: the service may have forgotten its key, and a resend might be charged"
 )
-_EDGE: Final = ErrorInfo("edge_firewall", "refused by the firewall before the API; the whole machine waits")
-EXPIRED: Final = ErrorInfo("expired", "paid, but the service no longer holds the outputs")
+_EDGE: Final = ErrorInfo(
+    "edge_firewall", "refused by the firewall in front of the API; all requests of this machine wait"
+)
+EXPIRED: Final = ErrorInfo("expired", "paid, but the service has deleted the outputs")
 
 
 def error_of_create(reply: Refused | IdempotencyConflict | Busy | TransientError) -> ErrorInfo:
-    """Return what the service said of a create that it did not accept, or what is said for it."""
+    """Return the error for a create that was not accepted."""
     match reply:
         case EdgeBlocked():
             return _EDGE
@@ -41,7 +43,7 @@ def error_of_create(reply: Refused | IdempotencyConflict | Busy | TransientError
 
 
 def error_of_record(record: GenerationRecord) -> ErrorInfo | None:
-    """Return why a generation came to nothing; None where it did not."""
+    """Return the error for a generation that ended without outputs; None if it did not."""
     match record.status:
         case GenerationStatus.FAILED:
             return record.error or ErrorInfo("generation_failed", "the service verified that the generation failed")
@@ -58,25 +60,25 @@ def error_of_record(record: GenerationRecord) -> ErrorInfo | None:
 
 
 def error_of_missing_key(attempt: Attempt, *, is_refused: bool = False) -> ErrorInfo:
-    """Return why an item waits for its API key."""
-    fate = "refused by the service" if is_refused else "not configured"
-    return ErrorInfo("key_missing", f"the API key {attempt.key_fingerprint} that made the request is {fate}")
+    """Return the error for an item whose API key is not configured."""
+    status = "refused by the service" if is_refused else "not configured"
+    return ErrorInfo("key_missing", f"the API key {attempt.key_fingerprint} of the request is {status}")
 
 
 def id_taken(generation_id: str) -> ErrorInfo:
-    """Return why an accepted attempt is held whose generation is another item's."""
-    message = f"the service answered with the generation {generation_id}, which another item has"
+    """Return the error for an accepted attempt whose generation id belongs to another item."""
+    message = f"the service answered with the generation {generation_id}, which belongs to another item"
     return ErrorInfo("generation_known", message)
 
 
 def unusable(files_saved: int, reason: str) -> ErrorInfo:
-    """Return why an item is held whose outputs were tried often and long enough."""
+    """Return the error for an item whose outputs stayed unusable after all downloads."""
     return ErrorInfo("output_unusable", f"{files_saved} of its outputs are on disk; {reason}")
 
 
 def gone(files_saved: int, listed: int) -> ErrorInfo:
-    """Return why the outputs of an item cannot be fetched any more, of which so many are saved."""
+    """Return the error for an item whose missing outputs can no longer be downloaded."""
     if not files_saved:
         return EXPIRED
-    reason = f"{files_saved} of {listed} outputs are on disk; the service no longer holds the rest"
+    reason = f"{files_saved} of {listed} outputs are on disk; the service has deleted the others"
     return ErrorInfo("outputs_gone", reason)

@@ -58,7 +58,7 @@ REFUSALS_IN_A_ROW: Final = 5
 
 
 class Answer(StrEnum):
-    """What a reply says about the create that it answers."""
+    """The meaning of a reply to a create."""
 
     ACCEPTED = "accepted"
     INVALID = "invalid"  # the request itself is refused
@@ -73,7 +73,7 @@ class Answer(StrEnum):
 
 
 class Fact(StrEnum):
-    """What becomes known about an attempt without a reply that says so."""
+    """A fact about an attempt that becomes known without a reply."""
 
     WITHDRAWN = "withdrawn"  # each send was answered, nothing was created, and it may not be sent again
     KEY_MISSING = "key_missing"  # its API key is not configured, or is an older one and was refused for `LOST_AFTER`
@@ -87,7 +87,7 @@ class Fact(StrEnum):
 
 
 class Download(StrEnum):
-    """How far the files of a finished generation are."""
+    """The progress of downloading a finished generation's files."""
 
     FILE_SAVED = "file_saved"
     LAST_FILE_SAVED = "last_file_saved"
@@ -99,7 +99,7 @@ class Download(StrEnum):
 
 
 class Credits(StrEnum):
-    """What happens to the credits of an attempt."""
+    """The effect on the credits of an attempt."""
 
     KEPT = "kept"  # reserved or charged, as they are; of a disputed attempt, until a person decides
     FREED = "freed"  # reserved no more: nothing was created
@@ -108,7 +108,7 @@ class Credits(StrEnum):
 
 
 class Stale(StrEnum):
-    """What was learned before and has to be asked for again."""
+    """Stored knowledge that is out of date and has to be requested again."""
 
     NOTHING = "nothing"
     QUOTE = "quote"
@@ -117,7 +117,7 @@ class Stale(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one fact changes: None leaves the attempt's state, or the item, as it is.
+    """The effect of one fact. None leaves the attempt's state, or the item, unchanged.
 
     `created_nothing`: the send that was answered surely created nothing, and leaves no doubt behind. `log` is a line
     of the item's history beside the event. `if_it_lasts` is what the same answer means after `UNDECIDED_FOR`.
@@ -283,7 +283,7 @@ def is_gone(reply: RecordRead | NotFound, *, is_retained: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What only the queue knows when an outcome is committed: read in the same transaction, where it matters.
+    """Facts from the queue, read if needed in the transaction that commits an outcome.
 
     `unanswered` are sends of the attempt without a definite reply, the one that is answered now included.
     `refusals` and `failures` are of the item, this one not counted; `tries` is how many failures end it.
@@ -304,7 +304,7 @@ class Known:
 def settle(outcome: Outcome, known: Known) -> Outcome:
     """Return an outcome as the queue's own knowledge settles it.
 
-    Raises `InvariantBroken` where credits would be freed although a send may have created something (Law 2).
+    Raise `InvariantBroken` where credits would be freed although a send may have created something (Law 2).
     """
     match outcome.event:
         case Event.ACCEPTED if known.is_id_taken:  # no answer to this attempt: a person has to look (Law 3)

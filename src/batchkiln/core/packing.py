@@ -1,8 +1,8 @@
-"""Which item to begin next so that a day's credits are used up as far as they can be (contract, section 7: `pack`).
+"""Chooses the next item so that a day's credits are used as fully as possible (contract, section 7: `pack`).
 
-Of all that is left, some selection fills the day's room best; the dearest item that belongs to such a selection goes
-first, since dear ones are hardest to place later. Asked again for each item, this keeps the day fillable to the end:
-days come out as full as the prices allow, where dearest-first leaves gaps that nothing fits.
+Among the remaining items, some subset fills the day best. The most expensive item of such a subset goes first, because
+expensive items are the hardest to place later. Repeating the choice for each item keeps the best total reachable;
+always choosing the most expensive item that fits would leave credits that no item fits into.
 """
 
 from collections import Counter
@@ -12,9 +12,9 @@ from batchkiln.core.queue_types import Candidate
 
 
 def best_next_candidate(first: Candidate, ordered: Sequence[Candidate], room: int) -> Candidate:
-    """Return which of a job's candidates to begin where `first`, its dearest that fits, may begin.
+    """Return the candidate to start instead of `first`, the most expensive one of its job that fits.
 
-    `ordered` are all candidates in the planner's order, `room` the credits that the job may take of this day.
+    `ordered` holds all candidates in the planner's order. `room` is the number of credits that the job may use today.
     """
     alike = [each for each in ordered if (each.job_id, each.priority) == (first.job_id, first.priority)]
     counts = Counter[int]()
@@ -26,9 +26,9 @@ def best_next_candidate(first: Candidate, ordered: Sequence[Candidate], room: in
 
 
 def best_next_cost(counts: Mapping[int, int], room: int) -> int | None:
-    """Return a price to begin with; `counts` has the number of items of each price, `room` the credits that are left.
+    """Return the cost of the item to start next; None if nothing fits.
 
-    None where nothing fits. Prices of 0 come last: they fill nothing.
+    `counts` maps each cost to its number of items; `room` is the number of credits left. Items that cost 0 come last.
     """
     fitting = sorted(((price, n) for price, n in counts.items() if 0 < price <= room and n > 0), reverse=True)
     if not fitting:
@@ -38,13 +38,13 @@ def best_next_cost(counts: Mapping[int, int], room: int) -> int | None:
 
 
 def _leaves(fitting: list[tuple[int, int]], price: int, fullest: int) -> bool:
-    """Tell whether the others can make up what a price leaves of the fullest sum."""
+    """Return whether the other items can fill `fullest` exactly if one item of this price is chosen."""
     others = [(other, n - (other == price)) for other, n in fitting]
     return bool(_sums(others, fullest - price) >> (fullest - price) & 1)
 
 
 def _sums(prices: list[tuple[int, int]], most: int) -> int:
-    """Return the sums up to `most` that some selection has, each as a bit; counts are split by halves."""
+    """Return all reachable sums up to `most` as a bit set. Counts are split into powers of two."""
     mask = (1 << (most + 1)) - 1
     sums = 1
     for price, count in prices:

@@ -38,6 +38,13 @@ class HandOver(_OfAttempt):
     """Hand an attempt in doubt over to a person: the service may have forgotten its key (Service rule 4.2)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Record an attempt again that a restored copy of the queue has lost; it is in doubt then, and is replayed."""
+
+    due: NotBefore
+
+
 class Poll(_OfAttempt):
     """Read the active generation (Service rule 4.4)."""
 
@@ -57,22 +64,25 @@ class WaitUntil:
     due: NotBefore
 
 
-Action = Replay | Withdraw | HandOver | Poll | Submit | WaitUntil
+Action = Replay | Withdraw | HandOver | Recover | Poll | Submit | WaitUntil
 
 
 def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> Action:
     """Choose the one next request about a generation, and the earliest moment to send it.
 
     The order is the rule: an attempt of unknown outcome first (Service rule 4.2), then the one active generation
-    (Law 3), then new work within windows and credits (Service section 8). Never raises.
+    (Law 3), then what was lost and may be paid, then new work within windows and credits (Service section 8). Never
+    raises.
     """
     if attempt := queue.unresolved:
         is_sent = attempt.state is AttemptState.SENT
         return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)
     if queue.is_slot_held:
         return WaitUntil(NotBefore(inf, WaitReason.HELD))  # an item held for its API key keeps the slot (Law 4)
-    if account.starts_nothing:
-        return WaitUntil(NotBefore(inf, account.starts_nothing))
+    if queue.has_lost:
+        return Recover(NotBefore(now.monotonic))
+    if account.start_obstacle:
+        return WaitUntil(NotBefore(inf, account.start_obstacle))
     if any(entry.call is Call.CREATE for entry in account.misunderstood):  # another create may be paid, and lost too
         return WaitUntil(NotBefore(inf, WaitReason.NOT_UNDERSTOOD))
     return _choose_new(queue.candidates, account, now)
@@ -90,7 +100,7 @@ def _choose_resend(
     today = max(account.rates.usage.credits, attempt.quote_credits)  # the day before may carry it until it is sent
     is_over_day = today > account.rates.limits.credits_per_day
     is_over_run = account.is_over_run(attempt.quote_credits)
-    is_over = queue.is_unwanted or is_over_day or is_over_run or account.starts_nothing is not None
+    is_over = queue.is_unwanted or is_over_day or is_over_run or account.start_obstacle is not None
     if is_over and not attempt.is_in_doubt:
         return Withdraw(attempt, NotBefore(now.monotonic))
     if attempt.is_in_doubt and attempt.contact_at and now.instant - attempt.contact_at >= KEY_REMEMBERED:
@@ -141,7 +151,7 @@ def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Cloc
 def _lacking(candidate: Candidate, account: AccountView) -> WaitReason:
     """Return why a candidate without a price or an upload waits: what it lacks is on the way, or is not understood."""
     calls = (Call.QUOTE,) if candidate.is_ready else (Call.UPLOAD, Call.COMPLETION)
-    return WaitReason.NOT_UNDERSTOOD if account.rests(*calls) else WaitReason.PREPARING
+    return WaitReason.NOT_UNDERSTOOD if account.is_suspended(*calls) else WaitReason.PREPARING
 
 
 def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:

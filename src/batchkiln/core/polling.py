@@ -1,15 +1,15 @@
-"""When a generation is read next, by what was learned of how long others took. Pure.
+"""Chooses when to poll a generation, from the durations of earlier ones. Pure.
 
-Nobody tells when a generation ended: a read finds that it is over, and an earlier one that it was not. So each success
-is an interval, and what is learned is how likely each of some hundred log-normal distributions is after the intervals
-seen, the newest of which weigh most. A read tells the less the surer its outcome was, so that reads at the moment that
-seems best would never find out better: the distribution to go by is drawn for each generation anew, the likelier ones
-more often than by their likelihood (Thompson sampling, sharpened).
+No reply says when a generation ended: one poll finds it ended, and an earlier poll found it running. Each success is
+therefore an interval. The model weighs some hundred log-normal distributions by these intervals, the newest most. A
+poll whose outcome was certain carries no information, so always polling at the current optimum would never correct a
+wrong estimate. For each generation, a distribution is therefore drawn at random, with likely ones preferred (sharpened
+Thompson sampling).
 
-A read that comes too early forbids the next for a whole interval, and one that comes late lets the slot idle. From the
-distribution, the moments are chosen that make the time from success to the read that sees it least on average, by
-dynamic programming from the end. Since reads keep the interval from each other and from the create, there are never
-more of them than with a read every interval (Service rule 4.4).
+A poll that comes too early blocks the next one for a whole interval; a late one leaves the slot idle. Dynamic
+programming from the end chooses the moments with the least expected time between success and the poll that finds it.
+Polls keep the interval from each other and from the create, so there are never more of them than with one poll per
+interval (Service rule 4.4).
 """
 
 from collections import deque
@@ -22,28 +22,28 @@ from math import ceil, erf, exp, inf, log, sqrt
 from typing import Final
 
 LONG_PENDING: Final = timedelta(hours=1)
-"""A generation that is still not ended after this is shown to a person, and polled on (Service rule 4.5)."""
+"""A generation that runs longer than this is shown to a person; polling continues (Service rule 4.5)."""
 
 LOST_AFTER: Final = timedelta(hours=1)
-"""An id that the service denies for this long is held for a person."""
+"""The item of a generation whose id the service denies for this long is held for a person."""
 
 RETENTION: Final = timedelta(days=14)
-"""How long the service keeps outputs (Service section 8); counted from creation, the earliest it could mean."""
+"""The time that the service keeps outputs (Service section 8), counted from creation, the earliest possible start."""
 
 RETENTION_WARNING: Final = timedelta(days=3)
-"""How long before its retention ends a paid output that is not fetched is warned of."""
+"""The time before the end of retention in which an output that is not downloaded causes a warning."""
 
 
 def next_poll_at(*, last_settled_at: float | None, interval_seconds: float, now: float) -> float:
-    """Return the earliest monotonic moment for the next read of one generation (Service rule 4.4).
+    """Return the earliest monotonic moment for the next poll of a generation (Service rule 4.4).
 
-    `last_settled_at` is when the last request about it was over, create included; None if never.
+    `last_settled_at` is when the last request about it, or its create, was over; None if there was none.
     """
     return now if last_settled_at is None else max(now, last_settled_at + interval_seconds)
 
 
 def is_long_pending(created_at: datetime, now: datetime) -> bool:
-    """Tell whether a person should look: the id stays polled all the same (Service rule 4.5)."""
+    """Return whether a generation has run for so long that a person should look; polls continue (Service rule 4.5)."""
     return now - created_at > LONG_PENDING
 
 
@@ -53,30 +53,30 @@ def retention_ends_at(created_at: datetime) -> datetime:
 
 
 ODD_SHARE: Final = 0.03
-"""How many generations may take any time at all: a service that queues, or tries again itself. They move little."""
+"""The assumed share of outliers, as from a service that queues or retries. It limits their effect on the model."""
 
 ODD_SPREAD: Final = 1.0
-"""The spread of those, about the same median."""
+"""The spread of outliers, around the same median."""
 
 REMEMBERED: Final = 64
-"""How many successes of a kind are looked at, the newest ones."""
+"""The number of newest observations of a kind that the model uses."""
 
 _SPREADS: Final = (0.02, 0.035, 0.06, 0.1, 0.17, 0.3, 0.5, 0.8)
 _STEPS_A_SPREAD: Final = 3
-_REACH: Final = log(6)  # medians from a sixth to six times the first guess
-_GUESS_SPREAD: Final = 0.8  # of the median, about the guess
-_FADING: Final = 0.995  # of a success's weight, with each newer one
-_LEAST: Final = 9.0  # what is e to this less likely than the likeliest is no longer looked at
-_SHARPNESS: Final = 2.0  # the power of the likelihood by which is drawn: more costs time where a service changes
-_NEWEST: Final = 8  # successes that a new beginning starts from
+_REACH: Final = log(6)  # medians from a sixth to six times the first estimate
+_GUESS_SPREAD: Final = 0.8  # of the median around the first estimate
+_FADING: Final = 0.995  # factor on an observation's weight for each newer one
+_LEAST: Final = 9.0  # distributions less likely than the best by this much (natural logarithm) are dropped
+_SHARPNESS: Final = 2.0  # exponent of the likelihood in a draw: a larger one adapts more slowly to a changed service
+_NEWEST: Final = 8  # observations kept when older ones are dropped
 _IMPOSSIBLE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A success, in service seconds since its create was answered: at `going_seconds` it still went on.
+    """The duration of one successful generation, as an interval in service seconds after its create was answered.
 
-    At `ended_seconds` it was seen to have ended. Where nobody saw it go on, `going_seconds` is 0.
+    At `going_seconds` a poll found it running; 0 if none did. At `ended_seconds` a poll found it ended.
     """
 
     going_seconds: float
@@ -91,7 +91,7 @@ class LogNormal:
     spread: float
 
     def share_ended(self, seconds: float) -> float:
-        """Return the share of generations that end within so long, the odd ones included."""
+        """Return the expected share of generations that end within `seconds`, outliers included."""
         if seconds <= 0:
             return 0.0
         z = log(seconds / self.median_seconds)
@@ -100,28 +100,31 @@ class LogNormal:
 
     @property
     def mean_seconds(self) -> float:
-        """Return the expected duration, the odd ones left out."""
+        """The expected duration, outliers excluded."""
         return self.median_seconds * exp(self.spread**2 / 2)
 
 
 class DurationModel:
-    """What is known of one kind of generation: successes, and how likely each shape is by them."""
+    """The observed durations of one kind of generation, and the likelihood of each distribution."""
 
     def __init__(self, usual_seconds: float, sightings: Iterable[Observation] = ()) -> None:
-        """Begin with what earlier runs saw, the oldest first; `usual_seconds` is the guess where that is nothing."""
+        """Start with the observations of earlier runs, oldest first; `usual_seconds` is the estimate without any."""
         self._usual_seconds = usual_seconds
         self._seen = deque(sightings, maxlen=REMEMBERED)
         self._surprises: deque[bool] = deque(maxlen=_NEWEST)
-        self._likely: list[tuple[LogNormal, float]] = []  # with the logarithm of how likely it is
+        self._likely: list[tuple[LogNormal, float]] = []  # with the logarithm of its likelihood
         self._begin()
 
     @property
     def seen(self) -> int:
-        """How many successes this rests on."""
+        """The number of observations."""
         return len(self._seen)
 
     def add(self, sighting: Observation) -> None:
-        """Learn from one more success. Where most of the newest were odd, the service has changed: begin anew."""
+        """Add an observation.
+
+        If most of the newest ones are outliers, the service has changed, and older observations are dropped.
+        """
         self._seen.append(sighting)
         self._weigh(sighting)
         if sum(self._surprises) > _NEWEST / 2:
@@ -129,7 +132,7 @@ class DurationModel:
             self._begin()
 
     def drawn(self, number: float) -> LogNormal:
-        """Return a shape, each by the square of its likelihood; `number` is uniform from 0 to 1."""
+        """Return a distribution drawn with the square of its likelihood; `number` is uniform from 0 to 1."""
         weights = self._weights(_SHARPNESS)
         reached = number * sum(weights)
         return next(
@@ -139,7 +142,7 @@ class DurationModel:
 
     @property
     def mean_seconds(self) -> float:
-        """Return the expected duration over all shapes."""
+        """The expected duration, averaged over the distributions."""
         weights = self._weights()
         total = sum(weight * shape.mean_seconds for (shape, _), weight in zip(self._likely, weights, strict=True))
         return total / sum(weights)
@@ -149,7 +152,7 @@ class DurationModel:
         return [exp(sharpness * (likelihood - top)) for _, likelihood in self._likely]
 
     def _begin(self) -> None:
-        """Take all shapes about a first guess, and learn from what was seen."""
+        """Set up the distributions around a first estimate, and weigh them by the observations."""
         self._surprises.clear()
         middles = sorted((seen.going_seconds + seen.ended_seconds) / 2 for seen in self._seen)
         guess = log(middles[len(middles) // 2] if middles else self._usual_seconds)
@@ -165,7 +168,7 @@ class DurationModel:
             self._weigh(sighting)
 
     def _weigh(self, sighting: Observation) -> None:
-        """Make each shape as much likelier as it is likelier to give this interval."""
+        """Update the likelihood of each distribution with one observation."""
         low, high = sighting.going_seconds, sighting.ended_seconds
         weighed = [
             (shape, likelihood * _FADING + log(shape.share_ended(high) - shape.share_ended(low) + _IMPOSSIBLE))
@@ -177,7 +180,7 @@ class DurationModel:
 
 
 def _is_odd(shape: LogNormal, low: float, high: float) -> bool:
-    """Tell whether an interval is more likely of an odd generation than of a regular one."""
+    """Return whether an interval is more likely an outlier than a regular duration."""
     z_low = log(low / shape.median_seconds) if low > 0 else -inf
     z_high = log(high / shape.median_seconds)
     regular = _normal_share(z_high / shape.spread) - _normal_share(z_low / shape.spread)
@@ -190,18 +193,18 @@ def _normal_share(z: float) -> float:
     return (1 + erf(z / sqrt(2))) / 2
 
 
-_MEDIAN_STEP: Final = 0.01  # shapes that differ by less share their moments
+_MEDIAN_STEP: Final = 0.01  # distributions that differ by less share a schedule
 _SPREAD_STEP: Final = 0.05
-_FINEST: Final = 40  # steps of an interval
+_FINEST: Final = 40  # steps per interval
 _COARSEST: Final = 10
-_TAIL: Final = 2.6  # deviations looked at; what takes longer is read every interval
+_TAIL: Final = 2.6  # standard deviations covered; a longer generation is polled every interval
 _MOST_STEPS: Final = 4000
 
 
 def next_read_seconds(shape: LogNormal, *, elapsed_seconds: float, interval_seconds: float) -> float:
-    """Return how long after its create a generation is read next, when it was last touched after `elapsed_seconds`.
+    """Return when to poll a generation next, in seconds after its create; it was last polled at `elapsed_seconds`.
 
-    At least one interval later (Service rule 4.4); an interval of 0 means at once.
+    The result is at least one interval later (Service rule 4.4). An interval of 0 means at once.
     """
     if not interval_seconds:
         return elapsed_seconds
@@ -213,15 +216,16 @@ def next_read_seconds(shape: LogNormal, *, elapsed_seconds: float, interval_seco
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """For each step after the create, the step of the next read; so many `steps` make an interval."""
+    """For each step after the create, the step of the next poll. An interval has `steps` steps."""
 
     steps: int
     following: list[int]
 
     def after(self, elapsed: float) -> float:
-        """Return when to read after a read at `elapsed`, both in intervals.
+        """Return when to poll after a poll at `elapsed`, both in intervals.
 
-        The step is the nearest: replies take a little, and a step later each time would lose that much each time.
+        The position is rounded to the nearest step. Always rounding up would lose time with each poll, because replies
+        take a moment.
         """
         here = round(elapsed * self.steps)
         return self.following[here] / self.steps if here < len(self.following) else elapsed + 1
@@ -233,13 +237,13 @@ def _chosen(median_steps: int, spread_steps: int) -> _Moments:
 
 
 def _moments(shape: LogNormal) -> _Moments:
-    """Choose for each step the next read, from the last one back. A gap of two intervals has room for one between."""
+    """Choose the next poll for each step, backwards from the last. A gap never exceeds two intervals."""
     horizon = shape.median_seconds * exp(_TAIL * shape.spread) + 1
     steps = min(_FINEST, max(_COARSEST, round(10 / (shape.median_seconds * shape.spread))))
     steps = max(1, min(steps, int(_MOST_STEPS / horizon)))
     count = min(_MOST_STEPS, ceil(horizon * steps))
     share = [shape.share_ended(step / steps) for step in range(count + 2 * steps + 1)]
-    moment = [0.0]  # of the durations up to each step
+    moment = [0.0]  # partial mean of the durations up to each step
     for step in range(1, len(share)):
         moment.append(moment[-1] + (share[step] - share[step - 1]) * (step - 0.5) / steps)
     idle = [0.0] * count + [(1 - share[step]) / 2 for step in range(count, len(share))]

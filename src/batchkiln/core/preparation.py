@@ -1,6 +1,6 @@
-"""What an account makes ready while its slot is busy: quotes and uploads for what comes next.
+"""Chooses the quotes and uploads that an account requests ahead, while its slot is busy. Pure.
 
-Pure, and the second question to the queue beside `choose_action`: `worker/prefetch.py` asks it whenever it may send.
+`worker/prefetch.py` calls this, as the loop calls `choose_action`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,16 +22,16 @@ class _Request:
 
 
 class AskQuote(_Request):
-    """Ask the price of a candidate's recipe, by a request that counts as a read (Service rule 4.6)."""
+    """Request the quote of a candidate's recipe; the request counts as a read (Service rule 4.6)."""
 
 
 class Upload(_Request):
-    """Upload images that are needed soon: up to five in one request (Service section 4, upload flow)."""
+    """Upload the images that are needed soon, at most five per request (Service section 4, upload flow)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """End the items of a recipe that can never be paid; nothing was sent (contract, section 7)."""
+    """Reject the items of a recipe that can never be paid. Nothing was sent (contract, section 7)."""
 
     candidate: Candidate
     obstacle: BudgetLimit
@@ -41,12 +41,12 @@ Preparation = AskQuote | Upload | Reject | WaitUntil
 
 
 def choose_preparation(queue: QueueView, account: AccountView, now: ClockReading) -> Preparation:
-    """Choose what to make ready while the slot is busy, in the order in which it will be needed.
+    """Choose the next preparation, in the order in which the results will be needed.
 
-    What has to wait, as uploads do once the day's are used up, lets what may leave now go first.
+    A request that may be sent now goes before one that has to wait, such as an upload after the day's last.
     """
-    if account.starts_nothing:
-        return WaitUntil(NotBefore(inf, account.starts_nothing))
+    if account.start_obstacle:
+        return WaitUntil(NotBefore(inf, account.start_obstacle))
     ordered = in_order(queue.candidates)
     for candidate in ordered:
         if candidate.cost is not None:
@@ -63,9 +63,9 @@ def choose_preparation(queue: QueueView, account: AccountView, now: ClockReading
 
 
 def _requests_for(ordered: Sequence[Candidate], account: AccountView, now: ClockReading) -> Iterator[AskQuote | Upload]:
-    """Yield the requests that candidates lack, the most urgent first; a quote needs the uploads (Service rule 4.6).
+    """Yield the missing requests of the candidates, the most urgent first; uploads precede quotes (Service rule 4.6).
 
-    Where the service fails to price a recipe, the others go first.
+    Recipes whose quote has failed come last.
     """
     for candidate in sorted(ordered, key=lambda each: each.recipe_id in account.waits.quotes):
         if not candidate.is_ready:

@@ -1,4 +1,4 @@
-"""What is written to the queue beside a new attempt: closed unions, applied by `match` with `assert_never`."""
+"""The changes that a worker records in the queue, as closed unions to be matched with `assert_never` at the end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.job import SavedFile
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import Observation
-from batchkiln.core.queue_types import Circumstances
+from batchkiln.core.queue_types import Circumstances, DownloadTask
 from batchkiln.core.responses import ErrorInfo, GenerationRecord
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
@@ -19,7 +19,7 @@ from batchkiln.core.waits import WaitReason
 
 @dataclass(frozen=True, slots=True)
 class SavedOutput:
-    """A file that is whole under its final name (Law 7), as output `number` of `listed`, counted from 1."""
+    """A complete file under its final name (Law 7): output `number`, from 1, of the `listed` outputs in the record."""
 
     file: SavedFile
     number: int
@@ -29,10 +29,10 @@ class SavedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What came with an outcome.
+    """The facts that are recorded with an outcome.
 
-    `error` is kept with the item, `reason` with an event that leaves the item in its state. `is_contact`: the API
-    itself answered, so that it still knows the idempotency key. `observation` is of a success's duration.
+    `error` is stored with the item; `reason`, with an event that does not change the item's state. `is_contact` is true
+    if the API itself replied, so that it still knows the idempotency key. `observation` is the duration of a success.
     """
 
     error: ErrorInfo | None = None
@@ -45,14 +45,16 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The outcome as it was settled, and the item's state after it.
+    """The outcome as recorded, and the item's state after it.
 
-    `overcharged_credits` is what the record charges beyond the quote and every cost named before.
+    `overcharged_credits` is the amount that the record charges beyond the quote and any cost reported before.
+    `download` is the task of fetching its files if the item has just become ready.
     """
 
     outcome: Outcome
     state: ItemState
     overcharged_credits: int = 0
+    download: DownloadTask | None = None
 
 
 # --- preparations of a candidate ----------------------------------------------------------------------
@@ -60,14 +62,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """The price of the candidate's recipe, in credits; it serves all items that share it."""
+    """The cost of the candidate's recipe is known, in credits, for all items that share it."""
 
     cost_credits: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """The price of the candidate, or the upload of an image, cannot be had for now; history says why, once."""
+    """The candidate's quote or image upload failed and will be retried; the reason is recorded once in the history."""
 
     input_id: int | None
     reason: str
@@ -75,21 +77,21 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class ItemRefused:
-    """The candidate is rejected: nothing was sent, nothing charged."""
+    """The service refused the candidate. It is rejected; nothing was sent or charged."""
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
 class RecipeRefused:
-    """All queued items of the candidate's recipe are rejected, some hundred at once."""
+    """The service refused the candidate's recipe. Its queued items are rejected, a few hundred per transaction."""
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
 class NeverFits:
-    """All queued items of the candidate's recipe cost more than a limit will ever allow."""
+    """The cost of the candidate's recipe exceeds a limit for good. Its queued items are rejected."""
 
     obstacle: BudgetLimit
     limit: int | None
@@ -97,7 +99,7 @@ class NeverFits:
 
 @dataclass(frozen=True, slots=True)
 class InputLost:
-    """A local image is gone or has changed: the next items of the candidate's recipe that need it are held."""
+    """A local image is missing or has changed. The next items of the candidate's recipe that need it are held."""
 
     input_id: int
     message: str
@@ -105,7 +107,7 @@ class InputLost:
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """Urls of uploaded contents on an account, as (sha256, url)."""
+    """Images were uploaded to an account; `urls` holds pairs of SHA-256 and URL."""
 
     account_id: int
     urls: Sequence[tuple[str, str]]
@@ -113,7 +115,7 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class UploadsGone:
-    """The service denies an upload of the candidate: all of its uploads on the account are made again."""
+    """The service no longer knows an upload of the candidate. All its images are uploaded to the account again."""
 
     account_id: int
 
@@ -126,7 +128,7 @@ Preparation = Priced | Failing | ItemRefused | RecipeRefused | NeverFits | Input
 
 @dataclass(frozen=True, slots=True)
 class HoldImposed:
-    """The service asked for a wait of all creates, or of all reads; a restart keeps it."""
+    """The service imposed a wait on all creates or all reads. The wait survives a restart."""
 
     is_of_creates: bool
     until: datetime
@@ -135,9 +137,9 @@ class HoldImposed:
 
 @dataclass(frozen=True, slots=True)
 class HoldsCapped:
-    """The service's time is known: stored waits end at the latest when the service may have meant.
+    """The service's time is known, so stored waits are shortened to the latest end that the service can have meant.
 
-    `logged_at` is when the last request left, by the clock of then.
+    `logged_at` is when the last request was sent, by the clock at that time.
     """
 
     logged_at: datetime | None
@@ -145,7 +147,7 @@ class HoldsCapped:
 
 @dataclass(frozen=True, slots=True)
 class CallMisunderstood:
-    """The replies to a call are not understood, under these circumstances (Law 10)."""
+    """The replies to a call are not understood, under the given circumstances (Law 10)."""
 
     entry: Misunderstood
     circumstances: Circumstances
@@ -153,26 +155,26 @@ class CallMisunderstood:
 
 @dataclass(frozen=True, slots=True)
 class CallUnderstood:
-    """The replies to a call are understood after all."""
+    """The replies to a call are understood again."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class CircumstancesKnown:
-    """What was not understood under other circumstances than these is forgotten."""
+    """The current circumstances are known. Entries for misunderstood calls from other circumstances are deleted."""
 
     circumstances: Circumstances
 
 
 @dataclass(frozen=True, slots=True)
 class TimeKnown:
-    """The service's time, for the whole profile: the next start guesses no earlier one."""
+    """The service's time is known for the whole profile. The next start assumes no earlier time."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeysConfigured:
-    """The fingerprints of all configured API keys: items held for one of them are taken up again."""
+    """All configured API keys, as fingerprints. Items that were held for one of them are resumed."""
 
     fingerprints: frozenset[str]
 

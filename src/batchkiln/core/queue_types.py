@@ -1,4 +1,4 @@
-"""What the queue and the worker exchange, beyond the nouns of `job.py`."""
+"""The types that the queue and the worker exchange, in addition to those of `job.py`."""
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The first queued item among those of one job that share a recipe, of which there are `queued`.
+    """The first queued item of a job and recipe, of which `queued` items wait.
 
-    `cost` is None until quoted. `is_ready` tells that all its images are uploaded to this account;
-    `missing_inputs` are the input ids, of it and the items just behind it, that are not. `next_item_ids` are items
-    behind it that may be begun in its place: as urgent, and as ready.
+    `cost` is None until quoted. `is_ready` is true if all its images are uploaded to this account. `missing_inputs`
+    holds the ids of images not yet uploaded, of this item and the items directly behind it. `next_item_ids` holds items
+    behind it with equal priority and readiness, which may start in its place.
     """
 
     item_id: int
@@ -37,25 +37,26 @@ class Candidate:
     next_item_ids: tuple[int, ...] = ()
 
     def next_item_id(self, taken: AbstractSet[int]) -> int:
-        """Return the first item that no other worker is just beginning; the head where all are taken."""
+        """Return the first item that no other worker is starting; the candidate's own item if all are taken."""
         items = (self.item_id, *self.next_item_ids)
         return next((item_id for item_id in items if item_id not in taken), self.item_id)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """What the queue holds for one account."""
+    """The attempts, candidates and downloads of one account."""
 
     unresolved: Attempt | None
     candidates: tuple[Candidate, ...]
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
-    is_unwanted: bool = False  # the unresolved attempt would not be begun any more: by its job, cap or budgets
-    is_slot_held: bool = False  # the unresolved attempt belongs to a held item: a person has to end it
+    is_unwanted: bool = False  # a paused or canceled job, a cap or a budget would now prevent the unresolved attempt
+    is_slot_held: bool = False  # the unresolved attempt belongs to a held item, which a person has to resolve
+    has_lost: bool = False  # a restored copy of the queue lost an attempt of the account; its item is queued
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What generations have in common that take about as long: model, mode, parameters and images, as a text."""
+    """The properties that decide how long a generation takes: model, mode, parameters and number of images, as text."""
 
     price_key: str
     is_video: bool
@@ -63,38 +64,38 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which jobs may begin new attempts: those named, or all where `job_ids` is None."""
+    """The jobs that may start new attempts; all jobs if `job_ids` is None."""
 
     job_ids: frozenset[int] | None = None
 
     def holds(self, job_id: int) -> bool:
-        """Tell whether a job is in it."""
+        """Return whether a job is in scope."""
         return self.job_ids is None or job_id in self.job_ids
 
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """How many items of the scope are still the program's to move, by state."""
+    """The number of items in scope that the program can still change, by state."""
 
     by_state: Mapping[str, int]
     queued_in_paused_jobs: int
 
     @property
     def total(self) -> int:
-        """All that may still change without a person."""
+        """The number of items that can change without a person."""
         return sum(self.by_state.values()) - self.queued_in_paused_jobs
 
     @property
     def under_way(self) -> int:
-        """Those that were sent or are being fetched."""
+        """The number of items that were sent or are being downloaded."""
         return sum(n for state, n in self.by_state.items() if state != "queued")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that the planner has to know from the disk, read at once.
+    """All that the planner reads from the queue, in one transaction.
 
-    `usages` has one entry per day asked for. `last_read_at` and `active_kind` are of the active generation.
+    `usages` has one entry per requested day. `last_read_at` and `active_kind` belong to the active generation.
     """
 
     queue: QueueView
@@ -108,10 +109,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class DownloadTask:
-    """A finished generation whose files are still to be fetched. `saved` are those already here: number -> sha256.
+    """A finished generation with files to download.
 
-    `listed` is how many outputs its record had when one of them was saved; 0 before that. `taken` are those of the
-    first output's possible paths that another output has already.
+    `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
+    one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
+    uses.
     """
 
     attempt: Attempt
@@ -130,7 +132,7 @@ class DownloadTask:
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """The extensions that its files may have; which one, their bytes tell."""
+        """The possible extensions of its files; the content decides which one applies."""
         return ("mp4", "webm", "mov") if self.attempt.is_video else ("png", "jpg", "webp", "gif", "avif")
 
     def relative_name(self, number: int, extension: str) -> str:
@@ -148,17 +150,20 @@ class DownloadTask:
 
 @dataclass(frozen=True, slots=True)
 class ItemNames:
-    """The names by which a person knows an item, and the number that its next attempt will have."""
+    """The names of an item and its job and model, and the idempotency keys of its attempts by number.
+
+    The last key is that of its next attempt.
+    """
 
     job: str
     item: str
     model: str
-    next_number: int
+    keys: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class WantedInput:
-    """A local image to upload, and an item that waits for it. `alike` are all inputs of the same content."""
+    """A local image to upload, and an item that needs it. `alike` holds the ids of all inputs with the same content."""
 
     input_id: int
     file: InputFile
@@ -168,9 +173,9 @@ class WantedInput:
 
 @dataclass(frozen=True, slots=True)
 class UploadHistory:
-    """Whether uploads of an account have ever worked, as far as it is known, and whether an item needs any.
+    """Whether an account's uploads have ever worked, and whether an item needs any.
 
-    `has_completed`: an asset is here, or was. `was_used`: a create with an image was accepted.
+    `has_completed`: an upload was completed. `was_used`: a create with an image was accepted.
     """
 
     has_completed: bool
@@ -180,9 +185,10 @@ class UploadHistory:
 
 @dataclass(frozen=True, slots=True)
 class Viewpoint:
-    """Who asks: an account, whether it is its profile's first (jobs that name none go there), and for which jobs.
+    """The account that the queue is read for, and the jobs in scope.
 
-    `avoided_inputs` are images whose upload fails again and again: items that need none of them go first.
+    `is_first` is true for the profile's first account, which takes the jobs that name none. `avoided_inputs` holds
+    images whose upload keeps failing; items that do not need them go first.
     """
 
     account_id: int
@@ -193,15 +199,16 @@ class Viewpoint:
     avoided_inputs: frozenset[int] = frozenset()
 
     def takes(self, accounts: Sequence[str]) -> bool:
-        """Tell whether the account begins the items of a job of its profile that names these accounts, or none."""
+        """Return whether the account starts items of a job of its profile that names these accounts, or none."""
         return self.account in accounts if accounts else self.is_first
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What decides how replies are understood: digests of program and configuration, and of the description.
+    """The digests of everything that decides how replies are understood.
 
-    `description` is None where the service's own description could not be read.
+    `digest` covers the program and its configuration. `description` covers the service's description; None if that
+    could not be read.
     """
 
     digest: str = ""
@@ -209,8 +216,22 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True)
+class LostAttempt:
+    """An attempt of an account that a restored copy of the queue has lost, to be recorded again: the oldest one.
+
+    `request` is its first send, which the copy has lost as well.
+    """
+
+    viewpoint: Viewpoint
+    request: RequestNote
+
+
+@dataclass(frozen=True, slots=True)
 class NewAttempt:
-    """What an attempt is made with, for whom it was planned. The last of the request's days is to carry its credits."""
+    """A planned attempt: its item, account, API key, cost and request.
+
+    Its credits count in the last of the request's days.
+    """
 
     item_id: int
     viewpoint: Viewpoint

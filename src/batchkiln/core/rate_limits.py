@@ -1,8 +1,8 @@
-"""What an account may do, and what is left of it (Service section 8): one value for worker, planning and views.
+"""The rate limits of an account and their usage (Service section 8). The worker, plans and pages all use them.
 
-A minute is a sliding window that is safe however the service aligns its own: a request occupies its place from before
-it is sent until a whole minute after its reply, since the service may have counted it at any moment in between. A day
-is the service's own, from reset to reset; what it has used is stored in the queue (Law 5).
+A minute is a sliding window that is safe for any alignment of the service's own: a request occupies a place from before
+it is sent until one minute after its reply, because the service may have counted it at any moment in between. A day is
+the service's own, from reset to reset; its usage is stored in the queue (Law 5).
 """
 
 from bisect import insort
@@ -20,12 +20,12 @@ from batchkiln.core.waits import NO_WAIT, NotBefore, WaitReason
 MIB: Final = 1024 * 1024
 
 RECENT_MINUTES: Final = 2
-"""A request of an earlier run that left within so many minutes may have been under way until just now."""
+"""A request that an earlier run sent within this many minutes may have been under way until now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an account may do; every duration is in service seconds (contract, section 6)."""
+    """The limits of an account. Every duration is in service seconds (contract, section 6)."""
 
     creates_per_minute: int = 10
     creates_per_day: int = 1000
@@ -37,39 +37,48 @@ class Limits:
     requests_per_minute_per_ip: int = 120
     poll_interval_seconds: float = 10.0
     minute_seconds: float = 60.0
-    output_bytes: int = 2048 * MIB  # of one output: our own bound, the service names none
+    output_bytes: int = 2048 * MIB  # of one output: our own bound; the service documents none
 
     @property
     def of_the_service(self) -> dict[str, Any]:
-        """The limits that a service keeps, by name: all but our own bounds."""
+        """The limits that the service enforces, by name, without our own bounds."""
         return {name: value for name, value in asdict(self).items() if name != "output_bytes"}
 
 
+def quiet_seconds_left(limits: Limits, passed: float) -> float:
+    """Return for how long nothing is sent, so many service seconds after a queue was found to be an older copy.
+
+    Its windows and its last poll are lost (Law 5). A clock that was set back in the meantime leaves all of it.
+    """
+    quiet_seconds = limits.minute_seconds + limits.poll_interval_seconds
+    return quiet_seconds - min(max(passed, 0.0), quiet_seconds)
+
+
 class RequestKind(StrEnum):
-    """A request, by the limits that it counts in (Service section 8)."""
+    """The kind of a request, which decides the limits that it counts against (Service section 8)."""
 
     CREATE = "create"
     UPLOAD = "upload"
     READ = "read"
     QUOTE = "quote"
-    OTHER = "other"  # without authentication: the machine's window alone
+    OTHER = "other"  # without authentication: counts in the machine's window only
 
     @property
     def is_create(self) -> bool:
-        """Whether it counts with the generation and upload requests."""
+        """Whether the request counts against the limit of generation and upload requests."""
         return self in {RequestKind.CREATE, RequestKind.UPLOAD}
 
     @property
     def is_read(self) -> bool:
-        """Whether it counts with the reads and quotes."""
+        """Whether the request counts against the limit of reads and quotes."""
         return self in {RequestKind.READ, RequestKind.QUOTE}
 
 
 @dataclass(frozen=True, slots=True)
 class RequestNote:
-    """A request that is about to leave, as it is written down before (Law 5).
+    """A request that is about to be sent, as recorded beforehand (Law 5).
 
-    `days` are the service days that it may be counted in: one, or two around a reset.
+    `days` holds the starts of the service days that may count it: one, or two around a reset.
     """
 
     account_id: int
@@ -93,19 +102,19 @@ class LoggedRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeldUntil:
-    """A wait that the service imposed on one kind of request, as kept across restarts."""
+    """A wait that the service imposed on one kind of request, as stored for a restart."""
 
     until: datetime
     reason: WaitReason
 
 
 class SlidingWindow:
-    """The requests of the last minute: none of its windows, however aligned, holds more than `limit`."""
+    """The requests of the last minute. No window of that length, however aligned, contains more than `limit`."""
 
     __slots__ = ("_expiries", "_under_way", "limit", "released", "span_seconds")
 
     def __init__(self, *, limit: int, span_seconds: float) -> None:
-        """Begin empty."""
+        """Start with no requests."""
         self.limit = limit
         self.span_seconds = span_seconds
         self.released = 0
@@ -113,22 +122,22 @@ class SlidingWindow:
         self._under_way = 0
 
     def acquire(self) -> None:
-        """Take a place for a request that is about to leave."""
+        """Take a place for a request that is about to be sent."""
         self._under_way += 1
 
     def release(self, at: float) -> None:
-        """Record that a request is over: answered, failed or given up. Its place is free a whole span later."""
+        """Record that a request is over: answered, failed or abandoned. Its place is free after `span_seconds`."""
         self._under_way -= 1
         self.released += 1
         insort(self._expiries, at + self.span_seconds)  # requests of an earlier run may be restored late
 
     def restore(self, at: float) -> None:
-        """Count a request of an earlier run, over at that moment."""
+        """Count a request of an earlier run that was over at the monotonic moment `at`."""
         self.acquire()
         self.release(at)
 
     def free_at(self, now: float, *, places: int = 1) -> float:
-        """Return the earliest monotonic moment at which `places` are free; infinite while others are under way.
+        """Return the earliest monotonic moment with `places` free; infinite if that depends on requests under way.
 
         `places` above the limit is treated as the limit, so that a reserve never blocks a small window.
         """
@@ -141,35 +150,35 @@ class SlidingWindow:
 
     @property
     def under_way(self) -> int:
-        """How many requests were started and are not over."""
+        """The number of requests that were started and are not over."""
         return self._under_way
 
     def used(self, now: float) -> int:
-        """Return how many places are taken."""
+        """Return the number of occupied places."""
         self.free_at(now)
         return len(self._expiries) + self._under_way
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceDay:
-    """The service's calendar: a day has `seconds`, and one began at `start`."""
+    """The service's calendar: the length of a day, and the start of one of them."""
 
     seconds: float = 86_400.0
     start: datetime = EPOCH
 
     def start_of(self, instant: datetime) -> datetime:
-        """Return when the day that holds `instant` began."""
+        """Return the start of the day that contains `instant`."""
         length = timedelta(seconds=self.seconds)
         return self.start + (instant - self.start) // length * length
 
     def reset_after(self, instant: datetime) -> datetime:
-        """Return when the next day begins."""
+        """Return the start of the next day."""
         return self.start_of(instant) + timedelta(seconds=self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class DayUsage:
-    """What an account has used in one day. Credits count failures as well (Service section 8)."""
+    """An account's usage on one day. Credits of failed generations count as well (Service section 8)."""
 
     creates: int = 0
     reads: int = 0
@@ -179,17 +188,17 @@ class DayUsage:
 
 
 def day_starts(day: ServiceDay, now: ClockReading) -> tuple[datetime, ...]:
-    """Return the start of each day in which a request sent now may be counted: one, or two at a reset."""
+    """Return the start of each day that may count a request sent now: one, or two at a reset."""
     first, last = day.start_of(now.instant), day.start_of(now.latest)
     return (first,) if first == last else (first, last)
 
 
 class StoredAccount(Protocol):
-    """What the queue stores about an account's limits. `usages` has one entry per service day that is looked at."""
+    """An account's usage and waits as the queue stores them. `usages` has one entry per requested service day."""
 
     @property
     def usages(self) -> Sequence[DayUsage]:
-        """The usage of each service day that may be the present one."""
+        """The usage of each service day that may be the current one."""
 
     @property
     def creates_held(self) -> HeldUntil | None:
@@ -214,20 +223,19 @@ class HostRateLimit:
 
     @classmethod
     def of(cls, limits: Limits, egress: str | None = None) -> "HostRateLimit":
-        """Begin with nothing used."""
+        """Return the limit with nothing used."""
         window = SlidingWindow(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds)
         return cls(window, egress=egress)
 
     def due(self, now: ClockReading, *, places: int = 1) -> NotBefore:
-        """Return when a request of any kind may leave this machine, with `places` of the minute free."""
+        """Return when this machine may send a request of any kind, with `places` of the minute free."""
         return NotBefore(self.window.free_at(now.monotonic, places=places), WaitReason.MINUTE_WINDOW).after(self.held)
 
     def restore_last_minute(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
-        """Count the last minute of an earlier run, however long ago it was, as over only now; once per process.
+        """Count the last minute of requests of an earlier run as if they were over only now; once per process.
 
-        Before the service has told its time nobody knows how long ago that was: too many counted requests cost at
-        most one minute, too few might overstep the limit (Law 5). `requests` are sorted, the oldest first. The question
-        for the time is always counted: the first one ever was logged by a clock that may have been wrong.
+        Their age is unknown until the service has sent its time. Counting too many costs at most one minute; counting
+        too few might exceed the limit (Law 5). `requests` are sorted, oldest first.
         """
         requests = [request for request in requests if request.egress == self.egress]
         if self.is_restored or not requests:
@@ -241,46 +249,46 @@ class HostRateLimit:
 
 @dataclass(slots=True)
 class RequestQuota:
-    """Creates with uploads, or reads with quotes: a minute's window, a day's count, and the wait that is imposed.
+    """The limits of creates with uploads, or of reads with quotes: a minute, a day, and an imposed wait.
 
-    `told` is the wait that this process was told, which is exact once `is_told`; `stored` is that of an earlier one.
-    `used` is the day's count as stored when the queue was looked at, with `released_before` requests over by then.
+    `imposed` is the wait imposed in this process, and final once `is_exact`; `stored` is the wait imposed in an earlier
+    one. `used` is the day's count when the queue was read, and `released_before` the number of requests over by then.
     """
 
     window: SlidingWindow
     per_day: int
-    told: NotBefore = NO_WAIT
+    imposed: NotBefore = NO_WAIT
     stored: NotBefore = NO_WAIT
-    is_told: bool = False
+    is_exact: bool = False
     used: int = 0
     released_before: int = 0
 
     @property
     def held(self) -> NotBefore:
         """The wait that the service imposed."""
-        return self.told if self.is_told else self.told.after(self.stored)
+        return self.imposed if self.is_exact else self.imposed.after(self.stored)
 
     @property
     def used_today(self) -> int:
-        """The stored count, and on top what was under way when it was read or began since: never too few (Law 5)."""
+        """The stored count plus all requests under way when it was read or started since; never too low (Law 5)."""
         return self.used + self.window.under_way + self.window.released - self.released_before
 
     @property
     def is_spent(self) -> bool:
-        """Whether the day takes no further request."""
+        """Whether the day permits no further request."""
         return self.used_today >= self.per_day
 
     def update(self, used: int, held: HeldUntil | None, now: ClockReading, released_before: int) -> None:
-        """Take over what the queue stores."""
+        """Copy the usage and the wait from the queue."""
         self.used, self.released_before = used, released_before
         self.stored = NO_WAIT if held is None else NotBefore(now.monotonic_of(held.until), held.reason)
 
 
 @dataclass(slots=True)
 class RateLimits:
-    """The limits of one account and all that was used of them.
+    """The limits of one account and their usage.
 
-    `usage` and `resets_at` (monotonic) are the service day's, as of the last `update`.
+    `usage` and `resets_at` (monotonic) belong to the current service day, as of the last `update`.
     """
 
     limits: Limits
@@ -292,7 +300,7 @@ class RateLimits:
     reads: RequestQuota = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with nothing used."""
+        """Start with nothing used."""
         limits, span = self.limits, self.limits.minute_seconds
         creates = SlidingWindow(limit=limits.creates_per_minute, span_seconds=span)
         self.creates = RequestQuota(creates, limits.creates_per_day)
@@ -301,7 +309,7 @@ class RateLimits:
 
     @classmethod
     def of(cls, limits: Limits, day: ServiceDay) -> "RateLimits":
-        """Begin with nothing used, on a machine of its own."""
+        """Return limits with nothing used, for the only account on this machine."""
         return cls(limits, day, HostRateLimit.of(limits))
 
     @classmethod
@@ -315,7 +323,7 @@ class RateLimits:
         now: ClockReading,
         recent_seconds: float,
     ) -> "RateLimits":
-        """Begin with the logged requests of all accounts on this machine, for a process that looks on from outside."""
+        """Return limits restored from the request log of all accounts on this machine, for an observing process."""
         rates = cls.of(limits, day)
         logged = list(requests)
         for request in logged:
@@ -328,12 +336,12 @@ class RateLimits:
     # --- requests ---
 
     def acquire(self, kind: RequestKind) -> None:
-        """Take a request's places in the minute windows, before it is written down."""
+        """Take a request's places in the minute windows, before the request is recorded."""
         for window in self._windows(kind):
             window.acquire()
 
     def release(self, kind: RequestKind, at: float) -> None:
-        """Record that a request is over; its places are free a whole minute later."""
+        """Record that a request is over. Its places are free one minute later."""
         for window in self._windows(kind):
             window.release(at)
 
@@ -347,7 +355,7 @@ class RateLimits:
     # --- waits ---
 
     def due(self, now: ClockReading, *, is_create: bool, places: int = 1, host_places: int = 1) -> NotBefore:
-        """Return when a create or upload, else when a read or quote, may leave with `places` of its minute free."""
+        """Return when a create or upload, or else a read or quote, may be sent with `places` of its minute free."""
         quota = self.creates if is_create else self.reads
         window = NotBefore(quota.window.free_at(now.monotonic, places=places), WaitReason.MINUTE_WINDOW)
         due = NotBefore(now.monotonic).after(window).after(self.host.due(now, places=host_places)).after(quota.held)
@@ -355,7 +363,7 @@ class RateLimits:
 
     @property
     def upload_day_due(self) -> NotBefore:
-        """When the day takes another upload: two requests that count as creates, and one file more."""
+        """The earliest moment at which the day permits an upload: one file, and two requests counted as creates."""
         limits, usage = self.limits, self.usage
         is_spent = (
             usage.upload_files >= limits.upload_files_per_day
@@ -366,29 +374,35 @@ class RateLimits:
 
     @property
     def is_day_spent(self) -> bool:
-        """Whether one of the day's counts of requests seems to be used up, for uploads as well."""
+        """Whether the day's creates or reads are used up; an upload needs two creates."""
         return self.creates.used_today + 2 > self.limits.creates_per_day or self.reads.is_spent
 
     @property
     def reset(self) -> NotBefore:
-        """When the day's requests are free again."""
+        """The next daily reset."""
         return NotBefore(self.resets_at, WaitReason.DAY_REQUESTS)
 
-    def hold(self, due: NotBefore, *, is_create: bool, is_told: bool) -> bool:
-        """Impose a wait on creates or reads; return whether it is the latest. `is_told`: the service said how long."""
+    def hold(self, due: NotBefore, *, is_create: bool, is_exact: bool) -> bool:
+        """Impose a wait on creates or reads, and return whether it is now the longest.
+
+        `is_exact` is true if the service sent the length of the wait.
+        """
         quota = self.creates if is_create else self.reads
-        quota.told = quota.told.after(due)  # another request may have been told a longer wait
-        quota.is_told |= is_told
-        return quota.told == due
+        quota.imposed = quota.imposed.after(due)  # the reply to another request may have imposed a longer wait
+        quota.is_exact |= is_exact
+        return quota.imposed == due
 
     # --- what is stored ---
 
     def released(self) -> tuple[int, int]:
-        """Return how many creates and reads are over: taken before a look at the queue, and given to `update`."""
+        """Return the numbers of finished creates and reads.
+
+        Call this before reading the queue, and pass the result to `update`.
+        """
         return self.creates.window.released, self.reads.window.released
 
     def update(self, stored: StoredAccount, now: ClockReading, released: tuple[int, int] | None = None) -> None:
-        """Take over what the queue stores. Around a reset, the larger of both days' usage counts."""
+        """Copy the usage and the waits from the queue. Around a reset, the larger usage of the two days counts."""
         creates, reads = released or self.released()
         self.usage = _larger(stored.usages[0], stored.usages[-1])
         self.creates.update(self.usage.creates, stored.creates_held, now, creates)
@@ -396,9 +410,10 @@ class RateLimits:
         self.resets_at = now.monotonic_of(self.day.reset_after(now.instant))
 
     def restore(self, requests: Iterable[LoggedRequest], now: ClockReading, *, recent_seconds: float) -> None:
-        """Count this account's requests of an earlier run in the minute.
+        """Count this account's requests of an earlier run in the minute's windows.
 
-        One that left less than `recent_seconds` ago counts as over only now: its reply may have been on the way.
+        A request sent less than `recent_seconds` ago counts as over only now, because its reply may have been on the
+        way.
         """
         for request in requests:
             if request.kind.is_create:
@@ -407,7 +422,7 @@ class RateLimits:
                 self.reads.window.restore(_over_at(request, now, recent_seconds))
 
     def days(self, now: ClockReading) -> tuple[datetime, ...]:
-        """Return the start of each service day in which a request sent now may be counted."""
+        """Return the start of each service day that may count a request sent now."""
         return day_starts(self.day, now)
 
 
@@ -417,5 +432,5 @@ def _over_at(request: LoggedRequest, now: ClockReading, recent_seconds: float) -
 
 
 def _larger(earlier: DayUsage, later: DayUsage) -> DayUsage:
-    """Return the larger of each figure of the days of `ClockReading.instant` and `latest`: mostly the same day."""
+    """Return the larger of each figure on the days of `ClockReading.instant` and `latest`; mostly they are one day."""
     return earlier if earlier is later else DayUsage(*map(max, astuple(earlier), astuple(later)))

@@ -29,14 +29,26 @@ def request_body(recipe: Recipe, *, prompt: str, input_urls: Sequence[str], max_
     return _canonical(body)
 
 
-def idempotency_key(queue_uid: str, *, item_id: int, number: int) -> str:
-    """Return the key of an item's attempt `number`.
+def idempotency_key(queue_uid: str, *, job: str, item: str, number: int) -> str:
+    """Return the key of an item's attempt `number`, in a queue of schema 5 or later.
 
     The key is derived, not random, and does not depend on the body. If a disk loses a recorded attempt, recording it
-    again gives the same key, and the service replays or refuses it instead of charging twice.
+    again gives the same key, and the service replays or refuses it instead of charging twice. Names are unique and
+    never change, so that this is true as well of an item that was lost and is enqueued again.
     """
-    text = f"batchkiln attempt\n{queue_uid}\n{item_id}\n{number}"
-    return "bk-" + hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+    return _key(_canonical(["batchkiln attempt", queue_uid, job, item, number]))
+
+
+def idempotency_key_by_id(queue_uid: str, *, item_id: int, number: int) -> str:
+    """Return the key of an item's attempt `number`, in a queue that an earlier version made.
+
+    It keeps this way for its lifetime: an attempt that it lost, and records again, has to get the same key.
+    """
+    return _key(f"batchkiln attempt\n{queue_uid}\n{item_id}\n{number}".encode())
+
+
+def _key(text: bytes) -> str:
+    return "bk-" + hashlib.sha256(text).hexdigest()[:_KEY_DIGITS]
 
 
 def parameters_json(recipe: Recipe) -> str:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ReplyField(StrEnum):
-    """A field of a reply whose place the service does not document (contract, section 8).
+    """A field of a reply whose position the service does not document (contract, section 8).
 
     `GENERATION` is the whole record. The next five, from `GENERATION_ID` to `OUTPUTS`, are paths in the whole reply;
     `OUTPUT_URL` is a path in each output. Fields of uploads give one value per file or asset, in the order requested.
@@ -70,6 +70,9 @@ class ReplyRules:
 
 
 def remedy_line(name: ReplyField, path: str | None) -> str:
-    """Return the configuration line for a field, to be added below the profile's name; `<path>` without a guess."""
+    """Return the configuration line for a field, to add below the profile's name.
+
+    Without a guess, the line contains `<path>`.
+    """
     quoted = "<path>" if path is None else "'" + path.replace("'", "''") + "'"
     return f"replies: {{fields: {{{name}: {quoted}}}}}"

@@ -86,7 +86,7 @@ class GenerationRecord:
     error: ErrorInfo | None
 
 
-# --- errors that any call may meet --------------------------------------------------------------------
+# --- errors of any call -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +143,10 @@ class AccountProblem(StrEnum):
     UPGRADE_REQUIRED = UPGRADE_CODE  # Service rule 5.4
     NO_CREDITS = "no_credits"  # 402, or a JSON 403 that says so (Service rule 5.8)
     FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
-    KEY_CONFLICT = "key_conflict"  # a lasting 409 for unchanged bytes
-    REFUSED_ALIKE = "refused_alike"  # several creates in a row were refused in the same words
-    IDS_UNKNOWN = "ids_unknown"  # the service does not know, or repeats, what is read as a generation id
-    OVERCHARGED = "overcharged"  # the service charged more than the maximum sent; found by us
+    KEY_CONFLICT = "key_conflict"  # a 409 that persists for unchanged bytes
+    REFUSED_ALIKE = "refused_alike"  # several consecutive creates were refused with the same text
+    IDS_UNKNOWN = "ids_unknown"  # the service denies or repeats the value that is read as a generation id
+    OVERCHARGED = "overcharged"  # the service charged more than the maximum sent; detected by this program
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ QuoteReply = Quoted | Refused | TransientError
 
 @dataclass(frozen=True, slots=True)
 class UploadTicket:
-    """Where to upload one file. `url` and `headers` are secrets (Law 8)."""
+    """The upload link of one file. `url` and `headers` are secrets (Law 8)."""
 
     asset_id: str
     url: str = field(repr=False)
@@ -363,16 +363,16 @@ class DownloadBroken(Exception):
 
 
 class DownloadUnusable(DownloadBroken):
-    """All bytes came, but they are no output: an error page, or nothing. A retry may bring the file."""
+    """All bytes were received, but they are not an output: an error page, or nothing. A retry may return the file."""
 
 
 class DownloadCut(DownloadBroken):
-    """All announced bytes came, but the end that the file format requires is missing.
+    """All announced bytes were received, but the end that the file format requires is missing.
 
     `sha256` identifies the bytes received.
     """
 
     def __init__(self, message: str, *, sha256: str) -> None:
-        """Take the reason and the SHA-256 of the bytes, in hex."""
+        """Initialize with the reason and the SHA-256 of the bytes, in hex."""
         super().__init__(message)
         self.sha256 = sha256

@@ -17,7 +17,7 @@ _HASH_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """One output of a done item, with all that a dataset records of it. `path` is absolute, `sha256` is hex."""
+    """One output of a done item, with the fields of a dataset row. `path` is absolute, `sha256` is in hex."""
 
     item: str
     index: int
@@ -72,7 +72,7 @@ def sample_stem(item: str, output: int) -> str:
 
 
 def sample_key(item: str, output: int) -> str:
-    """Return the key of an output's sample: its stem without dots, which would end a key."""
+    """Return the key of an output's sample: its stem without dots, because WebDataset ends a key at the first dot."""
     name = item if output == 1 else f"{item}\0{output}"
     return safe_value(name.replace(".", "\1"))
 

@@ -12,7 +12,7 @@ from batchkiln.core.errors import InvariantBroken
 
 
 class ItemState(StrEnum):
-    """How far an item has come (contract, section 5). Each member says what moves it on, and what a crash means."""
+    """The state of an item (contract, section 5). Each member's docstring says what ends it, and what a crash means."""
 
     QUEUED = "queued"
     """No attempt is open. The planner moves it on, within limits and credits. A crash changes nothing."""
@@ -157,7 +157,7 @@ RETRYABLE: Final = frozenset(state for state, event in TRANSITIONS if event is E
 
 
 def apply(state: ItemState, event: Event) -> ItemState:
-    """Return the state after `event`. Raises `InvariantBroken` outside the table."""
+    """Return the state after `event`. Raise `InvariantBroken` outside the table."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

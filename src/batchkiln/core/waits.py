@@ -1,4 +1,4 @@
-"""Why something waits, and until when."""
+"""Wait reasons, and the earliest moment for an action."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class WaitReason(StrEnum):
-    """Why something waits; shown to a person in the words of `presentation/formatting.py`."""
+    """The reason for a wait; `presentation/formatting.py` has the text for each."""
 
     NOW = "now"
     MINUTE_WINDOW = "minute_window"
@@ -16,27 +16,28 @@ class WaitReason(StrEnum):
     JOB_DAY_CREDITS = "job_day_credits"
     POLL_INTERVAL = "poll_interval"
     THROTTLED = "throttled"
-    OTHER_GENERATION = "other_generation"  # somebody else's on this account
+    OTHER_GENERATION = "other_generation"  # another program's generation on this account
     EDGE_FIREWALL = "edge_firewall"
     UNREACHABLE = "service_unreachable"
     UNAVAILABLE = "service_unavailable"
-    NOT_UNDERSTOOD = "not_understood"  # the service succeeds, without what was asked for (Law 10)
-    NO_PRICE = "no_price"  # its quote fails again and again, where others pass
-    NO_UPLOAD = "no_upload"  # its image's upload does
-    PREPARING = "preparing"  # its quote or its images are under way
-    SETTLING = "settling"  # the job's budget depends on what is under way
+    NOT_UNDERSTOOD = "not_understood"  # replies that report success without the requested content (Law 10)
+    NO_PRICE = "no_price"  # its quote keeps failing while others succeed
+    NO_UPLOAD = "no_upload"  # the upload of its image keeps failing while others succeed
+    PREPARING = "preparing"  # its quote or the upload of its images is under way
+    SETTLING = "settling"  # the job's budget depends on unresolved attempts
     ACCOUNT_BLOCKED = "account_blocked"  # the service refuses the account until a person acts
-    NO_KEY = "no_key"  # the account has none, and only fetches what is ready
-    UNDECIDED = "undecided"  # the service answered the create, and did not decide it
-    REFUSED_ALIKE = "refused_alike"  # several creates in a row were refused in the same words
+    NO_KEY = "no_key"  # the account has no API key, and only downloads finished outputs
+    RESTORED = "restored"  # the queue is an older copy, whose counts of the minute are lost
+    UNDECIDED = "undecided"  # the service's reply did not decide the create
+    REFUSED_ALIKE = "refused_alike"  # several consecutive creates were refused with the same text
     HELD = "held"  # the slot belongs to a held item (Law 4)
-    ENOUGH = "spending_limit"  # --max-credits, --until or a signal: nothing new is begun
+    ENOUGH = "spending_limit"  # --max-credits, --until or a signal: nothing new is started
     NOTHING = "nothing_to_do"
 
 
 @dataclass(frozen=True, slots=True)
 class NotBefore:
-    """The earliest monotonic moment for something, and what it waits for until then."""
+    """The earliest monotonic moment for an action, and the reason for the wait until then."""
 
     at: float
     reason: WaitReason = WaitReason.NOW

@@ -1,7 +1,7 @@
-"""Who looks again after a change: the workers whose next step it may bring forward, and nobody else.
+"""Decides which workers plan again after a change: only those whose next step it may bring forward.
 
-Pure. A worker that is not woken would choose the same action, or none that is due before it wakes by itself; each look
-reads the queue as it then is, so that nobody acts on what changed meanwhile.
+Pure. A worker that is not woken would choose the same action, or none that is due before its own timer. Each worker
+reads the queue again before it acts, so none acts on an old plan.
 """
 
 from collections.abc import Mapping, Set as AbstractSet
@@ -29,43 +29,44 @@ from batchkiln.core.waits import NotBefore, WaitReason
 
 
 class Change(Enum):
-    """A change of what the planner looks at, by this process or by another one."""
+    """A change of the planner's input, by this process or another."""
 
-    BEGUN = auto()  # an attempt is recorded; its own worker is sending it
-    HEADS_MOVED = auto()  # the next items of a class are others: for uploads, or as there are none left
-    OVERTAKEN = auto()  # a plan was no longer true; what it took is put back
-    WENT_ON = auto()  # an attempt was answered, read, sent again, or a file of it saved
-    ENDED = auto()  # an item ended, or waits for a person
-    REQUEUED = auto()  # an item may be begun anew
-    PREPARED = auto()  # an upload is there or is gone; or history tells that a preparation fails
+    STARTED = auto()  # an attempt is recorded; its own worker is sending it
+    RECOVERED = auto()  # a lost attempt is recorded again; its own worker is to replay it
+    HEADS_MOVED = auto()  # a class has new next items, for uploads, or none left
+    PLAN_OUTDATED = auto()  # a plan was out of date; its reservations are released
+    PROGRESSED = auto()  # an attempt was answered, polled or resent, or one of its files was saved
+    ENDED = auto()  # an item ended or is held
+    REQUEUED = auto()  # an item is queued again
+    PREPARED = auto()  # an upload was completed or is gone, or a preparation failed
     PRICED = auto()  # a price became known
-    REJECTED = auto()  # items left the queue that nobody can pay, or send
-    ACCOUNT = auto()  # waits, back-offs and calls that are not understood, of one account
+    REJECTED = auto()  # queued items that can never be paid or sent were rejected
+    ACCOUNT = auto()  # one account's waits, backoffs or misunderstood calls changed
     ELSEWHERE = auto()  # another worker of the queue may have changed what is its own
     PLACE_FREED = auto()  # a request is over
-    CLOCK_SET = auto()  # the service's time is known, or another than was thought
-    ANYTHING = auto()  # a person, another process, or the end of the run
+    CLOCK_SET = auto()  # the service's time became known or was corrected
+    ANYTHING = auto()  # a person, another process, or the end of the run caused it
 
 
 class Awaited(Enum):
-    """What a worker waits for that others may bring about at any time."""
+    """A resource that another worker may free at any time."""
 
     CREDITS = auto()
     PLACE = auto()
 
 
-NOBODY: Final[frozenset[Awaited]] = frozenset()
+NO_RESOURCE: Final[frozenset[Awaited]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Wakes:
-    """Whom a change wakes: the account that it belongs to, those others that wait for one of `others`, or all.
+    """The workers that a change wakes: the account's own, those that wait for one of `others`, or all.
 
-    `may_end_run`: it may have been the last item. `is_of_queue`: who looks at the queue might see it.
+    `may_end_run`: it may have been the last item of the run. `is_of_queue`: the change is visible in the queue.
     """
 
     own: bool = True
-    others: AbstractSet[Awaited] = NOBODY
+    others: AbstractSet[Awaited] = NO_RESOURCE
     all: bool = False
     may_end_run: bool = False
     is_of_queue: bool = True
@@ -74,17 +75,19 @@ class Wakes:
 _CREDITS: Final = frozenset({Awaited.CREDITS})
 
 WAKES: Final[Mapping[Change, Wakes]] = {
-    # Its slot is busy with it. What others want of the queue they find at their next look; nothing is due earlier.
-    Change.BEGUN: Wakes(own=False),
-    # Images of items further behind are uploaded ahead by all; with the last item of a class, others may be at rest.
+    # Only its own slot is busy. Others see the change when they next plan; nothing becomes due earlier for them.
+    Change.STARTED: Wakes(own=False),
+    # As above, but it is not sent yet. Nobody else could have begun the item.
+    Change.RECOVERED: Wakes(),
+    # All accounts upload images ahead; after the last item of a class, other accounts may have nothing left.
     Change.HEADS_MOVED: Wakes(all=True),
-    # The credits of the run that the plan had taken are there again.
-    Change.OVERTAKEN: Wakes(others=_CREDITS),
-    # A job's reserved credits become a charge, which may be less; slot, polls and downloads are the account's own.
-    Change.WENT_ON: Wakes(others=_CREDITS),
-    # As above; what an attempt had reserved comes back, or is spent for good, and then items may be rejected.
+    # The run's credits that the plan had reserved are free again.
+    Change.PLAN_OUTDATED: Wakes(others=_CREDITS),
+    # Reserved credits become a charge, which may be smaller; slot, polls and downloads belong to one account.
+    Change.PROGRESSED: Wakes(others=_CREDITS),
+    # As above; the attempt's credits are released, or finally spent, and then items may be rejected.
     Change.ENDED: Wakes(others=_CREDITS, may_end_run=True),
-    # Whoever is idle may begin it, and needs its price and its images.
+    # Any idle account may start it, and needs its price and its images.
     Change.REQUEUED: Wakes(all=True),
     # Uploads belong to an account (Service section 4).
     Change.PREPARED: Wakes(),
@@ -92,14 +95,14 @@ WAKES: Final[Mapping[Change, Wakes]] = {
     Change.PRICED: Wakes(all=True),
     # Rare; another worker may now have nothing left to wait for.
     Change.REJECTED: Wakes(all=True, may_end_run=True),
-    # Nobody else waits for it: each account is blocked, held and misunderstood by itself (Service section 8).
+    # No other account waits for it: these conditions belong to one account (Service section 8).
     Change.ACCOUNT: Wakes(),
-    # Its accounts are not driven here; only who shows the queue, or waits for its end, looks.
+    # Its accounts are not driven here. Only a display of the queue, or a wait for the end of a run, needs it.
     Change.ELSEWHERE: Wakes(own=False, may_end_run=True),
-    # A place that is taken by a request under way is free at no known time, so that whoever wants it cannot wait by
-    # the clock. All accounts of the machine share the address's places (Service section 8).
+    # It is unknown when a place taken by a request under way becomes free, so a worker cannot wait for it by
+    # the clock. All accounts of the machine share the limit per address (Service section 8).
     Change.PLACE_FREED: Wakes(own=False, others=frozenset({Awaited.PLACE}), is_of_queue=False),
-    # Waits for a reset or for a moment that the service named end by the service's clock; at the start all ask for it.
+    # Waits for a reset or until a named time end by the service's clock, which every worker needs at the start.
     Change.CLOCK_SET: Wakes(all=True),
     # Anything may have changed.
     Change.ANYTHING: Wakes(all=True, may_end_run=True),
@@ -107,35 +110,35 @@ WAKES: Final[Mapping[Change, Wakes]] = {
 
 
 def awaited_by_slot(queue: QueueView, due: NotBefore, *, has_run_budget: bool) -> frozenset[Awaited]:
-    """Return what others may bring about for a slot that waits: credits of a job or of the run, a place of a minute.
+    """Return what a waiting slot needs from others: credits of a job or the run, or a place in the minute.
 
-    A slot with a generation of its own waits for no credits: it looks again when that ends.
+    A slot with a generation needs no credits: it plans again when the generation ends.
     """
     budgets = (has_run_budget, *(candidate.money.is_limited for candidate in queue.candidates))
     credits_count = queue.unresolved is None and bool(queue.candidates) and any(budgets)
-    return awaited_place(due) | (_CREDITS if credits_count else NOBODY)
+    return awaited_place(due) | (_CREDITS if credits_count else NO_RESOURCE)
 
 
 def awaited_place(due: NotBefore) -> frozenset[Awaited]:
-    """Return whether a request waits for a place that is free at no known time."""
+    """Return the place that a request waits for if its time is unknown, or nothing."""
     is_endless = due.at == inf and due.reason is WaitReason.MINUTE_WINDOW
-    return frozenset({Awaited.PLACE}) if is_endless else NOBODY
+    return frozenset({Awaited.PLACE}) if is_endless else NO_RESOURCE
 
 
 def change_by_outcome(committed: Committed) -> Change:
-    """Return what the outcome of an attempt changed."""
-    if committed.overcharged_credits:  # its job is paused, for whoever has an attempt of it to send again (Law 6)
+    """Return the change that an outcome causes."""
+    if committed.overcharged_credits:  # it pauses the job, on all accounts (Law 6)
         return Change.ANYTHING
     if committed.state is ItemState.QUEUED:
         return Change.REQUEUED
     is_under_way = committed.state in {ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING}
     if is_under_way:
-        return Change.WENT_ON
+        return Change.PROGRESSED
     return Change.REJECTED if committed.outcome.stale is Stale.QUOTE else Change.ENDED
 
 
 def change_by_preparation(result: Preparation) -> Change:
-    """Return what a preparation changed."""
+    """Return the change that a preparation causes."""
     match result:
         case Priced():
             return Change.PRICED

@@ -79,7 +79,7 @@ def day_chart(calendar: Calendar) -> Chart:
 
 
 def day_words(calendar: Calendar, day: Day) -> str:
-    """Return a day's usage and forecast as one line of text."""
+    """Describe a day's usage and forecast in one line of text."""
     parts = [f"{day_name(calendar, day)}: {plural(day.credits, 'credit')} used"]
     if day.items_ahead:
         parts.append(f"{plural(day.items_ahead, 'item')} for {plural(day.credits_ahead, 'credit')} expected")

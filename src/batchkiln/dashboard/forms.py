@@ -1,4 +1,4 @@
-"""The actions of the dashboard: each form states the possible cost, as the command does, and then performs it."""
+"""The actions of the dashboard: a form states the possible cost, as the command does, and performs the action."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -55,6 +55,6 @@ def _account_live(worker: AccountWorker) -> AccountLive:
     message = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(
         wait=None if due is None else wait_of(due, worker.ports.clock.now()),
-        last_error=sanitize(worker.backoffs.trouble) if worker.backoffs.trouble else None,
+        last_error=sanitize(worker.backoffs.last_failure) if worker.backoffs.last_failure else None,
         blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {message}",
     )

@@ -57,8 +57,8 @@ def queue_metrics(now: PageSnapshot) -> Iterator[Metric]:
         job, summary = view.summary.name, view.summary
         for state in ItemState:
             items.add(summary.items[state], job_name=job, state=state)
-        for trouble in summary.troubles:
-            problems.add(trouble.count, job_name=job, state=trouble.state, code=trouble.code)
+        for problem in summary.problems:
+            problems.add(problem.count, job_name=job, state=problem.state, code=problem.code)
         money.add(summary.credits.reserved, job_name=job, kind="reserved")
         money.add(summary.credits.charged, job_name=job, kind="charged")
         money.add(summary.credits.refunded, job_name=job, kind="refunded")

@@ -19,14 +19,14 @@ NEWEST_SHOWN: Final = 14
 EVENTS_SHOWN: Final = 300
 """The newest events on an item's page. An item that is resent for days has thousands."""
 
-_OVERVIEW: Final = ("headline", "slots", "jobs", "troubles", "newest", "hours")
-_JOB: Final = ("headline", "job", "troubles", "newest")
+_OVERVIEW: Final = ("headline", "slots", "jobs", "problems", "newest", "hours")
+_JOB: Final = ("headline", "job", "problems", "newest")
 
 
 async def sections(context: Context, job: str | None) -> tuple[dict[str, str], PageSnapshot]:
     """Render the parts of the overview, or of a job's page, from the current state of the queue.
 
-    Raises `InputError` for an unknown job.
+    Raise `InputError` for an unknown job.
     """
     now = await context.snapshot(job)
     newest = await context.reader.read(_newest, job)
@@ -63,7 +63,7 @@ def _hours(reader: Reader, now: PageSnapshot) -> Chart | None:
 async def item_sections(context: Context, job: str, name: str) -> dict[str, str]:
     """Render an item's page as one part. It shows no ages, so it changes only with the queue.
 
-    Raises `InputError` for an unknown job or item.
+    Raise `InputError` for an unknown job or item.
     """
     report = await context.reader.read(read_item_report, context.config, job, name, context.machine_now())
     detail, explanation = report.detail, report.explanation

@@ -63,7 +63,7 @@ async def serving_dashboard(
 ) -> AsyncIterator[ServedDashboard]:
     """Serve the dashboard of a queue. Without a port, use the default port, or a free one if that is taken.
 
-    Raises `QueueUnusable` if there is no usable queue, and `InputError` if the port is not available.
+    Raise `QueueUnusable` if there is no usable queue, and `InputError` if the port is not available.
     """
     async with open_reader(queue) as reader:
         access = Access(read_token(queue))

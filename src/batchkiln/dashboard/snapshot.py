@@ -99,7 +99,7 @@ _PERSON_WAITS: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
 
 
 class Level(StrEnum):
-    """How urgently a person is needed."""
+    """The urgency of a problem for a person."""
 
     FINE = "fine"
     LOOK = "look"
@@ -118,7 +118,7 @@ class Headline:
 def read_snapshot(
     reader: Reader, config: Config, machine_now: datetime, live: LiveState, job: str | None = None
 ) -> PageSnapshot:
-    """Read one job, or the unfinished and the newest jobs, from one snapshot. Raises `InputError` if it is unknown."""
+    """Read one job, or the unfinished and the newest jobs, from one snapshot. Raise `InputError` if it is unknown."""
     names, is_all = ([job], False) if job is not None else _names(reader)
     overview = read_overview(reader, config, names, machine_now, live.times)
     is_driven = overview.is_driven

@@ -7,7 +7,7 @@ from batchkiln.core.errors import ExitStatus
 
 
 class Level(StrEnum):
-    """How serious a result is. `WARN` also means that a check was not possible."""
+    """The severity of a result. `WARN` also means that a check was not possible."""
 
     OK = "ok"
     WARN = "warn"
@@ -46,10 +46,10 @@ def fail(
     return CheckResult(check, Level.FAIL, message, remedy, exit_status)
 
 
-_GRAVEST = (ExitStatus.USAGE, ExitStatus.QUEUE_HELD, ExitStatus.ACCOUNT_CANNOT_WORK, ExitStatus.UNEXPECTED)
+_BY_PRIORITY = (ExitStatus.USAGE, ExitStatus.QUEUE_HELD, ExitStatus.ACCOUNT_CANNOT_WORK, ExitStatus.UNEXPECTED)
 
 
-def exit_status_of(findings: list[CheckResult]) -> ExitStatus:
+def exit_status_of(results: list[CheckResult]) -> ExitStatus:
     """Return the exit status of all results: USAGE has priority, because other failures may follow from it."""
-    failed = {finding.exit_status for finding in findings if finding.level is Level.FAIL}
-    return next((status for status in _GRAVEST if status in failed), ExitStatus.OK)
+    failed = {result.exit_status for result in results if result.level is Level.FAIL}
+    return next((status for status in _BY_PRIORITY if status in failed), ExitStatus.OK)

@@ -20,7 +20,7 @@ from batchkiln.store import QueueLocation, local_path
 DESCRIPTION: Final = f"GET {provider.DESCRIPTION}"
 BALANCE: Final = f"GET {provider.BALANCE}"
 _SHOWN: Final = 6
-_OLDEST: Final = "batchkiln doctor --probe"
+_PROBE: Final = "batchkiln doctor --probe"
 
 Types = Mapping[str, str]
 """The type of each field of a reply by its path, as `field_types` returns it."""
@@ -34,7 +34,7 @@ class Learned:
     calls: Mapping[str, Types] = field(default_factory=dict)
 
     def differences(self, call: str, types: Types) -> list[str]:
-        """Return what differs from the recorded shape; nothing if the call is new or had no reply."""
+        """Return the differences from the recorded shape; none if the call is new or had no reply."""
         before = self.calls.get(call)
         return [] if not before or not types else list(_differences(before, types))
 
@@ -71,7 +71,8 @@ def save_learned(queue: QueueLocation, profile: str, learned: Learned) -> None:
     except OSError as fault:
         with suppress(OSError):
             part.unlink()
-        raise InputError(f"{path}: the learned shapes cannot be saved: {fault.strerror}") from fault
+        reason = f"{path}: the learned shapes cannot be saved: {fault.strerror}"
+        raise InputError(f"{reason}; make the folder writable, and probe again") from fault
 
 
 def description_digest(document: Mapping[str, object]) -> Types:
@@ -86,12 +87,12 @@ def check_unchanged(learned: Learned, call: str, types: Types) -> CheckResult | 
         return None
     found = learned.differences(call, types)
     if not found:
-        return ok("learned shapes", f"{call} has the same shape as at the last `{_OLDEST}`")
+        return ok("learned shapes", f"{call} has the same shape as at the last `{_PROBE}`")
     what = "the description has changed" if call == DESCRIPTION else "; ".join(found)
     return warn(
         "learned shapes",
-        f"{call} has changed since the last `{_OLDEST}`: {what}",
-        f"run `{_OLDEST}` to check that the replies are still understood; it costs no credits",
+        f"{call} has changed since the last `{_PROBE}`: {what}",
+        f"run `{_PROBE}` to check that the replies are still understood; it costs no credits",
     )
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import batchkiln
 from batchkiln.api.service_clients import shared_keys
 from batchkiln.client import fingerprint
-from batchkiln.config import Account, Config, KeySource, Profile, found_file, is_loopback, load_config
+from batchkiln.config import Account, Config, KeySource, Profile, find_file, is_loopback, load_config
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.rate_limits import Limits
@@ -38,7 +38,7 @@ def check_configuration(
     path: Path | None, environ: Mapping[str, str], profile: str | None
 ) -> tuple[list[CheckResult], Config | None, Profile | None]:
     """Read the configuration and find the profile in use; both are None on failure."""
-    chosen = found_file(path, environ)
+    chosen = find_file(path, environ)
     where = f"{chosen}" if chosen is not None else "no file: the embedded local service is used by default"
     try:
         config = load_config(path, environ)
@@ -77,7 +77,7 @@ def check_address(profile: Profile) -> CheckResult:
     if profile.base_url is None:
         return ok("address", "none is needed")
     parts = urlsplit(profile.base_url)
-    if parts.scheme == "http" and not is_here(profile):
+    if parts.scheme == "http" and not is_local(profile):
         message = f"{profile.base_url} is not encrypted: API keys are sent as plain text"
         if profile.allows_http:
             return warn("address", f"{message}, as `allow_http` allows", "use https:// unless the network is trusted")
@@ -87,7 +87,7 @@ def check_address(profile: Profile) -> CheckResult:
     return ok("address", str(profile.base_url))
 
 
-def is_here(profile: Profile) -> bool:
+def is_local(profile: Profile) -> bool:
     """Return whether the service runs on this machine."""
     return profile.base_url is None or is_loopback(profile.base_url)
 
@@ -105,10 +105,10 @@ def check_key_sources(profile: Profile) -> Iterator[CheckResult]:
         yield ok("keys", "none needed: the local service creates its own")
         return
     for account in profile.accounts:
-        yield from _of_account(profile, account)
+        yield from _check_account_keys(profile, account)
 
 
-def _of_account(profile: Profile, account: Account) -> Iterator[CheckResult]:
+def _check_account_keys(profile: Profile, account: Account) -> Iterator[CheckResult]:
     check = f"keys of {account.name}"
     try:
         keys = [(source, source.read(profile.folder)) for source in account.keys]
@@ -124,13 +124,14 @@ def _of_account(profile: Profile, account: Account) -> Iterator[CheckResult]:
             check, f"nothing in {', '.join(missing)}", "remove it from the configuration, or put the API key there"
         )
     for source, key in keys:
-        if key and _is_open(profile, source):
-            yield warn(check, f"{source} can be read by other users", "chmod 600")
+        if key and _is_readable_by_others(profile, source):
+            path = shlex.quote(str(profile.folder / Path(source.file or "").expanduser()))
+            yield warn(check, f"{source} can be read by other users", f"chmod 600 {path}")
     found = sum(key is not None for _, key in keys)
     yield ok(check, f"{found} found" if found > 1 else f"found in {next(source for source, key in keys if key)}")
 
 
-def _is_open(profile: Profile, source: KeySource) -> bool:
+def _is_readable_by_others(profile: Profile, source: KeySource) -> bool:
     if source.file is None:
         return False
     try:
@@ -155,15 +156,15 @@ def check_limits(profile: Profile) -> Iterator[CheckResult]:
     polls = 60 / max(profile.limits.poll_interval_seconds, 1)
     if profile.limits.reads_per_minute < polls:
         found.append(f"reads_per_minute is {profile.limits.reads_per_minute}, too few to poll one generation")
-    if not is_here(profile):
-        found += _of_time(profile)
+    if not is_local(profile):
+        found += _time_problems(profile)
     for message in found:
         yield warn("limits", message, "remove it, unless the account has other limits: requests would be refused")
     if not found:
         yield ok("limits", "within the documented limits")
 
 
-def _of_time(profile: Profile) -> Iterator[str]:
+def _time_problems(profile: Profile) -> Iterator[str]:
     if profile.time_scale != 1:
         yield f"time_scale is {profile.time_scale:g}, which is for rehearsals only: polls would be too frequent"
     if profile.day.seconds != Profile("").day.seconds:
@@ -172,8 +173,8 @@ def _of_time(profile: Profile) -> Iterator[str]:
         yield f"minute_seconds is {profile.limits.minute_seconds:g}, which is for rehearsals only"
 
 
-LITTLE_ROOM_BYTES: Final = 1024**3
-NO_ROOM_BYTES: Final = 32 * 1024**2
+LOW_SPACE_BYTES: Final = 1024**3
+MIN_SPACE_BYTES: Final = 32 * 1024**2
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -187,7 +188,7 @@ def check_program() -> CheckResult:
     return ok("program", versions)
 
 
-def check_names() -> CheckResult:
+def check_file_names() -> CheckResult:
     """Check that Python can use any character in file names with the current locale."""
     if can_encode_filenames():
         return ok("file names", "any character can be used")
@@ -218,9 +219,9 @@ def check_folder(check: str, folder: Path) -> CheckResult:
         free = shutil.disk_usage(place).free
     except OSError as error:
         return fail(check, f"{where} is not writable: {error.strerror}", "use another folder, or fix its permissions")
-    if free < NO_ROOM_BYTES:
+    if free < MIN_SPACE_BYTES:
         return fail(check, f"{where}: only {free >> 20} MiB are free", "free disk space: a run cannot start")
-    if free < LITTLE_ROOM_BYTES:
+    if free < LOW_SPACE_BYTES:
         return warn(check, f"{where}: {free >> 20} MiB are free", "free disk space before a long run")
     return ok(check, f"{where} is writable; {free / 1024**3:,.1f} GiB are free")
 
@@ -274,7 +275,7 @@ def check_server(location: QueueLocation) -> Iterator[CheckResult]:
             yield ok(f"database {check.name}", check.finding)
 
 
-def check_private(path: QueueLocation) -> Iterator[CheckResult]:
+def check_permissions(path: QueueLocation) -> Iterator[CheckResult]:
     """Warn if other users can read the queue's file, as after an older version or a copy by hand."""
     if not isinstance(path, Path):
         return
@@ -288,10 +289,18 @@ def check_work(health: QueueHealth, config: Config) -> Iterator[CheckResult]:
     """Report jobs whose profile is missing, and paid work that waits for an API key that is not configured."""
     for job in health.work.jobs:
         if job.profile not in config.profiles:
-            yield warn("queued work", f"{job.name} uses the profile {job.profile}, which is not configured", "add it")
+            yield warn(
+                "queued work",
+                f"{job.name} uses the profile {job.profile}, which is not configured",
+                "add the profile to the configuration",
+            )
     for unresolved in health.unresolved:
         profile = config.profiles.get(unresolved.profile)
-        if profile is not None and not profile.is_embedded and unresolved.fingerprint not in _known(profile):
+        if (
+            profile is not None
+            and not profile.is_embedded
+            and unresolved.fingerprint not in _known_fingerprints(profile)
+        ):
             yield warn(
                 "queued work",
                 f"{unresolved.profile}/{unresolved.account} has a generation under way that only the API key "
@@ -300,7 +309,7 @@ def check_work(health: QueueHealth, config: Config) -> Iterator[CheckResult]:
             )
 
 
-def _known(profile: Profile) -> frozenset[str]:
+def _known_fingerprints(profile: Profile) -> frozenset[str]:
     found: set[str] = set()
     for account in profile.account_names:
         try:

@@ -1,7 +1,7 @@
-"""`doctor --probe`: check the undocumented parts of the service without paying.
+"""`doctor --probe`: checks the undocumented parts of the service without paying.
 
 The limits that each request uses are announced first, and each request is counted like a worker's (Law 5). For each
-reply the report shows what is documented, what came (names and types), and how it is understood. No create is sent.
+reply the report shows the documentation, the names and types in the reply, and its interpretation. No create is sent.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -36,7 +36,7 @@ from batchkiln.core.responses import (
     UploadTicket,
 )
 from batchkiln.doctor.check_results import CheckResult, Level, fail, ok, warn
-from batchkiln.doctor.counted import Counted, NoPlace
+from batchkiln.doctor.counted_client import CountedClient, RequestNotSent
 from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Learned, description_digest
 from batchkiln.doctor.samples import FILE_NAME, MEDIA_TYPE, PROMPT, chunks, image_recipes, text_recipes, tiny_image
 from batchkiln.presentation.formatting import plural
@@ -49,7 +49,7 @@ _SHOWN: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the probe: its call, the service's documentation of it, and the limits it uses at most."""
+    """One step of the probe: its call, the service's documentation of it, and the most requests it may send."""
 
     name: str
     call: str
@@ -58,8 +58,8 @@ class Step:
     uploads: int = 0
 
     @property
-    def takes(self) -> str:
-        """The limits it uses, in words."""
+    def limits_text(self) -> str:
+        """The limits that the step uses, in words."""
         if self.uploads:
             return plural(self.uploads, "upload request")
         return f"{'up to ' if self.reads > 1 else ''}{plural(self.reads, 'read')}" if self.reads else "nothing"
@@ -97,7 +97,7 @@ STEPS: Final = (CATALOGUE, CREDITS, UNKNOWN, QUOTE, OVER, UPLOAD, BYTES, COMPLET
 def announce(account: str) -> CheckResult:
     """Announce which limits each step uses."""
     size_bytes = len(tiny_image())
-    lines = [f"{step.name} ({step.call}): {step.takes}" for step in STEPS]
+    lines = [f"{step.name} ({step.call}): {step.limits_text}" for step in STEPS]
     reads, uploads = sum(step.reads for step in STEPS), sum(step.uploads for step in STEPS)
     total = (
         f"in total 0 credits, up to {plural(reads, 'read')}, {plural(uploads, 'upload request')} and 1 uploaded file "
@@ -108,32 +108,40 @@ def announce(account: str) -> CheckResult:
 
 @dataclass(slots=True)
 class Probe:
-    """One account's probe. `learned` grows with each reply; `models` and `text` are the requests' models and recipe."""
+    """The probe of one account. `models` and `text` are the models and the recipe that its requests use."""
 
-    counted: Counted
+    counted: CountedClient
     profile: str
     learned: Learned
     models: Sequence[ModelEntry] = ()
     text: Recipe | None = None
     text_price: int | None = None
     asset_url: str | None = None
-    is_over: bool = False
-    elsewhere: Sequence[str] = ()  # other places in the source reply from which the sent value could have been read
+    has_ended: bool = False
+    other_paths: Sequence[str] = ()  # other places in the source reply from which the sent value could have been read
 
-    async def findings(self) -> AsyncIterator[CheckResult]:
+    async def results(self) -> AsyncIterator[CheckResult]:
         """Run the steps and yield their results; stop early if the account or its limits prevent more."""
-        for part in (self._begin, self._catalogue, self._balance, self._unknown, self._quote, self._over, self._upload):
-            if self.is_over:
+        for part in (
+            self._begin,
+            self._catalogue,
+            self._balance,
+            self._unknown_id,
+            self._quote,
+            self._quote_over_maximum,
+            self._upload,
+        ):
+            if self.has_ended:
                 return
             try:
-                for finding in await part():
-                    yield finding
-            except NoPlace as reason:
-                self.is_over = True
+                for result in await part():
+                    yield result
+            except RequestNotSent as reason:
+                self.has_ended = True
                 yield warn(CHECK, f"ended early: {reason}", "run the same command later for the remaining steps")
 
     async def _begin(self) -> list[CheckResult]:
-        await self.counted.begin()
+        await self.counted.start()
         if (document := self.counted.client.description) is not None:
             self.learned = self.learned.with_call(DESCRIPTION, description_digest(document))
         return []
@@ -145,9 +153,9 @@ class Probe:
         self.models = reply.models
         if not reply.models:
             return [
-                self._misread(CATALOGUE, "no model was found in it; the service checks each item", ReplyField.MODELS)
+                self._not_found(CATALOGUE, "no model was found in it; the service checks each item", ReplyField.MODELS)
             ]
-        told = [
+        limits = [
             f"{sum(bool(getattr(entry, name)) for entry in reply.models)} with {word}"
             for name, word in (
                 ("modes", "modes"),
@@ -157,18 +165,18 @@ class Probe:
                 ("images_max", "an image limit"),
             )
         ]
-        return [self._understood(CATALOGUE, f"{plural(len(reply.models), 'model')}, {', '.join(told)}")]
+        return [self._understood(CATALOGUE, f"{plural(len(reply.models), 'model')}, {', '.join(limits)}")]
 
     async def _balance(self) -> list[CheckResult]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.balance)
         if not isinstance(reply, BalanceRead):
             return [self._failed_step(CREDITS, reply)]
         if reply.credits is None:
-            return [self._misread(CREDITS, "no number in it is certainly the balance", ReplyField.BALANCE)]
+            return [self._not_found(CREDITS, "no number in it is certainly the balance", ReplyField.BALANCE)]
         place = self._place(reply.credits, "balance", "credits")
         return [self._understood(CREDITS, f"{plural(reply.credits, 'credit')} left, {place}")]
 
-    async def _unknown(self) -> list[CheckResult]:
+    async def _unknown_id(self) -> list[CheckResult]:
         client = self.counted.client
 
         async def send() -> object:
@@ -187,9 +195,9 @@ class Probe:
                 return [self._result(Level.WARN, UNKNOWN, lost)]
 
     async def _quote(self) -> list[CheckResult]:
-        return await self._priced(QUOTE, text_recipes(self.models), ())
+        return await self._ask_price(QUOTE, text_recipes(self.models), ())
 
-    async def _priced(self, step: Step, recipes: Sequence[Recipe], urls: tuple[str, ...]) -> list[CheckResult]:
+    async def _ask_price(self, step: Step, recipes: Sequence[Recipe], urls: tuple[str, ...]) -> list[CheckResult]:
         """Ask for a price; if the service refuses a recipe, try the next one."""
         reply: QuoteReply | None = None
         for recipe in recipes[:_TRIES]:
@@ -204,8 +212,8 @@ class Probe:
                 return [self._failed_step(step, reply, is_vital=True)]
         if reply is None:
             return [warn(f"{CHECK}, {step.name}", "not sent: the catalogue has no model that accepts an image")]
-        if urls and isinstance(reply, Refused) and self.elsewhere:
-            return [self._wrongly_read(step, reply, ReplyField.ASSET_URL)]
+        if urls and isinstance(reply, Refused) and self.other_paths:
+            return [self._rejected_value(step, reply, ReplyField.ASSET_URL)]
         tried = " and ".join(described(recipe) for recipe in recipes[:_TRIES])
         words = f"a refusal of the request, of {tried}"
         return [self._result(Level.WARN, step, words, "run `batchkiln plan` with your manifest to see its prices")]
@@ -213,11 +221,11 @@ class Probe:
     async def quote(
         self, recipe: Recipe, urls: tuple[str, ...] = (), *, max_cost_credits: int | None = None
     ) -> QuoteReply:
-        """Ask for a recipe's price. Raises `NoPlace`."""
+        """Ask for a recipe's price. Raises `RequestNotSent`."""
         body = request_body(recipe, prompt=PROMPT, input_urls=urls, max_cost_credits=max_cost_credits)
         return await self.counted.ask(RequestKind.QUOTE, lambda: self.counted.client.quote(body))
 
-    async def _over(self) -> list[CheckResult]:
+    async def _quote_over_maximum(self) -> list[CheckResult]:
         if self.text is None or not self.text_price:
             return [warn(f"{CHECK}, {OVER.name}", "not sent: no price is known, so no maximum can be below it")]
         reply = await self.quote(self.text, max_cost_credits=1 if self.text_price > 1 else 0)
@@ -230,10 +238,11 @@ class Probe:
             return [
                 self._understood(OVER, "the price is above the maximum: the item gets a new quote and is sent again")
             ]
-        finding = self._result(Level.WARN, OVER, "a refusal of the request itself", self._paste(self._meaning(reply)))
+        remedy = self._suggested_line(self._refusal_rule(reply))
+        result = self._result(Level.WARN, OVER, "a refusal of the request itself", remedy)
         control = await self.quote(self.text, max_cost_credits=self.text_price)
         if isinstance(control, Quoted):
-            return [finding]
+            return [result]
         return [
             self._result(
                 Level.OK,
@@ -253,13 +262,13 @@ class Probe:
         if not isinstance(prepared, UploadsPrepared):
             return [self._upload_failed(UPLOAD, prepared)]
         (ticket,) = prepared.tickets
-        self.elsewhere = client.other_paths(ticket.asset_id, are_links=False)
+        self.other_paths = client.other_paths(ticket.asset_id, are_links=False)
         asset, url = self._place(ticket.asset_id, "asset_id", "id"), self._place(ticket.url, "upload_url")
         headers = plural(len(ticket.headers), "header")
         found = [self._understood(UPLOAD, f"the asset id, {asset}; the upload url, {url}; {headers} for the PUT")]
         stored = await client.put_upload(ticket, lambda: chunks(content), len(content))
         if not isinstance(stored, BytesStored):
-            message = f"{BYTES.call}\ndocumented: {BYTES.documented}\ncame: {stored.reason}"
+            message = f"{BYTES.call}\ndocumented: {BYTES.documented}\nreceived: {stored.reason}"
             return [*found, fail(f"{CHECK}, {BYTES.name}", message, exit_status=ExitStatus.UNEXPECTED)]
         found.append(ok(f"{CHECK}, {BYTES.name}", "the storage accepted the bytes"))
         return found + await self._complete(ticket)
@@ -272,14 +281,14 @@ class Probe:
 
         reply = await self.counted.ask(RequestKind.UPLOAD, send)
         if isinstance(reply, Refused):
-            return [self._wrongly_read(COMPLETION, reply, ReplyField.ASSET_ID)]
+            return [self._rejected_value(COMPLETION, reply, ReplyField.ASSET_ID)]
         if not isinstance(reply, AssetsReady):
             return [self._upload_failed(COMPLETION, reply)]
         self.asset_url = reply.urls[0]
-        self.elsewhere = client.other_paths(self.asset_url, are_links=True)
+        self.other_paths = client.other_paths(self.asset_url, are_links=True)
         found = [self._understood(COMPLETION, f"the url for `inputs`, {self._place(self.asset_url, 'url')}")]
         recipes = image_recipes(self.models, self.text)
-        return found + await self._priced(IMAGE_QUOTE, recipes, (self.asset_url,))
+        return found + await self._ask_price(IMAGE_QUOTE, recipes, (self.asset_url,))
 
     # --- results ---
 
@@ -291,36 +300,38 @@ class Probe:
             )
         return self._failed_step(step, reply, is_vital=isinstance(reply, NotUnderstood))
 
-    def _wrongly_read(self, step: Step, refused: Refused, name: ReplyField) -> CheckResult:
+    def _rejected_value(self, step: Step, refused: Refused, name: ReplyField) -> CheckResult:
         """Report a refusal of a value from an earlier reply: it may have been read from the wrong field."""
         words = (
             f"a refusal ({refused.error.code}) of a value from an earlier reply; the {name} may be in another "
             "field of that reply"
         )
-        remedy = self._paste(remedy_line(name, None), self.elsewhere)
-        finding = self._result(Level.FAIL, step, words, remedy)
-        return replace(finding, exit_status=ExitStatus.UNEXPECTED)
+        remedy = self._suggested_line(remedy_line(name, None), self.other_paths)
+        result = self._result(Level.FAIL, step, words, remedy)
+        return replace(result, exit_status=ExitStatus.UNEXPECTED)
 
     def _failed_step(self, step: Step, reply: object, *, is_vital: bool = False) -> CheckResult:
         """Report a failed step; end the probe if the account is refused or the service asks for a pause."""
         assert isinstance(reply, TransientError), "every other reply was handled before"
         if isinstance(reply, AccountBlocked):
-            self.is_over = True
-            message = f"{step.call}\ncame: {self.counted.client.describe_last()}\nunderstood: {describe_error(reply)}"
+            self.has_ended = True
+            message = (
+                f"{step.call}\nreceived: {self.counted.client.describe_last()}\nunderstood: {describe_error(reply)}"
+            )
             return fail(f"{CHECK}, {step.name}", message, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
-        self.is_over = isinstance(reply, Throttled | EdgeBlocked)
+        self.has_ended = isinstance(reply, Throttled | EdgeBlocked)
         level = Level.FAIL if is_vital else Level.WARN
         if isinstance(reply, NotUnderstood):
             is_asset = ReplyField.ASSET_ID in str(reply.remedy) or ReplyField.ASSET_URL in str(reply.remedy)
             others = self.counted.client.other_paths("", are_links=step is COMPLETION) if is_asset else ()
             words = f"not understood: it {reply.lacking}"
-            finding = self._result(Level.WARN, step, words, self._paste(reply.remedy, others))
+            result = self._result(Level.WARN, step, words, self._suggested_line(reply.remedy, others))
         else:
-            finding = self._result(Level.WARN, step, describe_error(reply))
-        return replace(finding, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
+            result = self._result(Level.WARN, step, describe_error(reply))
+        return replace(result, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
 
-    def _misread(self, step: Step, words: str, name: ReplyField) -> CheckResult:
-        return self._result(Level.WARN, step, f"not understood: {words}", self._paste(remedy_line(name, None)))
+    def _not_found(self, step: Step, words: str, name: ReplyField) -> CheckResult:
+        return self._result(Level.WARN, step, f"not understood: {words}", self._suggested_line(remedy_line(name, None)))
 
     def _understood(self, step: Step, words: str) -> CheckResult:
         """Report a reply that was understood, with its changes since the last probe."""
@@ -332,22 +343,22 @@ class Probe:
         return self._result(Level.WARN if changed else Level.OK, step, words)
 
     def _result(self, level: Level, step: Step, words: str, remedy: str | None = None) -> CheckResult:
-        came = self.counted.client.describe_last()
-        message = f"{step.call}\ndocumented: {step.documented}\ncame: {came}\nunderstood: {words}"
+        received = self.counted.client.describe_last()
+        message = f"{step.call}\ndocumented: {step.documented}\nreceived: {received}\nunderstood: {words}"
         return CheckResult(f"{CHECK}, {step.name}", level, message, remedy)
 
     def _place(self, value: str | float, *names: str) -> str:
         place = self.counted.client.path_of(value, *names)
         return f"read at {place}" if place is not None else "read from several places"
 
-    def _meaning(self, refused: Refused) -> str:
+    def _refusal_rule(self, refused: Refused) -> str:
         """Return the configuration line that defines the meaning of a refusal."""
         facts = [f"status: {self.counted.client.last_status}"]
         if not refused.error.code.startswith("http_"):
             facts.append("code: '" + refused.error.code.replace("'", "''") + "'")
         return f"replies: {{refusals: [{{{', '.join(facts)}, means: {RefusalMeaning.OVER_QUOTE}}}]}}"
 
-    def _paste(self, line: str | None, others: Sequence[str] = ()) -> str | None:
+    def _suggested_line(self, line: str | None, others: Sequence[str] = ()) -> str | None:
         """Return the configuration to paste; `others` are the other places in the reply."""
         if line is None:
             return None

@@ -1,4 +1,4 @@
-"""All checks in order, local ones first, so that a missing network hides nothing; and the whole probe."""
+"""Runs all checks in order, local ones first, so that a missing network hides nothing; and runs the probe."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -16,7 +16,7 @@ from batchkiln.config import Profile
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 from batchkiln.core.responses import Described, DescribeReply
 from batchkiln.doctor.check_results import CheckResult, fail, warn
-from batchkiln.doctor.counted import Counted
+from batchkiln.doctor.counted_client import CountedClient
 from batchkiln.doctor.learned import (
     BALANCE,
     DESCRIPTION,
@@ -29,12 +29,12 @@ from batchkiln.doctor.learned import (
 from batchkiln.doctor.local_checks import (
     check_address,
     check_configuration,
+    check_file_names,
     check_folders,
     check_key_sources,
     check_limits,
-    check_names,
     check_notifiers,
-    check_private,
+    check_permissions,
     check_program,
     check_proxies,
     check_queue,
@@ -44,142 +44,142 @@ from batchkiln.doctor.local_checks import (
 )
 from batchkiln.doctor.probe import CHECK, Probe, announce
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
-from batchkiln.doctor.trial import Person, Trial
+from batchkiln.doctor.trial import PaymentConsent, Trial
 from batchkiln.store import QueueLocation
 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What to check: the queue, the named configuration file (None: the default search) and the named profile."""
+    """The objects of the checks: the queue, the named configuration file (None: the default search) and the profile."""
 
     queue: QueueLocation
     config_path: Path | None
     profile: str | None
     environ: Mapping[str, str]
-    surroundings: Environment = field(default_factory=Environment)
+    environment: Environment = field(default_factory=Environment)
 
 
-async def run_checks(patient: CheckContext) -> AsyncIterator[CheckResult]:
+async def run_checks(context: CheckContext) -> AsyncIterator[CheckResult]:
     """Yield the results check by check. No create and no upload is sent, and nothing changes."""
     yield check_program()
-    yield check_names()
-    yield check_proxies(patient.environ)
-    configured, config, profile = check_configuration(patient.config_path, patient.environ, patient.profile)
-    for finding in configured:
-        yield finding
-    queue, health = check_queue(patient.queue)
+    yield check_file_names()
+    yield check_proxies(context.environ)
+    configured, config, profile = check_configuration(context.config_path, context.environ, context.profile)
+    for result in configured:
+        yield result
+    queue, health = check_queue(context.queue)
     outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
-    for finding in (
-        *check_server(patient.queue),
+    for result in (
+        *check_server(context.queue),
         queue,
-        *check_private(patient.queue),
-        *check_folders(patient.queue, outputs),
+        *check_permissions(context.queue),
+        *check_folders(context.queue, outputs),
     ):
-        yield finding
+        yield result
     if health is not None and config is not None:
-        for finding in check_work(health, config):
-            yield finding
+        for result in check_work(health, config):
+            yield result
     if config is not None:
-        for finding in (*check_shared_keys(config), *check_notifiers(config)):
-            yield finding
+        for result in (*check_shared_keys(config), *check_notifiers(config)):
+            yield result
     if profile is None:
         yield warn(
             "service",
             (
-                "not checked: it is unclear which one to use; API keys, limits, clock and balance were not "
+                "not checked: it is unclear which account_probe to use; API keys, limits, clock and balance were not "
                 "checked either"
             ),
         )
         return
     yield check_address(profile)
-    for finding in (*check_key_sources(profile), *check_limits(profile)):
-        yield finding
-    async for finding in _examine_service(patient, profile):
-        yield finding
+    for result in (*check_key_sources(profile), *check_limits(profile)):
+        yield result
+    async for result in _service_results(context, profile):
+        yield result
 
 
-async def _examine_service(patient: CheckContext, profile: Profile) -> AsyncIterator[CheckResult]:
+async def _service_results(context: CheckContext, profile: Profile) -> AsyncIterator[CheckResult]:
     try:
         async with AsyncExitStack() as stack:  # an embedded service is started in a temporary folder
             base_url = str(profile.base_url)
             if profile.is_embedded:
                 base_url = (await stack.enter_async_context(temporary_service(profile))).base_url
-            session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
-            clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
+            session = await stack.enter_async_context(new_session(context.environment.connector()))
+            clock = ServiceClock(time_scale=profile.time_scale, wall=context.environment.wall)
             new_client = partial(new_service_client, ObservingClient, profile, session, base_url=base_url, clock=clock)
-            async for finding in _check_service(patient, profile, new_client, clock):
-                yield finding
+            async for result in _check_service(context, profile, new_client, clock):
+                yield result
     except InputError as error:
         yield fail("service", str(error), exit_status=ExitStatus.USAGE)
 
 
 async def _check_service(
-    patient: CheckContext, profile: Profile, new_client: Callable[..., ObservingClient], clock: ServiceClock
+    context: CheckContext, profile: Profile, new_client: Callable[..., ObservingClient], clock: ServiceClock
 ) -> AsyncIterator[CheckResult]:
     reply = await new_client(keys={}).describe()
-    if clock.is_doubted:  # the clocks differ too much for a single reply to decide which one is wrong
+    if clock.is_doubted:  # the clocks differ too much for a single reply to decide which account_probe is wrong
         await clock.await_witness()
         reply = await new_client(keys={}).describe()
     yield check_reachable(reply)
     if not clock.is_observed:
         return
-    for finding in check_description(reply):
-        yield finding
-    yield check_clock(clock, patient.surroundings.wall(), is_scaled=profile.is_embedded or profile.time_scale != 1)
-    made: list[ObservingClient] = []
+    for result in check_description(reply):
+        yield result
+    yield check_clock(clock, context.environment.wall(), is_scaled=profile.is_embedded or profile.time_scale != 1)
+    clients: list[ObservingClient] = []
 
     def client_of(keys: Mapping[str, str]) -> ObservingClient:
-        made.append(new_client(keys=keys))
-        return made[-1]
+        clients.append(new_client(keys=keys))
+        return clients[-1]
 
     if not profile.is_embedded:
-        async for finding in check_accounts(client_of, profile):
-            yield finding
-    for finding in _unchanged(patient, profile, reply, made):
-        yield finding
+        async for result in check_accounts(client_of, profile):
+            yield result
+    for result in _compare_with_last_probe(context, profile, reply, clients):
+        yield result
 
 
-def _unchanged(
-    patient: CheckContext, profile: Profile, reply: DescribeReply, made: Sequence[ObservingClient]
+def _compare_with_last_probe(
+    context: CheckContext, profile: Profile, reply: DescribeReply, clients: Sequence[ObservingClient]
 ) -> Iterator[CheckResult]:
     """Compare the replies with the shapes recorded by the last probe."""
-    learned = load_learned(patient.queue, profile.name, profile.base_url or "embedded")
-    seen: dict[str, Types] = {}
+    learned = load_learned(context.queue, profile.name, profile.base_url or "embedded")
+    shapes: dict[str, Types] = {}
     if isinstance(reply, Described):
-        seen[DESCRIPTION] = description_digest(reply.document)
+        shapes[DESCRIPTION] = description_digest(reply.document)
     if not profile.is_embedded:
-        seen[BALANCE] = next((came for client in made if (came := client.last_types())), {})
-    for call, types in seen.items():
-        if (finding := check_unchanged(learned, call, types)) is not None:
-            yield finding
+        shapes[BALANCE] = next((came for client in clients if (came := client.last_types())), {})
+    for call, types in shapes.items():
+        if (result := check_unchanged(learned, call, types)) is not None:
+            yield result
 
 
-async def probe(setting: AppContext, *, person: Person | None = None) -> AsyncIterator[CheckResult]:
+async def probe(app: AppContext, *, consent: PaymentConsent | None = None) -> AsyncIterator[CheckResult]:
     """Yield the results of probing the first account of the configured profile.
 
-    `person` confirms one paid picture; without it nothing is spent. Nothing is sent while another process holds the
-    queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
+    `consent` asks a person to pay for one picture; without it, nothing is spent. Nothing is sent while another process
+    holds the queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
     """
-    profile = setting.config.profile(setting.profile)
+    profile = app.config.profile(app.profile)
     account = profile.account_names[0]
     yield announce(f"{profile.name}/{account}")
     try:
-        async for finding in _probe(setting, profile, account, person):
-            yield finding
+        async for result in _probe(app, profile, account, consent):
+            yield result
     except BatchkilnError as error:
         yield fail(CHECK, str(error), exit_status=error.exit_status)
 
 
 async def _probe(
-    setting: AppContext, profile: Profile, account: str, person: Person | None
+    app: AppContext, profile: Profile, account: str, consent: PaymentConsent | None
 ) -> AsyncIterator[CheckResult]:
     address = profile.base_url or "embedded"
-    async with opened(setting) as queue, queue.driving(command="doctor --probe") as run:
-        learned = load_learned(setting.queue, profile.name, address)
-        one = Probe(await Counted.of(run.engine, profile.name, account), profile.name, learned)
-        async for finding in one.findings():
-            yield finding
-        save_learned(setting.queue, profile.name, one.learned)
-        if person is not None and not one.is_over:
-            async for finding in Trial(queue, run, one, account, person).findings():
-                yield finding
+    async with opened(app) as queue, queue.driving(command="doctor --probe") as run:
+        learned = load_learned(app.queue, profile.name, address)
+        account_probe = Probe(await CountedClient.open(run.engine, profile.name, account), profile.name, learned)
+        async for result in account_probe.results():
+            yield result
+        save_learned(app.queue, profile.name, account_probe.learned)
+        if consent is not None and not account_probe.has_ended:
+            async for result in Trial(queue, run, account_probe, account, consent).results():
+                yield result

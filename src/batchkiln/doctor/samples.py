@@ -31,12 +31,12 @@ def tiny_image() -> bytes:
 
 
 async def chunks(content: bytes) -> AsyncIterator[bytes]:
-    """Yield bytes in the form that an upload needs."""
+    """Yield bytes as an upload reads them: in chunks."""
     yield content
 
 
 def text_recipes(models: Sequence[ModelEntry]) -> list[Recipe]:
-    """Return text-to-image recipes, one for each model at its smallest size; the likeliest to be accepted first.
+    """Return text-to-image recipes, one for each model at its smallest size, the most likely to be accepted first.
 
     Without a usable catalogue, return the documented models without parameters, then with common parameters.
     """
@@ -60,7 +60,7 @@ def image_recipes(models: Sequence[ModelEntry], text: Recipe | None) -> list[Rec
 
 
 def smallest(entry: ModelEntry, *, has_duration: bool = False) -> Parameters:
-    """Return the parameters of a model's smallest output, from its catalogue entry; sorted by name."""
+    """Return the parameters of a model's smallest output according to its catalogue entry, sorted by name."""
     found: dict[str, str | int | bool] = {}
     if entry.resolutions:
         found["resolution"] = min(sorted(entry.resolutions), key=pixels)

@@ -46,19 +46,19 @@ def check_reachable(reply: DescribeReply) -> CheckResult:
 
 
 def check_description(reply: DescribeReply) -> list[CheckResult]:
-    """Compare the service's description with what the client sends."""
+    """Compare the service's description with the requests of the client."""
     if not isinstance(reply, Described):
         return [warn("description", "not checked: the service did not return its description")]
     found = [
-        fail("description", mismatch.what, _UPDATE, exit_status=ExitStatus.UNEXPECTED)
+        fail("description", mismatch.what, _UPDATE_REMEDY, exit_status=ExitStatus.UNEXPECTED)
         if mismatch.is_breaking
-        else warn("description", mismatch.what, "`doctor --probe` shows whether the service has it all the same")
+        else warn("description", mismatch.what, "`doctor --probe` shows whether the service has it nevertheless")
         for mismatch in mismatches(reply.document)
     ]
-    return found or [ok("description", "as batchkiln expects it")]
+    return found or [ok("description", "matches the requests of batchkiln")]
 
 
-_UPDATE: Final = (
+_UPDATE_REMEDY: Final = (
     "update batchkiln before the next run: the service may have changed, or base_url may belong to another service"
 )
 
@@ -83,7 +83,7 @@ def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) 
 
 async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator[CheckResult]:
     """Read the balance with each API key, to see which are accepted and whether accounts share one balance."""
-    told: dict[int, str] = {}
+    account_of_balance: dict[int, str] = {}
     for account in profile.account_names:
         try:
             keys = profile.keys(account)
@@ -97,11 +97,11 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             except InputError as error:
                 yield fail(f"account {account}", str(error), "check that the API key is complete")
                 continue
-            yield _of_key(account, fingerprint(key), reply, is_newest=number == 0)
+            yield _check_key(account, fingerprint(key), reply, is_newest=number == 0)
             if isinstance(reply, BalanceRead):
                 balances.append(reply.credits)
         for balance in {balance for balance in balances if balance is not None and balance % _ROUND_CREDITS}:
-            if (other := told.setdefault(balance, account)) != account:
+            if (other := account_of_balance.setdefault(balance, account)) != account:
                 yield warn(
                     f"account {account}",
                     f"it has exactly the same balance as {other}, {balance:,} credits: they may be the same account",
@@ -118,7 +118,7 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             )
 
 
-def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) -> CheckResult:
+def _check_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) -> CheckResult:
     check = f"account {account}"
     match reply:
         case BalanceRead(credits=None):
@@ -137,5 +137,5 @@ def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) ->
                     ("generations created with it can no longer be downloaded; remove it when all of them have ended"),
                 )
             return fail(check, message, remedy, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
-        case trouble:
-            return warn(check, f"not checked: {describe_error(trouble)}")
+        case error:
+            return warn(check, f"not checked: {describe_error(error)}")

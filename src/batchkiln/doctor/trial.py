@@ -1,6 +1,6 @@
-"""`doctor --probe --with-generation`: generate the cheapest real picture with the ordinary engine, so all laws hold.
+"""`doctor --probe --with-generation`: generates the cheapest real picture with the ordinary engine, so all laws hold.
 
-It is a job of one item with its price as the budget. Afterwards the same bytes are sent once more with the same
+The job has one item, with its price as the budget. Afterwards the same bytes are sent once more with the same
 idempotency key: every recovery after a lost reply relies on a replay not being charged again (Service rule 4.2).
 """
 
@@ -18,65 +18,65 @@ from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import Accepted, Busy, CreateReply, Quoted, ReadReply, RecordRead
 from batchkiln.core.states import ItemState
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
-from batchkiln.doctor.counted import Counted, NoPlace
+from batchkiln.doctor.counted_client import CountedClient, RequestNotSent
 from batchkiln.doctor.probe import Probe, described
 from batchkiln.doctor.samples import PROMPT, text_recipes
 from batchkiln.presentation.formatting import format_duration, plural
-from batchkiln.store import ItemDetail
+from batchkiln.store import EventRecord, ItemDetail
 
 CHECK: Final = "generation"
 ITEM: Final = "picture"
 QUOTES_MAX: Final = 8
-_KEEPING: Final = re.compile(r"expir|retain|retention|ttl|until|delet", re.IGNORECASE)
+_RETENTION_WORDS: Final = re.compile(r"expir|retain|retention|ttl|until|delet", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """The person who pays.
+class PaymentConsent:
+    """The consent of the person who pays.
 
-    `agrees` asks before anything is spent. `hand_over` receives a callback that stops the run.
+    `agrees` asks before anything is spent. `on_run` receives a callback that stops the run.
     """
 
     agrees: Callable[[str], Awaitable[bool]]
-    hand_over: Callable[[Callable[[], None]], None]
+    on_run: Callable[[Callable[[], None]], None]
 
 
 @dataclass(slots=True)
 class Trial:
-    """The one paid picture, on the first account of a profile."""
+    """The generation of one paid picture, on the first account of a profile."""
 
     queue: Queue
     run: Run
     probe: Probe
     account: str
-    person: Person
+    consent: PaymentConsent
 
-    async def findings(self) -> AsyncIterator[CheckResult]:
+    async def results(self) -> AsyncIterator[CheckResult]:
         """Find the price, ask the person, generate, and yield the results."""
         try:
             cheapest = await self._cheapest()
-        except NoPlace as reason:
+        except RequestNotSent as reason:
             yield warn(CHECK, f"not made: {reason}", "run the same command later")
             return
         if cheapest is None:
             yield warn(CHECK, "not made: no picture has a known price", "check the probe's results about quotes")
             return
         recipe, price = cheapest
-        if not await self.person.agrees(_question(recipe, price)):
+        if not await self.consent.agrees(_question(recipe, price)):
             yield warn(CHECK, "not made: not confirmed; nothing was sent or spent")
             return
-        job = await self._make(recipe, price)
-        story = await self.queue.show(job, ITEM)
-        for finding in _of_story(story, price):
-            yield finding
-        if story.item.state is ItemState.DONE:
-            async for finding in self._again(story, price):
-                yield finding
+        job = await self._generate(recipe, price)
+        detail = await self.queue.show(job, ITEM)
+        for result in _item_results(detail, price):
+            yield result
+        if detail.item.state is ItemState.DONE:
+            async for result in self._check_replay(detail, price):
+                yield result
 
     async def _cheapest(self) -> tuple[Recipe, int] | None:
-        """Return the cheapest recipe and its price, among pictures at their smallest sizes; nothing is paid.
+        """Return the cheapest recipe and its price, among pictures at their smallest sizes. Only quotes are sent.
 
-        Raises `NoPlace`.
+        Raises `RequestNotSent`.
         """
         recipes = text_recipes(self.probe.models) if self.probe.text is None or self.probe.models else [self.probe.text]
         found: list[tuple[int, int]] = []
@@ -86,7 +86,7 @@ class Trial:
                 found.append((reply.cost_credits, number))
         return (recipes[min(found)[1]], min(found)[0]) if found else None
 
-    async def _make(self, recipe: Recipe, price: int) -> str:
+    async def _generate(self, recipe: Recipe, price: int) -> str:
         """Enqueue a job of one item and run it to its end; return the job's name."""
         now = self.probe.counted.worker.ports.clock.now().instant
         job = f"probe-{now:%Y%m%d-%H%M%S}"
@@ -108,7 +108,7 @@ class Trial:
             output={"dir": "out"},
         )
         await self.run.limit_to([applied.job.name])
-        self.person.hand_over(self._stop)
+        self.consent.on_run(self._stop)
         self.run.options = RunOptions(max_credits=price)
         await self.run.run()
         return job
@@ -117,19 +117,19 @@ class Trial:
         self.run.engine.control.stop()
         self.run.engine.announce()
 
-    async def _again(self, story: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
+    async def _check_replay(self, detail: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
         """Poll the generation once more, and send its create once more."""
-        counted = await Counted.of(self.run.engine, self.probe.profile, self.account)
+        counted = await CountedClient.open(self.run.engine, self.probe.profile, self.account)
         try:
-            await counted.begin()
-            yield await _of_record(counted, story)
-            yield await self._replayed(counted, story, price)
-        except NoPlace as reason:
+            await counted.start()
+            yield await _record_result(counted, detail)
+            yield await self._replay(counted, detail, price)
+        except RequestNotSent as reason:
             yield warn(f"{CHECK}, replay", f"not sent: {reason}")
 
-    async def _replayed(self, counted: Counted, story: ItemDetail, price: int) -> CheckResult:
-        attempt = story.attempts[-1]
-        (request,) = await self.queue.reader.read(lambda reader: reader.items.requests(story.item.id))
+    async def _replay(self, counted: CountedClient, detail: ItemDetail, price: int) -> CheckResult:
+        attempt = detail.attempts[-1]
+        (request,) = await self.queue.reader.read(lambda reader: reader.items.requests(detail.item.id))
 
         async def send() -> CreateReply:
             return await counted.client.create(
@@ -141,14 +141,16 @@ class Trial:
 
         reply = await counted.ask(RequestKind.CREATE, send)
         check = f"{CHECK}, replay"
-        came = counted.client.describe_last()
+        received = counted.client.describe_last()
         if isinstance(reply, Busy):
             message = "the same request with the same idempotency key is answered as if the account were busy"
-            return warn(check, f"{message}\ncame: {came}", "after a lost reply, an item waits and is sent again")
+            return warn(
+                check, f"{message}\nreceived: {received}", "after a lost reply, an item waits and is sent again"
+            )
         if not isinstance(reply, Accepted):
             return warn(
                 check,
-                f"the same request with the same idempotency key was not answered with its generation\ncame: {came}",
+                f"the same request with the same idempotency key did not return its generation\nreceived: {received}",
                 "after a lost reply, an item would be held for your decision; it would not be paid twice",
             )
         if reply.record.id == attempt.generation_id:
@@ -177,39 +179,42 @@ def _question(recipe: Recipe, price: int) -> str:
     )
 
 
-def _of_story(story: ItemDetail, price: int) -> list[CheckResult]:
+def _item_results(detail: ItemDetail, price: int) -> list[CheckResult]:
     """Report the item's state, times, cost and files."""
-    name, state = f"{story.job}/{story.item.name}", story.item.state
-    first = story.events[0].at if story.events else None
+    name, state = f"{detail.job}/{detail.item.name}", detail.item.state
+    first = detail.events[0].at if detail.events else None
     history = "; ".join(
-        f"{_event(event.kind, event.detail.get('status'))} after {format_duration((event.at - first).total_seconds())}"
-        for event in story.events
+        f"{_event_text(event)} after {format_duration((event.at - first).total_seconds())}"
+        for event in detail.events
         if first is not None
     )
     if state is not ItemState.DONE:
-        said = "" if story.item.error is None else f": {story.item.error.code}: {story.item.error.message}"
+        error_text = "" if detail.item.error is None else f": {detail.item.error.code}: {detail.item.error.message}"
         return [
             fail(
                 CHECK,
-                f"{name} is {state}{said}\n{history}",
-                f"`batchkiln show {story.job} {story.item.name}` shows what was charged and what to do",
+                f"{name} is {state}{error_text}\n{history}",
+                f"`batchkiln show {detail.job} {detail.item.name}` shows what was charged and what to do",
                 exit_status=ExitStatus.UNEXPECTED,
             )
         ]
-    found = [ok(CHECK, f"{name} is done\n{history}"), _of_cost(story, price)]
-    files = [f"{file.type} of {file.media_type}, {file.size_bytes:,} bytes: {file.path}" for file in story.item.outputs]
+    found = [ok(CHECK, f"{name} is done\n{history}"), _cost_result(detail, price)]
+    files = [
+        f"{file.type} of {file.media_type}, {file.size_bytes:,} bytes: {file.path}" for file in detail.item.outputs
+    ]
     fetched = "downloaded through the link alone, without the API key"
     return [*found, ok(f"{CHECK}, outputs", "\n".join([f"{plural(len(files), 'output')}, {fetched}", *files]))]
 
 
-def _event(kind: str, status: object) -> str:
-    return kind.replace("_", " ") + (f" ({status})" if isinstance(status, str) else "")
+def _event_text(event: EventRecord) -> str:
+    status = event.detail.get("status")
+    return event.kind.replace("_", " ") + (f" ({status})" if isinstance(status, str) else "")
 
 
-def _of_cost(story: ItemDetail, price: int) -> CheckResult:
-    check, cost = f"{CHECK}, cost", story.attempts[-1].cost_credits
+def _cost_result(detail: ItemDetail, price: int) -> CheckResult:
+    check, cost = f"{CHECK}, cost", detail.attempts[-1].cost_credits
     if cost is None:
-        return warn(check, f"the record names no credits.cost; the quote, {plural(price, 'credit')}, is booked")
+        return warn(check, f"the record has no credits.cost; the quote, {plural(price, 'credit')}, is counted")
     if cost > price:
         return fail(
             check,
@@ -221,22 +226,22 @@ def _of_cost(story: ItemDetail, price: int) -> CheckResult:
     return ok(check, f"credits.cost is {cost:,}, {word}")
 
 
-async def _of_record(counted: Counted, story: ItemDetail) -> CheckResult:
-    """Read the ended generation's record: its names and types, and which of them say how long it is kept."""
-    attempt, clock, client = story.attempts[-1], counted.worker.ports.clock, counted.client
+async def _record_result(counted: CountedClient, detail: ItemDetail) -> CheckResult:
+    """Read the ended generation's record: its names and types, and which of them may state its retention."""
+    attempt, clock, client = detail.attempts[-1], counted.worker.ports.clock, counted.client
     await clock.sleep_until(clock.now().monotonic + counted.worker.rates.limits.poll_interval_seconds, asyncio.Event())
 
     async def send() -> ReadReply:
         return await client.read_generation(attempt.generation_id or "", key_fingerprint=attempt.key_fingerprint)
 
     reply = await counted.ask(RequestKind.READ, send)
-    check, came = f"{CHECK}, record", client.describe_last()
+    check, received = f"{CHECK}, record", client.describe_last()
     if not isinstance(reply, RecordRead):
-        return warn(check, f"a second read of the ended generation was not understood\ncame: {came}")
-    keeping = [path for path in client.last_types() if _KEEPING.search(path)]
-    told = (
-        f"these fields may say how long it is kept: {', '.join(keeping)}"
+        return warn(check, f"a second read of the ended generation was not understood\nreceived: {received}")
+    keeping = [path for path in client.last_types() if _RETENTION_WORDS.search(path)]
+    retention = (
+        f"these fields may state how long it is kept: {', '.join(keeping)}"
         if keeping
-        else "no field says how long it is kept"
+        else "no field states how long it is kept"
     )
-    return ok(check, f"status word {reply.record.status_word}; {told}\ncame: {came}")
+    return ok(check, f"status word {reply.record.status_word}; {retention}\nreceived: {received}")

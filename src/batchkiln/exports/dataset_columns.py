@@ -28,7 +28,7 @@ class JobChangedDuringExport(BatchkilnError):
 
 
 class ColumnType(StrEnum):
-    """The type of a column's values. Every column may also hold null."""
+    """The type of a column's values. Every column may also contain null."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -44,11 +44,11 @@ _LEADING: Final = {
 }
 _MIDDLE: Final = {
     "item": (ColumnType.TEXT, "the item's id in its job"),
-    "index": (ColumnType.INTEGER, "its place in the job"),
-    "output": (ColumnType.INTEGER, "which output of the item"),
+    "index": (ColumnType.INTEGER, "the item's position in the job"),
+    "output": (ColumnType.INTEGER, "the number of the output within its item"),
     "type": (ColumnType.TEXT, "`image` or `video`"),
-    "model": (ColumnType.TEXT, "the model that made it"),
-    "mode": (ColumnType.TEXT, "what it was made from"),
+    "model": (ColumnType.TEXT, "the model that generated the file"),
+    "mode": (ColumnType.TEXT, "the mode, such as `text-to-image`"),
 }
 _TRAILING: Final = {
     "generation_id": (ColumnType.TEXT, "the service's id of the generation"),
@@ -68,10 +68,10 @@ class _Observed:
     values: int = 0
 
     def column_type(self, items: int) -> ColumnType:
-        """Return the type that holds every value without loss.
+        """Return the type that represents every value without loss.
 
-        Integers and numbers become numbers; any other mix becomes text. So does a column with fewer values than
-        `items`, because only text can be empty.
+        Integers and numbers become numbers; any other mix becomes text. A column with fewer values than `items` becomes
+        text as well, because only text can be empty.
         """
         if self.values < items:
             return ColumnType.TEXT
@@ -139,7 +139,7 @@ class Columns:
         return {key: name for key, name in self.metadata.items() if key != name}
 
     def descriptions(self) -> Mapping[str, str]:
-        """Return what each column holds, in words."""
+        """Return a description of each column's content, for the card."""
         described = {name: text for name, (_, text) in _FIXED.items()}
         described |= dict.fromkeys(self.parameters, "a parameter of the request")
         described |= {name: "metadata" if key == name else f"metadata `{key}`" for key, name in self.metadata.items()}

@@ -1,4 +1,4 @@
-"""Where a dataset is written: a local folder, or a URL that fsspec opens.
+"""Destinations of a dataset: a local folder, or a URL that fsspec opens.
 
 A file gets its final name only when it is complete. Only files that this export made are deleted.
 """
@@ -15,7 +15,7 @@ HEAD_BYTES: Final = 64 * 1024
 
 
 class Link(StrEnum):
-    """How media get into a folder."""
+    """The way in which media are put into a folder."""
 
     HARD = "hard"
     SYM = "sym"
@@ -23,19 +23,19 @@ class Link(StrEnum):
 
 
 class Destination(Protocol):
-    """The place of a dataset. Names are relative and use slashes. Methods raise `OutputDirNotWritable`."""
+    """The destination of a dataset. Names are relative and use slashes. Methods raise `OutputDirNotWritable`."""
 
     title: str
 
     @property
     def staging(self) -> Path:
-        """A local folder for unfinished files; on the destination's own disk where that is a folder."""
+        """A local folder for unfinished files. It is on the destination's own disk if the destination is a folder."""
 
     def card(self) -> str | None:
         """Return the text of the dataset's card; None if there is none."""
 
     def is_empty(self) -> bool:
-        """Return whether the destination holds no files, apart from hidden ones."""
+        """Return whether the destination contains no files, apart from hidden ones."""
 
     def sizes(self, folder: str) -> Mapping[str, int]:
         """Return the sizes in bytes of the files directly in a folder, by name. Links are followed."""
@@ -47,16 +47,16 @@ class Destination(Protocol):
         """Return the first 64 KiB of a file; no bytes if there is no such file."""
 
     def add_media(self, source: Path, name: str) -> None:
-        """Link or copy an output to a name, replacing any file there. A URL may send it later, by `flush`."""
+        """Link or copy an output to a name, replacing any file there. A URL may send it only in `flush`."""
 
     def publish(self, staged: Path, name: str) -> None:
         """Move a file from `staging` to its name, replacing any file there."""
 
     def remove(self, name: str) -> None:
-        """Remove a table of an earlier export that has no rows any more."""
+        """Remove a table of an earlier export whose rows are all gone."""
 
     def flush(self) -> None:
-        """Return when all media are in place, and survive a power cut where the destination allows that."""
+        """Return when all media are in place. They then survive a power cut, if the destination allows that."""
 
     def close(self) -> None:
         """Remove the staging folder."""

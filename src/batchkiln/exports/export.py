@@ -68,10 +68,10 @@ class ExportOptions:
 
 
 class Export:
-    """One export, into an empty place or over an earlier export of the same job with the same layout.
+    """One export, into an empty destination or over an earlier export of the same job with the same layout.
 
-    `check_interrupted` is called often; what it raises ends the export. Raises `InputError` for any other place and
-    for packages that are not installed, before anything is written.
+    `check_interrupted` is called often; what it raises ends the export. Raises `InputError`, before anything is
+    written, for a destination with other files and for packages that are not installed.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Export:
         check_interrupted: Callable[[], None],
         on_left_out: Callable[[LeftOut], None],
     ) -> None:
-        """Open the destination and check it. `inference` has learned all items of the job."""
+        """Open the destination and check it. `inference` must know all items of the job."""
         _check_installed(options.format)
         self._options = options
         self._job = job
@@ -158,7 +158,7 @@ class Export:
         self._destination.publish(staged, CARD)
 
     def _layout(self) -> dict[str, Any]:
-        """Return what an earlier export must have in common with this one. The card's front matter records it."""
+        """Return the settings that all exports to this destination share. The card's front matter records them."""
         layout: dict[str, Any] = {
             "job": self._job.name,
             "format": self._options.format.value,
@@ -172,7 +172,7 @@ class Export:
     def _check_destination(self) -> None:
         if self._earlier_card is None:
             if not self._destination.is_empty():
-                raise InputError(f"--to {self.title}: it holds other files; name a new folder or an earlier export")
+                raise InputError(f"--to {self.title}: it contains other files; name a new folder or an earlier export")
             return
         try:
             recorded = recorded_layout(front_matter(self._earlier_card))

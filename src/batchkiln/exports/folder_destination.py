@@ -54,7 +54,7 @@ class FolderDestination:
             return not self._root.exists() or all(path.name.startswith(".") for path in self._root.iterdir())
 
     def sizes(self, folder: str) -> Mapping[str, int]:
-        """Return the files that fit the wanted kind of link. Broken links are left out."""
+        """Return the sizes in bytes of files that are linked as requested. Broken links are left out."""
         found: dict[str, int] = {}
         with self._translated_errors(folder):
             try:
@@ -157,7 +157,7 @@ class FolderDestination:
 
     def _not_written(self, where: str, error: OSError) -> OutputDirNotWritable:
         if error.errno in NO_LINKS and self._link is Link.HARD:
-            remedy = "this destination cannot hold hard links to the outputs: use --link copy"
+            remedy = "hard links to the outputs cannot be made there: use --link copy"
             return not_written(where, error.strerror or error, remedy)
         return not_written(where, error.strerror or error)
 

@@ -1,4 +1,4 @@
-"""Outputs as the files of a dataset: checked against the queue's record, then linked or copied."""
+"""Puts outputs into a dataset: checks them against the queue's record, then links or copies them."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ class OutputUnusable(Exception):
 
 
 class OutputChecker:
-    """Compares files with what was recorded of them: size and hash, or only the size if not `is_thorough`.
+    """Compares files with the queue's record of them: size and hash, or only the size if not `is_thorough`.
 
     `check_interrupted` is called for each MiB read; what it raises ends the export.
     """
@@ -34,7 +34,7 @@ class OutputChecker:
             if size_bytes != row.size_bytes:
                 raise OutputUnusable(f"it has {size_bytes:,} bytes, and {row.size_bytes:,} were recorded")
             if self._is_thorough and self._sha256(path) != row.sha256:
-                raise OutputUnusable("its content is not what was recorded")
+                raise OutputUnusable("its content differs from the recorded hash")
         except FileNotFoundError as error:
             raise OutputUnusable("the file is gone") from error
         except OSError as error:
@@ -64,7 +64,7 @@ def file_name(row: DatasetRow) -> str:
 
 
 class MediaFiles:
-    """Adds outputs to a destination. Rows come in the order of their index, so one listing per folder is kept."""
+    """Adds outputs to a destination. Rows come in the order of their index, so only one listing is kept."""
 
     def __init__(self, destination: Destination, checker: OutputChecker) -> None:
         self._destination = destination

@@ -105,9 +105,10 @@ class ParquetFile:
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """Where a row's table and media are. Folders end in a slash, and are empty for the one around them.
+    """The location of a row's table and media.
 
-    `root` is the table's folder in the dataset, `table` its file name, `media` the media's folder below `root`.
+    `root` is the table's folder in the dataset, `table` its file name, and `media` the media's folder below `root`. A
+    folder ends in a slash; an empty text is the enclosing folder itself.
     """
 
     root: str
@@ -121,7 +122,7 @@ def media_folder(row: DatasetRow) -> str:
 
 
 def imagefolder_location(row: DatasetRow, split: str, *, is_mixed: bool) -> TableLocation:
-    """Return `train/` with `images/…`, or `images/train/…` where the job makes both kinds of media."""
+    """Return `train/` with media in `images/`, or `images/train/` if the job makes both kinds of media."""
     kind = media_folder(row)
     return (
         TableLocation(f"{kind}/{split}/", METADATA, "")
@@ -169,7 +170,7 @@ class TableWriter:
         result.add(row, split, is_new=is_new)
 
     def finish(self, earlier: Iterable[str]) -> None:
-        """Publish the tables after all media. Tables of `earlier` exports that have no rows any more are removed."""
+        """Publish the tables after all media. Remove tables of `earlier` exports whose rows are all gone."""
         for table, _ in self._open.values():
             table.close()
         self._destination.flush()

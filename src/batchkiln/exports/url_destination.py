@@ -1,4 +1,4 @@
-"""A URL as a destination, by fsspec: its transactions give a file its name only when it is complete."""
+"""A URL as a destination. A transaction of fsspec gives a file its name only when it is complete."""
 
 import re
 import shutil
@@ -16,10 +16,10 @@ _QUERY: Final = re.compile(r"(?<=\S)\?\S+")
 
 
 class UrlDestination:
-    """A place that fsspec opens by its URL."""
+    """A destination that fsspec opens by its URL."""
 
     def __init__(self, url: str) -> None:
-        """Open the URL. Raises `InputError` if the installed packages cannot."""
+        """Open the URL. Raises `InputError` if no installed package can open it."""
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415  an extra, which only URLs need
         except ImportError as error:
@@ -52,12 +52,12 @@ class UrlDestination:
         return all(PurePosixPath(name).name.startswith(".") for name in names)
 
     def sizes(self, folder: str) -> Mapping[str, int]:
-        """List a folder."""
+        """Return the sizes in bytes of the files in a folder."""
         files = [entry for entry in self._entries(self._at(folder).rstrip("/")) if entry["type"] == "file"]
         return {PurePosixPath(str(entry["name"])).name: int(entry["size"] or 0) for entry in files}
 
     def local_path(self, name: str) -> Path | None:
-        """Return None: nothing can be read without fetching it."""
+        """Return None, because no file is on this machine."""
         del name
         return None
 

@@ -24,7 +24,7 @@ from batchkiln.outputs.file_formats import extension_of
 
 _COMMENT: Final = "batchkiln shard "
 _SHARD_KEPT: Final = (
-    "its shard was left unchanged, because outputs that it may hold are gone: restore them, or export to another place"
+    "its shard was left unchanged, because outputs that may be in it are gone: restore them, or export to another place"
 )
 
 
@@ -151,7 +151,7 @@ def _digest_of(samples: Sequence[_Sample]) -> str:
 
 
 def _digest_in(head: bytes) -> str | None:
-    """Return the digest in an existing shard's comment; None if there is no file, or not one of ours."""
+    """Return the digest in an existing shard's comment; None if the file is missing or not a shard of an export."""
     if not head:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Diagnostics of a manifest: collected with their locations, and reported together in the order of the text."""
+"""Collects the diagnostics of a manifest with their locations, and reports them in the order of the text."""
 
 import gzip
 import io
@@ -28,19 +28,19 @@ class Mark(Protocol):
 
     @property
     def line(self) -> int:
-        """The line."""
+        """The line, counted from 0."""
 
     @property
     def column(self) -> int:
-        """The column, in characters."""
+        """The column in characters, counted from 0."""
 
 
 class Unreadable(Exception):
-    """Reading cannot continue. The reason is in the diagnostics already."""
+    """Raised when a manifest cannot be read further. Its diagnostic has been added already."""
 
 
 class InvalidValue(Exception):
-    """A value cannot be used: the reason and the remedy."""
+    """Raised for a value that cannot be used. It has the reason and the remedy."""
 
     def __init__(self, reason: str, remedy: Remedy = None) -> None:
         self.reason = reason
@@ -50,7 +50,7 @@ class InvalidValue(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in a file: the file's name as the person wrote it; line and column from 1."""
+    """A place in a file. `file` is the name as the person wrote it; line and column count from 1."""
 
     file: str
     line: int | None = None

@@ -1,4 +1,4 @@
-"""Items written in the manifest, and what they share with items made from rows."""
+"""Reads the items that are written in the manifest; items made from rows share its checks."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 
 @dataclass(slots=True)
 class LocatedItem:
-    """An item, and its location: the line (from 1) of the manifest, or of its row's source file.
+    """An item and its location: the line (from 1) of the manifest, or of its row's source file.
 
-    `objections` come from the service's catalogue.
+    `objections` are the reasons, from the service's catalogue, why the service would refuse the item.
     """
 
     spec: ItemSpec
@@ -35,16 +35,16 @@ class LocatedItem:
 
 
 class InvalidEntry(Exception):
-    """An entry or row is invalid. The reason is in the diagnostics."""
+    """Raised for an invalid entry or row. Its diagnostic has been added already."""
 
 
 @dataclass(slots=True)
 class ManifestContext:
-    """What all entries of a manifest share. Ids of items without one begin with `stem`.
+    """The state that all entries of a manifest share.
 
-    `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
-    `folder`, which the person wrote as `shown_folder`. A few words can ask for many combinations of matrices, so the
-    whole manifest has one limit, `combinations_left`.
+    `stem` begins the ids of items that name none. `pattern_fields` are the fields of the file name `pattern` that are
+    not built in. Source files are relative to `folder`, which the person wrote as `shown_folder`. `combinations_left`
+    limits the matrices of the whole manifest together, because a few words can ask for many combinations.
     """
 
     diagnostics: Diagnostics
@@ -63,7 +63,7 @@ class ManifestContext:
 
 
 def inline_items(context: ManifestContext, node: Node, position: int) -> Iterable[LocatedItem]:
-    """Return the items of an entry, none if it is invalid. `position` counts from 1."""
+    """Return the items of an entry, or no items if it is invalid. `position` counts from 1."""
     try:
         return _inline(context, node, position)
     except InvalidEntry:
@@ -105,7 +105,7 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
 
 
 def _default_id(context: ManifestContext, entry: MapNode, position: int) -> str | None:
-    """Return the manifest's name and the position. A file's name may hold characters that an id may not."""
+    """Return the manifest's name and the position. A file name may contain characters that an id may not."""
     try:
         return checked_id(f"{context.stem}-{position}")
     except InvalidValue as error:

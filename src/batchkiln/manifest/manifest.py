@@ -1,4 +1,4 @@
-"""Reading a manifest in two passes: the header first, then the stream of items."""
+"""Reads a manifest in two passes: the header first, then the stream of items."""
 
 import itertools
 import os
@@ -42,7 +42,7 @@ _LIST_DASHES: Final = re.compile(r"\s*(?:-\s+)*")  # the text before an entry of
 
 @dataclass(frozen=True, slots=True)
 class _ManifestText:
-    """Where the text of a manifest is read from, and the folder that the names in it are relative to."""
+    """The source of a manifest's text. File names in the manifest are relative to `folder`."""
 
     path: Path
     folder: Path
@@ -61,8 +61,8 @@ class Manifest:
     def items(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
         """Yield the items in the order of the text, in constant memory. May be called again.
 
-        With the service's `catalogue`, items have its objections. Raises `InputError` with all errors after the last
-        item: the caller must then discard the items that came before.
+        With the service's `catalogue`, items that the service would refuse have `objections`. Raises `InputError` with
+        all errors after the last item: the caller must then discard the items that came before.
         """
         return self._reader.items(self.job.filename, catalogue)
 

@@ -1,4 +1,4 @@
-"""Items of `from` and `matrix` entries: one for each row of a file, or for each combination of values."""
+"""Makes the items of `from` and `matrix` entries: one for each row of a file, or for each combination of values."""
 
 import itertools
 import math
@@ -53,11 +53,11 @@ def _rows_to_items(
         columns = None if rows.columns is None else [*rows.columns, "row", "col"]
         defaults = {"prompt": "{{ prompt }}", "id": _literal(f"{source.stem}-") + "{{ row }}"}
         template = ItemTemplate(context, entry, columns, file=file, defaults=defaults)
-        chosen = template.chosen(rows)
+        matching = template.matching(rows)
         if fields.offset or fields.limit is not None:
             offset = fields.offset or 0
-            chosen = itertools.islice(chosen, offset, None if fields.limit is None else offset + fields.limit)
-        yield from template.items(chosen)
+            matching = itertools.islice(matching, offset, None if fields.limit is None else offset + fields.limit)
+        yield from template.items(matching)
     except SourceUnreadable as error:
         context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
 
@@ -98,7 +98,7 @@ def _matrix_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedI
         (line, number, dict(zip(names, combination, strict=True)))
         for number, combination in enumerate(itertools.product(*values), 1)
     )
-    yield from template.items(template.chosen(rows))
+    yield from template.items(template.matching(rows))
 
 
 def _check_combinations(context: ManifestContext, count: int, mark: Mark) -> None:

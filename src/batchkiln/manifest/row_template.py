@@ -1,4 +1,4 @@
-"""An entry with templates, compiled: what is equal for all rows is checked once, and a row only fills in the rest."""
+"""Compiles an entry with templates: what is equal for all rows is checked once, and a row fills in the rest."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -85,7 +85,7 @@ class ItemTemplate:
         if is_fixed and self._fixed_settings is None:
             raise InvalidEntry
 
-    def chosen(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def matching(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows for which `where` holds, with all variables."""
         condition, uses_col = self._condition, self._uses_col
         for row in rows:
@@ -195,7 +195,7 @@ class ItemTemplate:
         return condition, pair[1]
 
     def _input_fields(self) -> list[_Field]:
-        """Compile the names of inputs. Empty if none of them is a template, or if there are too many."""
+        """Compile the names of inputs; return nothing if none of them is a template, or if there are too many."""
         pair = self._entry.pairs.get("inputs")
         if pair is None or not isinstance(pair[1], SeqNode) or len(pair[1].items) > MAX_INPUTS:
             return []
@@ -203,7 +203,7 @@ class ItemTemplate:
         return [] if all(field.template.is_constant for field in fields) else fields
 
     def _metadata_getters(self) -> list[tuple[str, Callable[[Variables, int], Any]]]:
-        """Return the names of the metadata, with functions of a row's variables and line that give the values."""
+        """Return the names of the metadata, each with a function that maps a row's variables and line to its value."""
         pair = self._entry.pairs.get("metadata")
         if pair is None or (isinstance(pair[1], ScalarEvent) and scalar_value(pair[1]) is None):
             return []
@@ -321,7 +321,7 @@ class ItemTemplate:
         return text, file_name_for(self._context, values, variables) if self._context.pattern_fields else None
 
     def _report_row(self, failed: TemplateFailed, node: Node, variables: Variables, line: int) -> None:
-        """Report a template that fails for a row: at the template, and naming the first such row."""
+        """Report a template that fails for a row, at the template's location. The message names the first such row."""
         where = f"first in {self._file}, line {line}"
         missing = failed.missing
 

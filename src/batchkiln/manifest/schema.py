@@ -1,7 +1,7 @@
 """The fields of a manifest and their limits, as pydantic models.
 
-The models validate the header and the settings of items, and give the JSON Schema for editors. Prompts and ids, of
-which there may be a million, are checked in `validation.py`.
+The models validate the header and the settings of items, and produce the JSON Schema for editors. `validation.py`
+checks prompts and ids, of which there may be a million.
 """
 
 import math
@@ -26,7 +26,7 @@ Template = Annotated[str, Field(pattern=r"\{[{%#]", description="A Jinja templat
 
 
 def _check_json(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Refuse values that JSON cannot hold exactly."""
+    """Refuse values that JSON cannot represent exactly."""
     pending: list[Any] = [value]
     while pending:
         one = pending.pop()
@@ -42,7 +42,7 @@ Metadata = Annotated[dict[Text, JsonValue], Field(max_length=200), AfterValidato
 
 
 class Fields(BaseModel):
-    """Base of all models: unknown fields are errors, and 5 is not "5"."""
+    """The base of all models. Unknown fields are errors, and no type is converted: 5 is not "5"."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -73,11 +73,11 @@ class Settings(Fields):
     mode: ModeName | None = None
     parameters: Parameters | None = None
     inputs: Inputs | None = Field(None, description="Local image files, relative to the manifest")
-    max_cost_credits: Credits | None = Field(None, description="Never pay more for the item")
+    max_cost_credits: Credits | None = Field(None, description="Maximum cost of the item in credits")
     attempts: Attempts | None = Field(
-        None, description="Tries in all, after failures that the service confirms; default 3"
+        None, description="Maximum number of attempts; a new one follows a failure that the service verified; default 3"
     )
-    priority: Priority | None = Field(None, description="Higher runs first; default 0")
+    priority: Priority | None = Field(None, description="Items with a higher priority run first; default 0")
     metadata: Metadata | None = None
 
 

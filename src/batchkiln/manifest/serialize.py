@@ -21,7 +21,7 @@ _PIECE_SIZE_BYTES: Final = 1 << 16
 def as_stream(header: Mapping[str, object], items: Iterable[object]) -> BinaryIO:
     """Return a manifest as a stream of bytes. `items` is consumed while the stream is read.
 
-    Reading raises `InputError` for a value that JSON cannot hold.
+    Reading raises `InputError` for a value that JSON cannot represent.
     """
     return cast("BinaryIO", io.BufferedReader(_Stream(_lines(header, items)), _PIECE_SIZE_BYTES))
 
@@ -56,7 +56,7 @@ def _plain(value: object) -> object:
         return os.fspath(value)
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a manifest cannot hold a {type(value).__name__}")
+    raise TypeError(f"a manifest cannot contain a {type(value).__name__}")
 
 
 class _Stream(io.RawIOBase):
@@ -72,7 +72,7 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # the buffer is always a view
-        """Fill the buffer with the rest of a piece, or with the next one. 0 means the end."""
+        """Fill the buffer from the current piece or the next one. Return the number of bytes; 0 at the end."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:

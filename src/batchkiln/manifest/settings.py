@@ -1,4 +1,4 @@
-"""Settings of items: merged with the defaults, checked once for each combination, and turned into recipes."""
+"""Merges the settings of items with the defaults, checks each combination once, and makes recipes of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ Pairs = dict[str, tuple[ScalarEvent, Node]]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
-    """Settings that many items share. The service's catalogue gives `objections` and `prompt_limit`.
+    """Settings that many items share. `objections` and `prompt_limit` come from the service's catalogue.
 
     The unit of `prompt_limit` is not documented.
     """
@@ -246,5 +246,5 @@ def _canonical(values: Mapping[str, Any]) -> str | None:
 
 
 def describe(node: Node) -> str:
-    """Return what a node is, for a sentence."""
+    """Return a short description of a node for a sentence, such as its type and value."""
     return "a mapping" if isinstance(node, MapNode) else "a list" if isinstance(node, SeqNode) else quoted(node.value)

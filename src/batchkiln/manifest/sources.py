@@ -1,4 +1,4 @@
-"""Rows of csv, tsv, jsonl and txt files, and .gz of these, streamed with their line numbers."""
+"""Streams the rows of csv, tsv, jsonl and txt files, and of .gz of these, with their line numbers."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ _TSV_FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^\t]*))(?:\t|$)')
 
 
 class SourceUnreadable(Exception):
-    """The rest of a source cannot be read: the reason, the remedy, and the line and column from 1."""
+    """Raised when the rest of a source cannot be read. `line` and `column` count from 1."""
 
     def __init__(
         self, reason: str, *, line: int | None = None, column: int | None = None, remedy: str | None = None
@@ -122,7 +122,7 @@ class Rows:
             raise SourceUnreadable(f"not valid CSV: {error}", line=line, remedy=remedy) from error
 
     def _record_lines(self) -> Iterator[str]:
-        """Yield the lines of a record, up to a size: an unclosed quote would make one record of the whole file."""
+        """Yield the lines of a record, up to a size. An unclosed quote would make one record of the whole file."""
         for text in self._lines:
             self._lines.record_size_bytes += len(text)
             if self._lines.record_size_bytes > MAX_LINE_SIZE_BYTES:
@@ -161,7 +161,7 @@ class Rows:
 class _Lines:
     """Lines of UTF-8 text, of limited size, without a byte order mark at the start.
 
-    `record_size_bytes` belongs to a reader whose records span lines.
+    A reader whose records span lines counts the bytes of the current record in `record_size_bytes`.
     """
 
     def __init__(self, stream: BinaryIO, allowed_size_bytes: int | None) -> None:
@@ -192,7 +192,7 @@ class _Lines:
         assert self._left_size_bytes is not None
         self._left_size_bytes -= size_bytes
         if self._left_size_bytes < 0:
-            reason = f"the file holds more than {MAX_EXPANSION} times its own size"
+            reason = f"the file decompresses to more than {MAX_EXPANSION} times its size"
             raise SourceUnreadable(
                 reason, line=line, remedy="rows do not compress so well; to use the file anyway, decompress it"
             )

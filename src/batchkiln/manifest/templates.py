@@ -50,7 +50,7 @@ _JINJA_NAMES: Final = frozenset({"self", "super", "caller", "loop", "varargs", "
 
 
 class TemplateFailed(Exception):
-    """A template cannot be compiled or rendered. `missing` is an undefined variable, if that is the reason."""
+    """Raised for a template that cannot be compiled or rendered. `missing` is the undefined variable, if any."""
 
     def __init__(self, reason: str, *, line: int = 1, missing: str | None = None) -> None:
         self.reason = reason
@@ -194,9 +194,9 @@ def _fast_comparison(expression: nodes.Expr) -> Callable[[Variables], bool] | No
 
 
 def _checked_names(tree: nodes.Template) -> frozenset[str]:
-    """Refuse what templates may not do, and return the variables that must exist.
+    """Refuse templates with constructs that are not allowed, and return the variables that must exist.
 
-    With a condition or a default, only rendering shows which ones these are: none is returned then.
+    For a template with a condition or a default, only rendering shows which variables it needs, so none is returned.
     """
     pending: list[tuple[nodes.Node, int]] = [(child, 1) for child in tree.iter_child_nodes()]
     while pending:
@@ -273,7 +273,7 @@ def _lookup(variables: Variables, name: str) -> str:
 
 
 def _bounded(parts: Iterable[str]) -> str:
-    """Join the parts of a rendered template; stop when they become too long."""
+    """Join the parts of a rendered template. Raises `TemplateFailed` as soon as they are too long."""
     texts, length = [], 0
     for part in parts:
         length += len(part)
@@ -297,7 +297,7 @@ def _failed(error: BaseException) -> TemplateFailed:
     if isinstance(error, TemplateSyntaxError):
         return TemplateFailed(f"the template is not valid: {error.message}", line=error.lineno)
     if isinstance(error, SecurityError):
-        return TemplateFailed(f"the template accesses what it may not: {error}")
+        return TemplateFailed(f"the template uses something that is not allowed: {error}")
     if isinstance(error, (RecursionError, MemoryError, SyntaxError, AssertionError)):
         return TemplateFailed("the template is too deeply nested")
     return TemplateFailed(f"the template fails: {error}")

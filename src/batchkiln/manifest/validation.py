@@ -1,6 +1,6 @@
-"""Validation of trees by pydantic models, with each error at its place in the text; and of prompts and ids.
+"""Validates trees by pydantic models, and reports each error at its place in the text. Validates prompts and ids.
 
-There may be a million prompts and ids, so these are checked by hand, and valid ones in a few steps.
+There may be a million prompts and ids. They are therefore checked without pydantic, and valid ones in a few steps.
 """
 
 import difflib
@@ -52,7 +52,7 @@ def checked_prompt(text: str) -> str:
         text = text.replace("\r\n", "\n")
         if found := _FORBIDDEN.search(text):
             remedy = "remove it; the only control characters allowed are line feed and tab"
-            raise InvalidValue(f"the prompt holds {_code_point(found[0])}", remedy)
+            raise InvalidValue(f"the prompt contains {_code_point(found[0])}", remedy)
     if not text or text.isspace():
         raise InvalidValue("the prompt is empty", "describe what to make (Service section 2.2)")
     return text
@@ -67,7 +67,7 @@ def checked_id(text: str) -> str:
     if len(text) > MAX_ID_LENGTH:
         raise InvalidValue(f"the id has {len(text):,} characters", f"at most {MAX_ID_LENGTH}")
     if found := _FORBIDDEN_IN_ID.search(text):
-        raise InvalidValue(f"the id holds {_code_point(found[0])}", "remove it")
+        raise InvalidValue(f"the id contains {_code_point(found[0])}", "remove it")
     if text != text.strip():
         raise InvalidValue(f"the id {quoted(text)!r} begins or ends with white space", "remove the white space")
     return text
@@ -171,7 +171,7 @@ def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | 
         "missing": (f"`{field}` is missing", None),
         "extra_forbidden": (f"unknown field `{field}`", None),
         "literal_error": (f"`{field}` is {found}", f"it must be {context.get('expected')}"),
-        "string_pattern_mismatch": (f"`{field}` holds a control character", "remove it"),
+        "string_pattern_mismatch": (f"`{field}` contains a control character", "remove it"),
         "value_error": (f"`{field}`: {context.get('error')}", None),
     }
     if kind == "string_pattern_mismatch" and field == "job":

@@ -1,4 +1,4 @@
-"""Syntax errors of YAML as messages for a person, and a fast search for keys below `items`."""
+"""Turns syntax errors of YAML into messages for people, and searches fast for keys below `items`."""
 
 import codecs
 import re
@@ -36,7 +36,7 @@ _REMEDIES: Final = (
 
 
 def has_keys_below(path: Path, characters: int) -> bool:
-    """Return whether a key of the root may follow after this many characters. It may be wrong when it says True."""
+    """Return whether a key of the root may follow after this many characters. False is certain; True is not."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as text:
         skipped = len(text.read(characters).encode("utf-8", "surrogateescape"))
     with path.open("rb") as stream:

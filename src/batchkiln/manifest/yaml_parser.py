@@ -85,7 +85,7 @@ else:
 
 
 TYPE_NAMES: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
-_MAX_NUMBER_LENGTH: Final = 40  # longer digits are text: no field holds such a number, and `int` has a limit of its own
+_MAX_NUMBER_LENGTH: Final = 40  # longer digits are text: no field has such a number, and `int` has a limit of its own
 _WORDS: Final[dict[str, bool | float | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),

@@ -1,4 +1,4 @@
-"""Sends notifications by Apprise: one URL addresses any of its services (mail, chat, phone)."""
+"""Sends notifications with Apprise: one URL addresses any of its services (mail, chat, phone)."""
 
 import asyncio
 import logging
@@ -27,13 +27,13 @@ class AppriseChannel:
     """A channel to one Apprise URL."""
 
     def __init__(self, name: str, target: "Apprise") -> None:
-        """Take an Apprise object that holds one URL; `open` makes it."""
+        """Initialize with an Apprise object that has one URL; use `open` to create it."""
         self.name = name
         self._target = target
 
     @classmethod
     def open(cls, name: str, url: str) -> "AppriseChannel":
-        """Open a channel to a URL. Raises `ValueError` if Apprise is not installed or does not know the URL."""
+        """Open a channel to a URL. Raise `ValueError` if Apprise is not installed or does not know the URL."""
         try:
             from apprise import Apprise, AppriseAsset  # noqa: PLC0415  an optional extra, and slow to import
         except ImportError:

@@ -1,8 +1,8 @@
-"""Delivers the notifications of one notifier while a run goes on; the ports are a channel, an outbox and a clock.
+"""Delivers the notifications of one notifier during a run. Its ports are a channel, an outbox and a clock.
 
-The queue's history on disk is the buffer, so undelivered notifications take no memory; what happened while a receiver
-was unreachable is gathered into few. A notification is marked only after it has arrived or was given up. A crash
-before that sends it again under the same id: delivery is at least once.
+The queue's history on disk is the buffer, so undelivered notifications use no memory; events from a time when the
+receiver was unreachable are combined into few. A notification is marked only after it was delivered or given up. After
+a crash before that, it is sent again with the same id: delivery is at least once.
 """
 
 import asyncio
@@ -51,14 +51,14 @@ class Channel(Protocol):
         """The notifier's name, as logs show it."""
 
     async def send(self, notification: Notification) -> DeliveryResult:
-        """Send once, within a bounded time. Raises nothing but cancellation."""
+        """Send once, within a bounded time. Raise nothing but cancellation."""
 
 
 class Outbox(Protocol):
     """The undelivered notifications of one notifier; its position survives a restart."""
 
     async def pending(self) -> Sequence[Notification]:
-        """Return the undelivered notifications in order, gathered by job so that they are few."""
+        """Return the undelivered notifications in order, combined by job so that they are few."""
 
     async def mark_delivered(self, notification: Notification) -> None:
         """Record durably that a notification was delivered or given up."""
@@ -71,7 +71,7 @@ class Outbox(Protocol):
 
 
 class Clock(Protocol):
-    """Real time: receivers do not run at a rehearsal's speed."""
+    """A clock of real time, because receivers do not follow a rehearsal's speed."""
 
     def monotonic(self) -> float:
         """Return monotonic seconds."""
@@ -87,15 +87,15 @@ class Dispatcher:
     """Reads one outbox and sends by one channel, until the run has ended and the outbox is empty."""
 
     def __init__(self, channel: Channel, outbox: Outbox, clock: Clock) -> None:
-        """Take the ports; nothing is sent yet."""
+        """Initialize with the ports. Nothing is sent yet."""
         self._channel = channel
         self._outbox = outbox
         self._clock = clock
 
     async def run(self, ended: asyncio.Event) -> None:
-        """Deliver until `ended` is set and what was pending then is delivered or given up.
+        """Deliver until `ended` is set and the notifications pending by then are delivered or given up.
 
-        Any exception is logged and ends this notifier alone.
+        Any exception is logged and ends only this notifier.
         """
         try:
             await self._deliver_all(ended)

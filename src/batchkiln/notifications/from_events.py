@@ -26,7 +26,7 @@ class EventNotifications:
 
 @dataclass(slots=True)
 class _OfJob:
-    """A job's events: the last one that ended an item, and those that held one."""
+    """A job's relevant events: the last one that ended an item, and those that held an item."""
 
     last_id: int = 0
     at: datetime | None = None
@@ -87,7 +87,7 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
         id=notice_id(uid, NotificationKind.ITEM_HELD, job, found.first_held_id, found.last_held_id),
         kind=NotificationKind.ITEM_HELD,
         at=found.at,
-        title=f"{job}: {plural(found.held, 'item needs', 'items need')} you",
+        title=f"{job}: {plural(found.held, 'item needs', 'items need')} your decision",
         text=(
             f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; `batchkiln show "
             f"{command_arguments(job, found.items[0])}` explains why, and what to do."

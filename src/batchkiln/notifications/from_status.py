@@ -23,7 +23,7 @@ _DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
 
 
 class RunningEngine(Protocol):
-    """What notifications need of the engine of a run."""
+    """The engine of a run, as the notifications need it."""
 
     store: Store
     news: ChangeNotifier
@@ -57,7 +57,7 @@ def _unread(reader: Reader, account_id: int) -> tuple[Misunderstood, ...]:
 
 
 def _audience(reader: Reader, scope: Scope, profile: str) -> frozenset[str] | None:
-    """Return the notifiers that the jobs with work on a profile name; None (all) if a job names none."""
+    """Return the notifiers named by the jobs with work on a profile; None (all) if one of the jobs names none."""
     jobs = [job.name for job in reader.jobs.work(scope).jobs if job.profile == profile]
     return reader.notifications.audience(jobs) if jobs else None
 

@@ -1,7 +1,7 @@
-"""Notifications of a run: one task for each channel, for the duration of the run.
+"""Runs the notifications of a run: one task per channel, until the run ends.
 
 Events are read from the event log after the channel's last delivered event. Conditions (a day's credits spent, an
-account refused, results about to expire) are read as they are now, and reported once a service day.
+account refused, results about to expire) are read from the current state, and reported once per service day.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ async def _begin(
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) -> None:
-    """Wait for the last notifications; a stop request ends the wait at once."""
+    """Wait for the last notifications. A stop request ends the wait at once."""
     try:
         if stop_wanted.is_set():
             left = await _unfinished(tasks, STOPPED_SECONDS)
@@ -113,7 +113,7 @@ async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) 
 async def _unfinished(
     tasks: Collection[asyncio.Task[None]], seconds: float, stop_wanted: asyncio.Event | None = None
 ) -> Collection[asyncio.Task[None]]:
-    """Wait for tasks at most `seconds`, or until a stop is requested; return the unfinished ones."""
+    """Wait up to `seconds` for tasks, or until a stop is requested; return the unfinished tasks."""
     if not tasks:
         return tasks
     stop = asyncio.create_task(stop_wanted.wait()) if stop_wanted is not None else None
@@ -175,7 +175,7 @@ class QueueOutbox:
         return cls(engine, reader, name, kinds, uid=uid, told=told)
 
     async def pending(self) -> Sequence[Notification]:
-        """Return notifications that are due and have not been delivered."""
+        """Return the notifications that are due and not yet delivered."""
         self._advance()
         happened = await self._reader.read(notifications_since, self._told.cursor, self._uid)
         found = [*happened.notices, *await status_notifications(self._engine, self._reader, self._uid)]

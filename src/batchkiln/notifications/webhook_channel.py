@@ -29,7 +29,7 @@ class WebhookChannel:
     def __init__(
         self, name: str, *, url: str, key: bytes | None, session: aiohttp.ClientSession, wall: Callable[[], datetime]
     ) -> None:
-        """Take the URL, the signing key or None, a session, and `wall`, which returns this machine's time."""
+        """Initialize with the URL, the signing key or None, and a session. `wall` returns this machine's time."""
         self.name = name
         self._url = url
         self._key = key
@@ -52,7 +52,7 @@ class WebhookChannel:
 def signing_key(secret: str) -> bytes:
     """Return the signing key: the base64 after `whsec_`, decoded, or else the text itself.
 
-    Raises `ValueError` if what follows `whsec_` is empty or not base64.
+    Raise `ValueError` if what follows `whsec_` is empty or not base64.
     """
     if not secret.startswith(_SECRET_PREFIX):
         return secret.encode()

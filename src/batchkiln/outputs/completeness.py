@@ -1,7 +1,8 @@
-"""Detection of files that end too early: a server that sends less than it has may announce the shorter length.
+"""Detects files that end too early: a server that sends a part of a file may announce the length of that part.
 
 The check looks for the end that a format prescribes. It does not decode the file: that would cost CPU time for every
-output, and decoders accept many cut videos. A format without a prescribed end counts as complete. Not detected are:
+output, and decoders accept many cut videos. A format without a prescribed end counts as complete.
+These files are not detected:
 
 - a WebM or Matroska file whose segment leaves its length open, as live recordings do;
 - an MP4 file whose last box has length 0, which means up to the end of the file;
@@ -31,7 +32,7 @@ _JPEG_SCAN: Final = b"\xff\xda"
 _JPEG_HEAD_BYTES: Final = 4  # marker and length of a segment
 _GIF_END: Final = b"\0;"  # the terminator of the last block, and the trailer
 _WEBP_MIN_BYTES: Final = 20  # the headers of the container and of one chunk
-_BOX_HEAD_BYTES: Final = 8  # length and kind; length 1 means that the next eight bytes hold the length
+_BOX_HEAD_BYTES: Final = 8  # length and kind; length 1 means that the next eight bytes are the length
 _EBML_SEGMENT: Final = b"\x18\x53\x80\x67"
 _EBML_MAX_HEAD_BYTES: Final = 12  # four bytes of kind and eight of length
 
@@ -71,7 +72,7 @@ def _tail(start: int, size_bytes: int, read_at: ReadAt) -> bytes:
 
 
 def _jpeg_scan_at(read_at: ReadAt) -> int:
-    """Return the offset of the image data. The segments before it may hold a preview, which has an end of its own."""
+    """Return the offset of the image data. A segment before it may contain a preview, which has an end of its own."""
     offset = 2
     for _ in range(_MAX_BLOCKS):
         head = read_at(offset, _JPEG_HEAD_BYTES)

@@ -1,7 +1,7 @@
-"""The format of a file, from its first bytes: file names and content types may be wrong.
+"""Determines the format of a file from its first bytes, because file names and content types may be wrong.
 
-Any file that is not text counts as an output, even of an unknown format, because it was paid for. Text other than SVG
-is a message of the storage in place of the file.
+Any file that is not text counts as an output, even in an unknown format, because it was paid for. Text other than SVG
+is an error message of the storage.
 """
 
 import codecs
@@ -142,7 +142,7 @@ def _is_safe(extension: str) -> bool:
 
 
 def _ebml(head: bytes) -> FileFormat | None:
-    """Tell WebM from Matroska by the `DocType` element of the header."""
+    """Distinguish WebM from Matroska by the `DocType` element of the header."""
     at = head.find(b"\x42\x82")
     # The length is one byte, of which the high bit is a marker.
     size = head[at + 2] & 0x7F if 0 <= at < len(head) - 2 else 0

@@ -79,10 +79,9 @@ class FileSystem:
     def publish(self, part: Path, final: Path, *, handle: int) -> None:
         """Give the open file its final name. Raises `FileExistsError` if the name is taken.
 
-        A hard link never overwrites. Where the file system has none, the file is renamed after a check.
-
-        Between check and rename, another program's new file of that name could be overwritten. Within this program
-        the queue's lease prevents that.
+        A hard link never overwrites. If the file system has no hard links, the file is renamed after a check. Between
+        check and rename, another program's new file of that name could be overwritten; within this program the queue's
+        lock prevents that.
         """
         ours, named = os.fstat(handle), os.lstat(part)
         if (ours.st_dev, ours.st_ino) != (named.st_dev, named.st_ino):
@@ -105,7 +104,7 @@ class FileSystem:
         path.unlink(missing_ok=True)
 
     def size_of(self, path: Path) -> int | None:
-        """Return the size of a regular file; None for a link, for anything else, and for nothing."""
+        """Return the size in bytes of a regular file; None for a link, for anything else, and for a missing file."""
         try:
             status = path.lstat()
         except FileNotFoundError:
@@ -140,7 +139,7 @@ _REMEDIES: Final = {
     errno.ELOOP: "The symbolic links there form a loop: remove one of them.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n), then start again.",
     errno.ENFILE: "Too many files are open on this machine: close some programs, then start again.",
-    errno.EFBIG: "That file system cannot hold files of this size: choose another output.dir.",
+    errno.EFBIG: "That file system does not allow files of this size: choose another output.dir.",
     errno.ESTALE: "Let only one program write to this output.dir.",
 }
 _REMEDY: Final = "Check the disk and the folder, then start again."

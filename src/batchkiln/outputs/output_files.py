@@ -63,7 +63,7 @@ class OutputFiles:
         name_for: Callable[[str], str],
         content_type: str | None = None,
         link_extension: str | None = None,
-        believed_sha256: str | None = None,
+        accepted_sha256: str | None = None,
     ) -> SavedFile:
         """Check the file, give it its final name, and return the saved file.
 
@@ -71,14 +71,14 @@ class OutputFiles:
         `name_for` maps the format's extension (without a dot) to the relative name. A taken name gets `~2`, `~3` …
         before its extension, unless the file there has the same content: it is the result of an earlier attempt that
         crashed before the record. A file without the end that its format prescribes is refused, unless its hash is
-        `believed_sha256`.
+        `accepted_sha256`.
 
         Raises `WrongLength`, `NotAnOutput` and `DownloadCut`, after which the part stays open, and
         `OutputDirNotWritable`.
         """
         checked = partial(_checked, total_bytes=total_bytes, content_type=content_type, link_extension=link_extension)
         return await asyncio.to_thread(
-            self._finish, part, check=checked, name_for=name_for, believed_sha256=believed_sha256
+            self._finish, part, check=checked, name_for=name_for, accepted_sha256=accepted_sha256
         )
 
     def _check_writable(self, directory: Path) -> None:
@@ -119,13 +119,13 @@ class OutputFiles:
         *,
         check: Callable[[PartialFile], FileFormat],
         name_for: Callable[[str], str],
-        believed_sha256: str | None,
+        accepted_sha256: str | None,
     ) -> SavedFile:
         with part.lock:
             part.flush()
             found = check(part)
             with translate_os_errors(part.path):
-                if part.sha256 != believed_sha256 and not is_complete(found, part.size_bytes, part.read_at):
+                if part.sha256 != accepted_sha256 and not is_complete(found, part.size_bytes, part.read_at):
                     raise DownloadCut(f"the {found.media_type} file ends too early", sha256=part.sha256)
                 self._files.sync_file(part.handle)
             target = place_inside(self._files, part.directory, name_for(found.extension))
@@ -162,8 +162,8 @@ def _checked(
 ) -> FileFormat:
     """Compare the length with the announced one, and return the format."""
     if total_bytes is not None and part.size_bytes != total_bytes:
-        raise WrongLength(f"{part.size_bytes} bytes came, {total_bytes} were announced")
+        raise WrongLength(f"the server announced {total_bytes} bytes and sent {part.size_bytes}")
     found = format_of(part.head, content_type=content_type, link_extension=link_extension)
     if found is None:
-        raise NotAnOutput("a text came in place of the file" if part.head else "an empty file came")
+        raise NotAnOutput("the server sent text in place of the file" if part.head else "the server sent an empty file")
     return found

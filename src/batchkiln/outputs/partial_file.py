@@ -1,4 +1,4 @@
-"""A file during its download: bytes under a temporary name, hashed as they are written."""
+"""A file that is being downloaded: its bytes have a temporary name, and are hashed as they are written."""
 
 import asyncio
 import hashlib
@@ -15,11 +15,11 @@ BUFFER_BYTES: Final = 256 * 1024  # for smaller writes, changing threads costs m
 
 
 class WrongLength(DownloadBroken):
-    """The file does not have the announced length. A shorter one can continue at `PartialFile.size_bytes`."""
+    """Raised for a file without the announced length. A shorter one can continue at `PartialFile.size_bytes`."""
 
 
 class NotAnOutput(DownloadUnusable):
-    """The server sent nothing, or a text in place of the file. Only a new download can help."""
+    """Raised if the server sent nothing, or text in place of the file. Only a new download can help."""
 
 
 class PartialFile:

@@ -1,4 +1,4 @@
-"""Paths of output files: always inside the output folder, whatever a name holds and wherever links lead."""
+"""Paths of output files. They are always inside the output folder, whatever names contain and wherever links lead."""
 
 import hashlib
 import os

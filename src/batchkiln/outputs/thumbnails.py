@@ -51,7 +51,7 @@ class Thumbnail:
 
 
 class NoThumbnail(Enum):
-    """Why there is no thumbnail."""
+    """The reason why a file has no thumbnail."""
 
     GONE = "gone"
     UNREADABLE = "unreadable"

@@ -9,7 +9,7 @@ from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.responses import AccountBlocked, BalanceRead
 from batchkiln.planning.queue_access import QueueAccess
-from batchkiln.planning.quotes import AccountState, NoRoom, open_quote_session, read_account_states
+from batchkiln.planning.quotes import AccountState, AccountUnavailable, open_quote_session, read_account_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +31,33 @@ class Balance:
 async def read_balances(profile: Profile, access: QueueAccess) -> list[Balance]:
     """Return the balance of each account. An account that cannot be asked gets a `reason` instead of an error."""
     known = await read_account_states(access)
-    places = {
+    balances = {
         name: Balance(profile.name, name, None, known[profile.name, name].usage, profile.limits.credits_per_day)
         for name in profile.account_names
     }
     if profile.is_embedded:
-        left = embedded_balances(profile, embedded_folder(access.setting.queue, profile))
-        return [replace(place, credits=left[name]) for name, place in places.items()]
-    return [await _asked(profile, place, known[profile.name, name], access) for name, place in places.items()]
+        left = embedded_balances(profile, embedded_folder(access.app.queue, profile))
+        return [replace(balance, credits=left[name]) for name, balance in balances.items()]
+    return [
+        await _read_balance(profile, balance, known[profile.name, name], access) for name, balance in balances.items()
+    ]
 
 
-async def _asked(profile: Profile, place: Balance, known: AccountState, access: QueueAccess) -> Balance:
+async def _read_balance(profile: Profile, balance: Balance, known: AccountState, access: QueueAccess) -> Balance:
     try:
-        async with open_quote_session(profile, place.account, known, access) as session:
+        async with open_quote_session(profile, balance.account, known, access) as session:
             reply = await session.send(session.client.balance)
-    except NoRoom as error:
-        return replace(place, reason=str(error), exit_status=ExitStatus.UNEXPECTED)
+    except AccountUnavailable as error:
+        return replace(balance, reason=str(error), exit_status=ExitStatus.UNEXPECTED)
     except InputError as error:
-        return replace(place, reason=str(error), exit_status=error.exit_status)
+        return replace(balance, reason=str(error), exit_status=error.exit_status)
     match reply:
         case BalanceRead(credits=None):
-            return replace(place, reason="the reply could not be understood", exit_status=ExitStatus.UNEXPECTED)
+            return replace(balance, reason="the reply could not be understood", exit_status=ExitStatus.UNEXPECTED)
         case BalanceRead(credits=left):
-            return replace(place, credits=left)
+            return replace(balance, credits=left)
         case AccountBlocked():
             blocked = ExitStatus.ACCOUNT_CANNOT_WORK
-            return replace(place, reason=describe_error(reply), exit_status=blocked)
+            return replace(balance, reason=describe_error(reply), exit_status=blocked)
         case trouble:
-            return replace(place, reason=describe_error(trouble), exit_status=ExitStatus.UNEXPECTED)
+            return replace(balance, reason=describe_error(trouble), exit_status=ExitStatus.UNEXPECTED)

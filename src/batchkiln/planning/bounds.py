@@ -1,7 +1,7 @@
 """Upper bounds for the price of items without a quote.
 
-The bound is the tightest of cap, budget and the account's daily credits. The price of another model, mode or size
-implies nothing about an item, so none is used.
+The bound is the tightest of cap, budget and the account's daily credits. The price of another model, mode or size is
+not used, because it implies nothing about an item.
 """
 
 import json
@@ -19,8 +19,8 @@ from batchkiln.store import ManifestPlan
 class UnpricedGroup:
     """Items with the same recipe and no price, and the reason for its absence.
 
-    Each item costs at most `bound` credits; `bound_by` names the limit. `is_wished` is true if the user set that limit,
-    false if it is only the account's daily credits (Law 6, Service section 8).
+    Each item costs at most `bound` credits; `bound_by` names the limit. `is_set_by_user` is false if that limit is
+    only the account's daily credits (Law 6, Service section 8).
     """
 
     job: str
@@ -33,7 +33,7 @@ class UnpricedGroup:
     needs_uploads: bool
     bound: int
     bound_by: str
-    is_wished: bool
+    is_set_by_user: bool
 
     @property
     def title(self) -> str:
@@ -51,17 +51,17 @@ def recipe_title(model: str, mode: Mode, parameters: Mapping[str, str | int | bo
 
 
 def unpriced_groups(
-    manifest: ManifestPlan, book: Quotes, limits: Limits, accounts: tuple[str, ...]
+    manifest: ManifestPlan, quotes: Quotes, limits: Limits, accounts: tuple[str, ...]
 ) -> Iterator[UnpricedGroup]:
-    """Yield the groups of one manifest.
+    """Yield the groups of one manifest's items that have no price.
 
-    `manifest` has its known prices, and contains no items that the service refuses.
+    `manifest` has all known prices, and excludes items that the service refuses.
     """
     for entry in manifest.counts:
         recipe = manifest.recipes.get(entry.recipe_id)
         if entry.state is not ItemState.QUEUED or entry.cost_credits is not None or recipe is None or not entry.count:
             continue
-        bound, bound_by, is_wished = _bound(manifest, entry.max_cost_credits, limits)
+        bound, bound_by, is_set_by_user = _bound(manifest, entry.max_cost_credits, limits)
         yield UnpricedGroup(
             job=manifest.spec.name,
             model=entry.model,
@@ -69,11 +69,11 @@ def unpriced_groups(
             parameters=dict(recipe.parameters),
             images=recipe.inputs_count,
             items=entry.count,
-            reason=_reason(manifest.profile, entry.price_key, book, accounts),
-            needs_uploads=(manifest.profile, entry.price_key) in book.lacking_uploads,
+            reason=_reason(manifest.profile, entry.price_key, quotes, accounts),
+            needs_uploads=(manifest.profile, entry.price_key) in quotes.lacking_uploads,
             bound=bound,
             bound_by=bound_by,
-            is_wished=is_wished,
+            is_set_by_user=is_set_by_user,
         )
 
 
@@ -87,16 +87,16 @@ def _bound(manifest: ManifestPlan, cap: int | None, limits: Limits) -> tuple[int
     """Return the lowest bound of one item's price; among equal bounds, one that the user set."""
     candidates = (
         (cap, "max_cost_credits", True),
-        (budget_left(manifest), "what is left of budget.credits", True),
+        (budget_left(manifest), "the rest of budget.credits", True),
         (manifest.spec.budget_credits_per_day, "budget.credits_per_day", True),
-        (limits.credits_per_day, "what the account may spend in a day", False),
+        (limits.credits_per_day, "the account's daily credits", False),
     )
-    known = [(bound, what, is_wished) for bound, what, is_wished in candidates if bound is not None]
+    known = [(bound, what, is_set_by_user) for bound, what, is_set_by_user in candidates if bound is not None]
     return min(known, key=lambda entry: entry[0])
 
 
-def _reason(profile: str, price_key: str, book: Quotes, accounts: tuple[str, ...]) -> str:
-    if (profile, price_key) in book.lacking_uploads:
+def _reason(profile: str, price_key: str, quotes: Quotes, accounts: tuple[str, ...]) -> str:
+    if (profile, price_key) in quotes.lacking_uploads:
         return "its quote needs images, which are uploaded only during a run"
-    reasons = [each.reason for each in book.hindrances if each.profile == profile and each.account in accounts]
+    reasons = [each.reason for each in quotes.failures if each.profile == profile and each.account in accounts]
     return reasons[0] if reasons else "no quote was requested"

@@ -1,4 +1,4 @@
-"""Reading the catalogue of a profile's service; one free request for each profile and command.
+"""Reads the catalogue of a profile's service: one free request for each profile and command.
 
 The request counts toward the account's reads and is recorded in the queue (Law 5). If the catalogue cannot be read, the
 service checks the items itself: a missing network does not prevent enqueueing.
@@ -29,9 +29,9 @@ class Catalogues:
     catalogues.
     """
 
-    def __init__(self, access: QueueAccess, *, is_off: bool = False) -> None:
-        """Create an empty set of catalogues; `is_off` disables them at the user's request."""
-        self._is_off = is_off
+    def __init__(self, access: QueueAccess, *, is_disabled: bool = False) -> None:
+        """Create an empty set of catalogues; `is_disabled` disables them at the user's request."""
+        self._is_off = is_disabled
         self.asked: set[tuple[str, str]] = set()
         self.exit_status = ExitStatus.OK
         self._access = access
@@ -51,7 +51,7 @@ class Catalogues:
         if profile.is_embedded:
             return embedded_catalogue(profile)
         self.exit_status = ExitStatus.UNEXPECTED
-        found = await self._asked(profile, account)
+        found = await self._read_catalogue(profile, account)
         if isinstance(found, str):
             self._lacking[profile.name] = f"could not be read: {found}"
             return None
@@ -61,10 +61,10 @@ class Catalogues:
             self._lacking[profile.name] = "was not understood"
         return found
 
-    async def _asked(self, profile: Profile, account: str) -> Catalogue | str:
-        """Ask the service within the account's read limits; return the reason if there is no catalogue."""
+    async def _read_catalogue(self, profile: Profile, account: str) -> Catalogue | str:
+        """Read the catalogue within the account's read limits; return the reason as text if that fails."""
         # The client is slow to import, and enqueueing for the local service does not need it.
-        from batchkiln.planning.quotes import NoRoom, open_quote_session, read_account_states  # noqa: PLC0415
+        from batchkiln.planning.quotes import AccountUnavailable, open_quote_session, read_account_states  # noqa: PLC0415
 
         known = (await read_account_states(self._access))[profile.name, account]
         try:
@@ -75,8 +75,8 @@ class Catalogues:
                     async with asyncio.timeout(MAX_REPLY_SECONDS):
                         return await session.client.models()
 
-                reply = await session.send(read_models, patience_seconds=MAX_WAIT_SECONDS)
-        except NoRoom as error:
+                reply = await session.send(read_models, max_wait_seconds=MAX_WAIT_SECONDS)
+        except AccountUnavailable as error:
             return str(error)
         except InputError as error:
             self.exit_status = error.exit_status
@@ -93,7 +93,7 @@ class Catalogues:
         """Return why catalogues are missing, one text for each profile."""
         return list(self._lacking.values())
 
-    def complaints(self) -> list[str]:
+    def new_warnings(self) -> list[str]:
         """Return one warning for each profile whose catalogue is missing; each warning is returned once."""
         found = [
             (

@@ -39,7 +39,7 @@ def planned_prices(plan: Plan) -> Iterator[Price]:
             recipe = job.manifest.recipes.get(entry.recipe_id)
             if recipe is None or not entry.count:
                 continue
-            refused = plan.book.refused.get((job.manifest.profile, entry.price_key))
+            refused = plan.quotes.refused.get((job.manifest.profile, entry.price_key))
             title = recipe_title(recipe.model, recipe.mode, dict(recipe.parameters), recipe.inputs_count)
             reason = reasons.get(title) if refused is None else f"refused: {refused.code}: {refused.message}"
             yield Price(job.manifest.spec.name, recipe, entry.count, entry.cost_credits, reason)
@@ -62,17 +62,17 @@ class QueuedJob:
                 found.setdefault(each.question.price_key, each.question)
         return list(found.values())
 
-    def prices(self, book: Quotes) -> Iterator[Price]:
-        """Yield the prices of all recipes, including those in `book`."""
-        hindered = next((each.reason for each in book.hindrances), "no quote was requested")
+    def prices(self, quotes: Quotes) -> Iterator[Price]:
+        """Yield the prices of all recipes, including those in `quotes`."""
+        failed = next((each.reason for each in quotes.failures), "no quote was requested")
         for each in self.recipes:
-            place = (self.profile, each.price_key)
-            cost = book.prices.get(place) if each.cost_credits is None else each.cost_credits
-            reason = None if cost is not None else hindered
-            if cost is None and place in book.lacking_uploads:
+            key = (self.profile, each.price_key)
+            cost = quotes.prices.get(key) if each.cost_credits is None else each.cost_credits
+            reason = None if cost is not None else failed
+            if cost is None and key in quotes.lacking_uploads:
                 reason = "its quote needs images, which are uploaded only during a run"
-            if cost is None and place in book.refused:
-                reason = f"refused: {book.refused[place].code}: {book.refused[place].message}"
+            if cost is None and key in quotes.refused:
+                reason = f"refused: {quotes.refused[key].code}: {quotes.refused[key].message}"
             yield Price(self.name, each.recipe, each.items, cost, reason)
 
 

@@ -102,18 +102,18 @@ class JobPlan:
 class Plan:
     """The plan of a run.
 
-    `others` are other jobs with queued items, which `run` does not touch. `digests` maps paths to digests of what was
-    read; `complaints` explain missing catalogues.
+    `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
+    the digests of their texts. `catalogue_warnings` explain missing catalogues.
     """
 
     jobs: tuple[JobPlan, ...]
     outlooks: tuple[JobForecast, ...]
     costs: tuple[ModelCost, ...]
-    book: Quotes
+    quotes: Quotes
     others: tuple[str, ...]
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
-    complaints: tuple[str, ...]
+    catalogue_warnings: tuple[str, ...]
 
     @property
     def credits(self) -> int:
@@ -128,7 +128,7 @@ class Plan:
     @property
     def is_bounded(self) -> bool:
         """Whether a cap or budget of the user bounds each item without a price."""
-        return all(group.is_wished for job in self.jobs for group in job.unpriced)
+        return all(group.is_set_by_user for job in self.jobs for group in job.unpriced)
 
     @property
     def unpriced(self) -> int:
@@ -170,30 +170,30 @@ async def make_plan(
         raise InputError("standard input cannot be combined with other manifests")
     if len(paths) != len(set(paths)):
         raise InputError("a manifest is named twice")
-    store, setting = access.store, access.setting
+    store, app = access.store, access.app
     catalogues = catalogues or Catalogues(access)
-    found = [await store.run_in_thread(read_manifest, setting, path, stdin) for path in paths]
-    profiles = setting.config.profiles
+    found = [await store.run_in_thread(read_manifest, app, path, stdin) for path in paths]
+    profiles = app.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found):
         refuse_shared_keys(profiles, name)
     read = [await with_catalogue(each, catalogues.of) for each in found]
-    survey = await store.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
+    survey = await store.run(_survey, app, dict(zip(paths, read, strict=True)), options)
     known = dict(survey.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
-    book = await ask_quotes(
+    quotes = await ask_quotes(
         [question for manifest in survey.manifests for question in manifest.questions],
         profiles=profiles,
         known=known,
         wants_balance=_payers(survey.manifests, profiles),
         access=access,
     )
-    return _compose(survey, book, setting.config, tuple(catalogues.complaints()))
+    return _compose(survey, quotes, app.config, tuple(catalogues.new_warnings()))
 
 
-def _survey(reader: Reader, setting: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
+def _survey(reader: Reader, app: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
     """Read the items of the manifests, and compare them with the queue, one manifest after the other."""
-    now = setting.surroundings.wall()
-    profiles = setting.config.profiles
+    now = app.environment.wall()
+    profiles = app.config.profiles
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
     manifests: list[ManifestPlan] = []
     for each in read.values():
@@ -245,15 +245,15 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
     )
 
 
-def _compose(survey: _Survey, book: Quotes, config: Config, complaints: tuple[str, ...]) -> Plan:
+def _compose(survey: _Survey, quotes: Quotes, config: Config, catalogue_warnings: tuple[str, ...]) -> Plan:
     """Build the plan without side effects. The service's own time replaces the estimate."""
-    times = {**survey.times, **book.times}
+    times = {**survey.times, **quotes.times}
     usages = {
         (account.profile, account.name): usage_today(account, config.profiles[account.profile], times[account.profile])
         for account in survey.accounts
     }
-    priced = [manifest.priced(book.of(manifest.profile)) for manifest in survey.manifests]
-    payable = [_without_refused(manifest, book) for manifest in priced]
+    priced = [manifest.priced(quotes.of(manifest.profile)) for manifest in survey.manifests]
+    payable = [_without_refused(manifest, quotes) for manifest in priced]
     limits = {name: profile.limits for name, profile in config.profiles.items()}
     is_same_day = {
         name: profile.day.start_of(times[name]) == profile.day.start_of(survey.times[name])
@@ -272,7 +272,7 @@ def _compose(survey: _Survey, book: Quotes, config: Config, complaints: tuple[st
             sendable,
             forecasts[manifest.spec.name],
             now=times[manifest.profile],
-            book=book,
+            quotes=quotes,
             profile=config.profiles[manifest.profile],
         )
         for manifest, sendable in zip(priced, payable, strict=True)
@@ -281,34 +281,34 @@ def _compose(survey: _Survey, book: Quotes, config: Config, complaints: tuple[st
         jobs=tuple(jobs),
         outlooks=tuple(outlook for outlook in found if loads.keys() & set(outlook.jobs)),
         costs=tuple(_costs(payable, loads, limits)),
-        book=book,
+        quotes=quotes,
         others=tuple(queued.load.name for queued in survey.other_loads if _has_queued(queued.load)),
         profiles=config.profiles,
         digests=survey.digests,
-        complaints=complaints,
+        catalogue_warnings=catalogue_warnings,
     )
 
 
 def _job_plan(
     manifest: ManifestPlan,
     sendable: ManifestPlan,
-    foretold: Forecast,
+    forecast: Forecast,
     *,
     now: datetime,
-    book: Quotes,
+    quotes: Quotes,
     profile: Profile,
 ) -> JobPlan:
     """Build one manifest's part of the plan; `sendable` excludes items that the service refuses."""
     name = manifest.spec.name
     accounts = manifest.spec.accounts or profile.account_names[:1]
-    unpriced = tuple(unpriced_groups(sendable, book, profile.limits, accounts))
-    unpayable = tuple(each for each in foretold.unpayable if each.job == name)
+    unpriced = tuple(unpriced_groups(sendable, quotes, profile.limits, accounts))
+    unpayable = tuple(each for each in forecast.unpayable if each.job == name)
     return JobPlan(
         manifest=manifest,
         now=now,
-        end_at=None if manifest.is_paused else foretold.ends.get(name),
+        end_at=None if manifest.is_paused else forecast.ends.get(name),
         unpayable=unpayable,
-        refused=tuple(_refused(manifest, book)),
+        refused=tuple(_refused(manifest, quotes)),
         unpriced=unpriced,
         most=_most(sendable, unpriced, unpayable),
     )
@@ -342,21 +342,21 @@ def _has_queued(load: JobLoad) -> bool:
     return any(entry.count and not entry.is_under_way for entry in load.classes)
 
 
-def _without_refused(manifest: ManifestPlan, book: Quotes) -> ManifestPlan:
+def _without_refused(manifest: ManifestPlan, quotes: Quotes) -> ManifestPlan:
     """Return the manifest without items that the service refuses: they cost neither time nor credits."""
-    kept = tuple(entry for entry in manifest.counts if not _is_refused(entry, manifest, book))
+    kept = tuple(entry for entry in manifest.counts if not _is_refused(entry, manifest, quotes))
     return replace(manifest, counts=kept)
 
 
-def _is_refused(entry: RecipeCount, manifest: ManifestPlan, book: Quotes) -> bool:
-    return entry.state is ItemState.QUEUED and (manifest.profile, entry.price_key) in book.refused
+def _is_refused(entry: RecipeCount, manifest: ManifestPlan, quotes: Quotes) -> bool:
+    return entry.state is ItemState.QUEUED and (manifest.profile, entry.price_key) in quotes.refused
 
 
-def _refused(manifest: ManifestPlan, book: Quotes) -> Iterator[RefusedClass]:
+def _refused(manifest: ManifestPlan, quotes: Quotes) -> Iterator[RefusedClass]:
     items = {question.price_key: question.item for question in manifest.questions}
     for entry in manifest.counts:
-        if _is_refused(entry, manifest, book):
-            error = book.refused[manifest.profile, entry.price_key]
+        if _is_refused(entry, manifest, quotes):
+            error = quotes.refused[manifest.profile, entry.price_key]
             yield RefusedClass(entry.model, entry.count, items.get(entry.price_key, "another job's item"), error)
 
 

@@ -33,12 +33,12 @@ class PlanWarning:
     message: str
 
 
-def cautions(plan: Plan) -> tuple[PlanWarning, ...]:
+def warnings_of(plan: Plan) -> tuple[PlanWarning, ...]:
     """Return all warnings of a plan; those about losing money or results come first."""
-    found = [caution for job in plan.jobs for caution in _of_job(job, plan)]
-    found += _of_balances(plan)
-    found += _of_accounts(plan)
-    found += [PlanWarning("catalogue_unknown", None, complaint) for complaint in plan.complaints]
+    found = [warning for job in plan.jobs for warning in _job_warnings(job, plan)]
+    found += _balance_warnings(plan)
+    found += _account_warnings(plan)
+    found += [PlanWarning("catalogue_unknown", None, complaint) for complaint in plan.catalogue_warnings]
     if plan.others:
         names = ", ".join(plan.others[:_NAMES]) + (
             f" and {len(plan.others) - _NAMES} more" * (len(plan.others) > _NAMES)
@@ -52,7 +52,7 @@ _NAMES: Final = 5
 _GROUPS: Final = 6
 
 
-def _of_job(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
+def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
     name, report, profile = job.manifest.spec.name, job.manifest.report, plan.profiles[job.manifest.profile]
     if report.changed_count and not report.kept:
         yield PlanWarning(
@@ -68,7 +68,7 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             "files_there_already", name, f"{describe_taken_files(job.manifest.spec, taken)}; {TAKEN_REMEDY}"
         )
     for unpayable in job.unpayable:
-        yield _never(unpayable)
+        yield _never_sent_warnings(unpayable)
     for refused in job.refused:
         yield PlanWarning(
             "refused",
@@ -83,7 +83,7 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             f"it takes {(job.end_at - job.now).days} days, but the service keeps a result for only {RETENTION.days}: "
             f"keep the program running, or run it at least every {RETENTION.days} days, or paid results are lost",
         )
-    yield from _of_uploads(job, profile.limits)
+    yield from _upload_warnings(job, profile.limits)
     for group in job.unpriced[:_GROUPS]:
         code = "unpriced_uploads" if group.needs_uploads else "unpriced"
         yield PlanWarning(
@@ -105,7 +105,7 @@ def one_line_diagnostic(warning: Diagnostic) -> str:
     return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 
 
-def _never(unpayable: Unpayable) -> PlanWarning:
+def _never_sent_warnings(unpayable: Unpayable) -> PlanWarning:
     what, remedy = _REMEDIES[unpayable.obstacle]
     message = (
         f"{_items(unpayable.count)} would be rejected: {unpayable.cost:,} credits each exceed {what} "
@@ -114,7 +114,7 @@ def _never(unpayable: Unpayable) -> PlanWarning:
     return PlanWarning(unpayable.obstacle.value, unpayable.job, message)
 
 
-def _of_uploads(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:
+def _upload_warnings(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:
     uploads, name = job.manifest.uploads, job.manifest.spec.name
     if not uploads.files:
         return
@@ -139,9 +139,9 @@ def _of_uploads(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:
         )
 
 
-def _of_balances(plan: Plan) -> Iterator[PlanWarning]:
+def _balance_warnings(plan: Plan) -> Iterator[PlanWarning]:
     for outlook in plan.outlooks:
-        known = [plan.book.balances.get((outlook.profile, account)) for account in outlook.accounts]
+        known = [plan.quotes.balances.get((outlook.profile, account)) for account in outlook.accounts]
         cost = sum(day.credits for day in outlook.forecast.days)
         balance = sum(credit_count or 0 for credit_count in known)
         if None not in known and balance < cost:
@@ -150,9 +150,9 @@ def _of_balances(plan: Plan) -> Iterator[PlanWarning]:
             yield PlanWarning("balance_too_low", None, message)
 
 
-def _of_accounts(plan: Plan) -> Iterator[PlanWarning]:
-    for hindrance in plan.book.hindrances:
-        message = f"{hindrance.profile}/{hindrance.account} could not be asked for prices: {hindrance.reason}"
+def _account_warnings(plan: Plan) -> Iterator[PlanWarning]:
+    for failure in plan.quotes.failures:
+        message = f"{failure.profile}/{failure.account} could not be asked for prices: {failure.reason}"
         yield PlanWarning("account_not_asked", None, message)
 
 

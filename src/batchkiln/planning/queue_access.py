@@ -1,4 +1,4 @@
-"""What planning reads of the queue, and the record of its free requests before they are sent (Law 5)."""
+"""Access to the queue for planning. Free requests are recorded in it before they are sent (Law 5)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,7 +15,7 @@ from batchkiln.store import ChangeNotifier, Store, Writer
 if TYPE_CHECKING:
     from batchkiln.planning.quotes import Quotes
 
-Note = Callable[[str, str, ClockReading], Awaitable[None]]
+RecordRequest = Callable[[str, str, ClockReading], Awaitable[None]]
 """Records a request (profile, account, now) before it is sent."""
 
 
@@ -23,30 +23,30 @@ Note = Callable[[str, str, ClockReading], Awaitable[None]]
 class QueueAccess:
     """A command's access to the queue, which may be missing.
 
-    `note` records requests, if there is a queue that can be written. `is_alone`: the caller holds the queue's lock, so
-    that no other process uses the same minute's limits.
+    `record_request` is None if there is no queue that can be written. `is_alone` means that the caller holds the
+    queue's lock, so that no other process uses the same minute's limits.
     """
 
-    setting: AppContext
+    app: AppContext
     store: Store
-    note: Note | None = None
+    record_request: RecordRequest | None = None
     is_alone: bool = False
 
     @classmethod
     def of_driver(cls, queue: Queue) -> "QueueAccess":
         """Return the access of a process that drives the queue, alone where nobody shares it."""
-        note = _RequestLog(queue.writer, queue.setting).note
-        return cls(queue.setting, queue.writer, note, is_alone=not queue.is_shared)
+        note = _RequestLog(queue.writer, queue.app).record_request
+        return cls(queue.app, queue.writer, note, is_alone=not queue.is_shared)
 
     async def keep_prices(self, quotes: "Quotes") -> None:
         """Store the quoted prices in the queue, so that the run does not ask for them again."""
         for profile in {profile for profile, _ in quotes.prices}:
-            now = to_milliseconds(quotes.times.get(profile, self.setting.surroundings.wall()))
+            now = to_milliseconds(quotes.times.get(profile, self.app.environment.wall()))
             await self.store.write(Writer.keep_quotes, profile=profile, prices=quotes.of(profile), now=now)
 
 
 @asynccontextmanager
-async def open_access(setting: AppContext) -> AsyncIterator[QueueAccess]:
+async def open_access(app: AppContext) -> AsyncIterator[QueueAccess]:
     """Open the queue for reading if it exists; record requests in it, also while another process runs it.
 
     Each record is one short write, and takes no lock but SQLite's own. The first request opens the queue for writing.
@@ -54,40 +54,40 @@ async def open_access(setting: AppContext) -> AsyncIterator[QueueAccess]:
     the queue's lock uses at most half of each minute's limit.
     """
     async with AsyncExitStack() as stack:
-        store = await Store.open_if_there(setting.queue)
+        store = await Store.open_if_there(app.queue)
         stack.push_async_callback(store.close)
         opened: list[_RequestLog | None] = []
 
-        async def note(profile: str, account: str, now: ClockReading) -> None:
+        async def record_request(profile: str, account: str, now: ClockReading) -> None:
             if not opened:
-                opened.append(await _opened(setting, stack))
+                opened.append(await _opened(app, stack))
             (requests,) = opened
             if requests is not None:
-                await requests.note(profile, account, now)
+                await requests.record_request(profile, account, now)
 
-        yield QueueAccess(setting, store, note if store.is_there else None)
+        yield QueueAccess(app, store, record_request if store.is_there else None)
 
 
-async def _opened(setting: AppContext, stack: AsyncExitStack) -> "_RequestLog | None":
+async def _opened(app: AppContext, stack: AsyncExitStack) -> "_RequestLog | None":
     try:
-        store = await Store.open_for_writing(setting.queue)
+        store = await Store.open_for_writing(app.queue)
     except (QueueBusy, QueueUnusable):
         return None
     stack.push_async_callback(store.close)
-    return _RequestLog(store, setting)
+    return _RequestLog(store, app)
 
 
 class _RequestLog:
     """Records requests in an open queue."""
 
-    def __init__(self, store: Store, setting: AppContext) -> None:
+    def __init__(self, store: Store, app: AppContext) -> None:
         self._store = store
-        self._setting = setting
+        self._app = app
         self._ids: dict[tuple[str, str], int] = {}
 
-    async def note(self, profile: str, account: str, now: ClockReading) -> None:
+    async def record_request(self, profile: str, account: str, now: ClockReading) -> None:
         """Record a request that is about to be sent. Raises `QueueBusy`."""
-        used = self._setting.config.profiles[profile]
+        used = self._app.config.profiles[profile]
         kept = kept_seconds(used.limits)
         store = self._store.for_workers(ChangeNotifier(), profile=profile, day=used.day, keep_requests_seconds=kept)
         if (profile, account) not in self._ids:

@@ -1,8 +1,8 @@
-"""Asking what things cost before anything is paid: one quote for each price, which costs nothing (Service section 4).
+"""Asks for prices before anything is paid: one quote for each price, which costs nothing (Service section 4).
 
-The account's read window is kept, with room left for a process that drives the queue meanwhile. No image is uploaded:
-uploads that the account already has stand in, since a price depends on their number alone. The embedded service is part
-of this program, and tells its prices without a request.
+The requests stay within the account's read limits, and leave half of each minute to a process that runs the queue. No
+image is uploaded: earlier uploads of the account take the images' place, because a price depends only on their number.
+The embedded service is part of this program, and returns its prices without a request.
 """
 
 import asyncio
@@ -45,14 +45,17 @@ from batchkiln.store import AccountSummary, PriceQuestion, Reader
 T = TypeVar("T")
 
 LONGEST_WAIT_SECONDS: Final = 120.0
-"""How long, in service time, a pause that the service asks for is waited out; a longer one is only told."""
+"""Maximum wait that the service may ask for, in service seconds; a longer one raises `AccountUnavailable`."""
 
 TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class AccountState:
-    """What the queue knows of an account whose prices are asked: today's usage, recent requests, an imposed wait."""
+    """The usage of an account according to the queue: today's usage, recent requests, and imposed waits.
+
+    `logged` has the requests of all accounts of the profile, oldest first.
+    """
 
     now: datetime
     usage: DayUsage = field(default_factory=DayUsage)
@@ -63,11 +66,11 @@ class AccountState:
 
     @property
     def usages(self) -> tuple[DayUsage, ...]:
-        """Today's usage, as `RateLimits` takes it over."""
+        """Today's usage, in the form that `RateLimits` takes."""
         return (self.usage,)
 
     def after_a_read(self) -> "AccountState":
-        """Return it with one more read, which may not have been noted in the queue."""
+        """Return the state with one more read, which may not have been recorded in the queue."""
         used = replace(self.usage, reads=self.usage.reads + 1)
         request = LoggedRequest(self.account_id or 0, RequestKind.READ, self.now)
         return replace(self, usage=used, logged=(*self.logged, request), account_id=self.account_id or 0)
@@ -75,7 +78,7 @@ class AccountState:
 
 @dataclass(frozen=True, slots=True)
 class QuoteFailure:
-    """Why an account could not be asked, or not everything. `exit_status` is what `run` would come to; OK if unsure."""
+    """The reason why an account's prices are missing or incomplete. `exit_status` is that of `run`; OK if unknown."""
 
     profile: str
     account: str
@@ -85,16 +88,16 @@ class QuoteFailure:
 
 @dataclass(slots=True)
 class Quotes:
-    """What was learned. Prices and refusals go by profile and price key, balances by profile and account.
+    """The replies to quotes. Prices and refusals are by profile and price key, balances by profile and account.
 
-    `times` is what the services themselves said, by profile.
+    `times` are the services' own times, by profile.
     """
 
     prices: dict[tuple[str, str], int] = field(default_factory=dict)
     refused: dict[tuple[str, str], ErrorInfo] = field(default_factory=dict)
     lacking_uploads: set[tuple[str, str]] = field(default_factory=set)
     balances: dict[tuple[str, str], int] = field(default_factory=dict)
-    hindrances: list[QuoteFailure] = field(default_factory=list)
+    failures: list[QuoteFailure] = field(default_factory=list)
     times: dict[str, datetime] = field(default_factory=dict)
 
     def of(self, profile: str) -> dict[str, int]:
@@ -110,41 +113,41 @@ async def ask_quotes(
     wants_balance: Iterable[tuple[str, str]] = (),
     access: QueueAccess,
 ) -> Quotes:
-    """Ask all questions, account by account, and the balances of accounts that are not local.
+    """Ask all questions, account by account, and read the balances of accounts that are not local.
 
-    Never raises for a service that does not answer or refuses: what could not be learned is a `QuoteFailure`.
+    A service that refuses or does not answer adds a `QuoteFailure` and raises nothing.
     """
-    by_account: dict[tuple[str, str], list[PriceQuestion]] = {place: [] for place in wants_balance}
+    by_account: dict[tuple[str, str], list[PriceQuestion]] = {payer: [] for payer in wants_balance}
     for question in questions:
         by_account.setdefault((question.profile, question.account), []).append(question)
-    book = Quotes()
+    quotes = Quotes()
     for (name, account), asked in by_account.items():
         if profiles[name].is_embedded:
             for question in asked:
-                _note_embedded_price(question, book)
+                _record_embedded_price(question, quotes)
             continue
         try:
             async with open_quote_session(profiles[name], account, known[name, account], access) as session:
-                await _ask_account(session, name, account, asked, book)
-        except (InputError, NoRoom) as error:
-            book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
-    return book
+                await _ask_account(session, name, account, asked, quotes)
+        except (InputError, AccountUnavailable) as error:
+            quotes.failures.append(QuoteFailure(name, account, str(error), error.exit_status))
+    return quotes
 
 
-def _note_embedded_price(question: PriceQuestion, book: Quotes) -> None:
+def _record_embedded_price(question: PriceQuestion, quotes: Quotes) -> None:
     recipe = question.recipe
     urls = [f"https://inputs.invalid/{number}" for number in range(recipe.inputs_count)]
     price = embedded_price(request_body(recipe, prompt=question.prompt, input_urls=urls, max_cost_credits=None))
     if isinstance(price, int):
-        book.prices[question.profile, question.price_key] = price
+        quotes.prices[question.profile, question.price_key] = price
     else:
-        book.refused[question.profile, question.price_key] = price
+        quotes.refused[question.profile, question.price_key] = price
 
 
-class NoRoom(Exception):
-    """No further request to the account now: its limits leave none, or its service does not answer it.
+class AccountUnavailable(Exception):
+    """Raised if no further request can be sent to the account, because of its limits or its service.
 
-    The message is the reason; `exit_status` is what `run` would come to, OK if unsure.
+    The message is the reason. `exit_status` is that of `run`; OK if unknown.
     """
 
     def __init__(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
@@ -154,10 +157,10 @@ class NoRoom(Exception):
 
 @dataclass(slots=True)
 class QuoteSession:
-    """One account's service, for reads and quotes within the account's rate limits.
+    """A session with one account's service, for reads and quotes within the account's rate limits.
 
-    `is_shared`: another process may drive the queue, and learns of these reads only at its next start. `released` is
-    that of `rates` when the session began, as `known` was read.
+    If `is_shared`, another process may run the queue, and learns of these reads only at its next start. `released` are
+    the released requests of `rates` when `known` was read.
     """
 
     client: ServiceClient
@@ -166,38 +169,40 @@ class QuoteSession:
     rates: RateLimits
     released: tuple[int, int]
     is_shared: bool
-    note: Callable[[ClockReading], Awaitable[None]] | None
+    record_request: Callable[[ClockReading], Awaitable[None]] | None
 
-    async def send(self, request: Callable[[], Awaitable[T]], *, patience_seconds: float = inf) -> T:
-        """Wait for a place in the window, note the read, and send it. Raises `NoRoom`."""
-        await self._wait_for_place(patience_seconds)
+    async def send(self, request: Callable[[], Awaitable[T]], *, max_wait_seconds: float = inf) -> T:
+        """Wait until the limits allow the read, record it, and send it. Raises `AccountUnavailable`."""
+        await self._wait_for_capacity(max_wait_seconds)
         self.rates.acquire(RequestKind.QUOTE)
         try:
-            if self.note is not None:
-                await self.note(self.clock.now())
+            if self.record_request is not None:
+                await self.record_request(self.clock.now())
             return await request()
         except QueueBusy as error:
-            raise NoRoom(f"it could not be noted in the queue that it is asked: {error}") from error
+            reason = f"the request could not be recorded in the queue, so it was not sent: {error}"
+            raise AccountUnavailable(reason) from error
         finally:
             self.rates.release(RequestKind.QUOTE, self.clock.monotonic())
 
-    async def _wait_for_place(self, patience_seconds: float) -> None:
+    async def _wait_for_capacity(self, max_wait_seconds: float) -> None:
         now = self.clock.now()
         self.rates.update(self.known, now, self.released)
         if self.rates.reads.is_spent:
-            raise NoRoom("today's reads and quotes of the account are used up")
+            raise AccountUnavailable("today's reads and quotes of the account are used up; nothing was charged")
         if self.rates.reads.held.at > now.monotonic + LONGEST_WAIT_SECONDS:
-            raise NoRoom("the service asked for a pause that is not over")
-        # A driving process keeps its minute in memory: half is left to it. The day it reads from the queue.
+            raise AccountUnavailable("the service asked for a longer pause; nothing was charged")
+        # A process that runs the queue counts its minute in memory, so half is left to it.
+        # It reads the day from the queue.
         kept = self.rates.limits.reads_per_minute // 2 if self.is_shared else 0
         seconds = self.rates.due(now, is_create=False, places=1 + kept, host_places=1 + kept).at - now.monotonic
-        if seconds > patience_seconds:
-            raise NoRoom("this minute's reads are used up")
+        if seconds > max_wait_seconds:
+            raise AccountUnavailable("this minute's reads of the account are used up; nothing was charged")
         if seconds > 0:
             await self.pause(seconds)
 
     async def pause(self, seconds: float) -> None:
-        """Wait so many service seconds."""
+        """Wait that many service seconds."""
         await self.clock.sleep_until(self.clock.monotonic() + seconds, asyncio.Event())
 
 
@@ -205,15 +210,15 @@ class QuoteSession:
 async def open_quote_session(
     profile: Profile, account: str, known: AccountState, access: QueueAccess
 ) -> AsyncIterator[QuoteSession]:
-    """Open a session. Raises `InputError` where the account has no key."""
+    """Open a session. Raises `InputError` if the account has no key."""
     keys = {fingerprint(key): key for key in profile.keys(account)}
-    surroundings = access.setting.surroundings
-    async with new_session(surroundings.connector()) as session:
-        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=surroundings.wall)
+    environment = access.app.environment
+    async with new_session(environment.connector()) as session:
+        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=environment.wall)
         client = new_service_client(
             ServiceClient, profile, session, base_url=str(profile.base_url), keys=keys, clock=clock
         )
-        note = access.note
+        record_request = access.record_request
         rates = RateLimits.of_log(
             profile.limits,
             profile.day,
@@ -229,71 +234,71 @@ async def open_quote_session(
             rates=rates,
             released=rates.released(),
             is_shared=not access.is_alone,
-            note=None if note is None else (lambda now: note(profile.name, account, now)),
+            record_request=None if record_request is None else (lambda now: record_request(profile.name, account, now)),
         )
 
 
 async def _ask_account(
-    session: QuoteSession, profile: str, account: str, questions: Sequence[PriceQuestion], book: Quotes
+    session: QuoteSession, profile: str, account: str, questions: Sequence[PriceQuestion], quotes: Quotes
 ) -> None:
-    """Ask all that one account is to tell. Raises `NoRoom` where further questions are useless."""
-    described = await session.client.describe()  # tells the time, and counts in no account's window
+    """Ask for all prices and the balance of one account. Raises `AccountUnavailable` if it cannot be asked further."""
+    described = await session.client.describe()  # has the service's time, and counts in no limit
     if session.clock.is_doubted:
         await session.clock.await_witness()
         described = await session.client.describe()
     if isinstance(described, NoResponse | EdgeBlocked | Unavailable):
-        raise _given_up(described)
+        raise _unavailable(described)
     if session.clock.is_observed:
-        book.times[profile] = session.clock.now().instant
+        quotes.times[profile] = session.clock.now().instant
     for question in questions:
-        await _ask_price(session, question, book)
+        await _ask_price(session, question, quotes)
     reply = await session.send(session.client.balance)
     if isinstance(reply, AccountBlocked):
-        raise _given_up(reply)
+        raise _unavailable(reply)
     if isinstance(reply, BalanceRead) and reply.credits is not None:
-        book.balances[profile, account] = reply.credits
+        quotes.balances[profile, account] = reply.credits
 
 
-async def _ask_price(session: QuoteSession, question: PriceQuestion, book: Quotes) -> None:
-    place, recipe = (question.profile, question.price_key), question.recipe
-    if len(question.urls) != recipe.inputs_count:  # the account has no uploads to stand in
-        book.lacking_uploads.add(place)
+async def _ask_price(session: QuoteSession, question: PriceQuestion, quotes: Quotes) -> None:
+    key, recipe = (question.profile, question.price_key), question.recipe
+    if len(question.urls) != recipe.inputs_count:  # the account has too few uploads to take the images' place
+        quotes.lacking_uploads.add(key)
         return
     body = request_body(recipe, prompt=question.prompt, input_urls=question.urls, max_cost_credits=None)
     for number in range(1, TRIES + 1):
         reply = await session.send(partial(session.client.quote, body))
         match reply:
             case Quoted(cost_credits=cost):
-                book.prices[place] = cost
+                quotes.prices[key] = cost
                 return
             case Refused(error=error):
-                book.refused[place] = error
+                quotes.refused[key] = error
                 return
             case Throttled() | Unavailable() | EdgeBlocked():
                 asked = None if isinstance(reply, EdgeBlocked) else reply.retry_after
                 seconds = session.rates.limits.minute_seconds if asked is None else asked.total_seconds()
                 if number == TRIES or seconds > LONGEST_WAIT_SECONDS:
-                    raise _given_up(reply)
+                    raise _unavailable(reply)
                 await session.pause(seconds)
             case AccountBlocked() | NotUnderstood() | NoResponse():
-                raise _given_up(reply)
+                raise _unavailable(reply)
             case _:
                 assert_never(reply)
 
 
-def _given_up(trouble: TransientError) -> NoRoom:
+def _unavailable(trouble: TransientError) -> AccountUnavailable:
     is_blocked = isinstance(trouble, AccountBlocked)
-    return NoRoom(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
+    return AccountUnavailable(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
 
 
 async def read_account_states(access: QueueAccess) -> dict[tuple[str, str], AccountState]:
     """Return the state of all configured accounts by profile and name, from the queue."""
-    return await access.store.read(_account_states, access.setting)
+    return await access.store.read(_account_states, access.app)
 
 
-def _account_states(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
-    profiles = setting.config.profiles
-    now = setting.surroundings.wall()
+def _account_states(reader: Reader, app: AppContext) -> dict[tuple[str, str], AccountState]:
+    profiles = app.config.profiles
+    now = app.environment.wall()
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
     summaries = [account for account in reader.accounts.summaries() if account.profile in profiles]
     return account_states(reader, summaries, profiles, times)

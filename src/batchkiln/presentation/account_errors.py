@@ -1,4 +1,4 @@
-"""Words for what is wrong with an account: problems that block it, and replies that were not understood."""
+"""Texts for account problems and for replies that were not understood."""
 
 from collections.abc import Mapping
 from typing import Final

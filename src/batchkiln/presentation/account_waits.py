@@ -1,7 +1,7 @@
-"""What an account waits for, until when, and how full its windows are: by the planner, from the queue alone.
+"""The wait of an account and the usage of its windows, computed by the planner from the queue alone.
 
-It holds for a queue that another process drives, and for one that nobody drives. What only a driving process knows,
-such as the service's last words, that process shows itself.
+This works whether or not a process runs the queue. Facts that only the running process knows, such as the latest error,
+are in `dashboard/live_state.py`.
 """
 
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ NOT_WORTH_SAYING: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, W
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an account's one slot waits for. `until` is None where only news can change it."""
+    """The wait of an account's only slot. `until` is None if only a change can end it."""
 
     reason: WaitReason
     until: datetime | None
 
     @property
     def is_worth_saying(self) -> bool:
-        """Whether a person may wonder."""
+        """Whether the wait is worth showing to a person."""
         return self.reason not in NOT_WORTH_SAYING
 
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """How many requests of the sliding minute are taken: of the account, and of all accounts of this machine."""
+    """The used places of the minute's windows: creates and reads of the account, all requests of the machine."""
 
     creates: int
     reads: int
@@ -47,7 +47,7 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class AccountStatus:
-    """An account at a moment: what it waits for, its minute, and whether a generation has its slot."""
+    """An account at one moment: its wait, its minute, and whether a generation occupies its slot."""
 
     wait: Wait
     minute: Minute
@@ -55,7 +55,7 @@ class AccountStatus:
 
 
 def account_status(reader: Reader, account: AccountView, profile: Profile) -> AccountStatus:
-    """Return what an account does next, as the planner of a process that begins now would choose."""
+    """Return an account's status, as the planner of a newly started process would compute it."""
     name, limits = account.summary.name, profile.limits
     now = ClockReading(monotonic=0.0, instant=account.now, latest=account.now)
     viewpoint = Viewpoint(
@@ -85,7 +85,7 @@ def account_status(reader: Reader, account: AccountView, profile: Profile) -> Ac
 
 
 def wait_of(due: NotBefore, now: ClockReading) -> Wait:
-    """Return a wait of the planner as a person reads it: to the second."""
+    """Return a planner's wait as an instant of service time, to the second."""
     if isinf(due.at):
         return Wait(due.reason, None)
     exact = now.instant_of(max(due.at, now.monotonic))

@@ -1,4 +1,4 @@
-"""What an action may cost, as the question before it on the terminal and on the dashboard."""
+"""The possible cost of an action, as stated before a confirmation on the terminal and on the dashboard."""
 
 from collections.abc import Mapping
 
@@ -44,13 +44,13 @@ def cost_of_unpause(summary: JobSummary) -> str:
     return f"{summary.name}: {queued} queued, which may cost {cost} by the known quotes{unquoted}."
 
 
-def cost_of_resolve(decision: Decision, story: ItemDetail) -> str:
+def cost_of_resolve(decision: Decision, detail: ItemDetail) -> str:
     """Return a sentence with the cost of a decision about a held item."""
-    name = f"{story.job}/{story.item.name}"
-    price = f"about {story.quote_credits} credits" if story.quote_credits is not None else "the price of one item"
+    name = f"{detail.job}/{detail.item.name}"
+    price = f"about {detail.quote_credits} credits" if detail.quote_credits is not None else "the price of one item"
     match decision:
         case Decision.NOT_CREATED:
-            if not story.attempts:
+            if not detail.attempts:
                 return f"{name} was never sent; it is queued again, and will cost {price}."
             return (
                 f"{name} is queued again with a new idempotency key, and costs {price}. If the earlier attempt did "
@@ -64,17 +64,17 @@ def cost_of_resolve(decision: Decision, story: ItemDetail) -> str:
                 f"the service still knows the idempotency key, and {price} if it has forgotten or never received it."
             )
         case Decision.SAVED:
-            files = plural(len(story.item.outputs), "file")
+            files = plural(len(detail.item.outputs), "file")
             return (
                 f"{name} is marked done with the {files} on disk. This costs nothing; its other outputs are not "
                 "downloaded."
             )
         case Decision.GENERATION:
-            return _cost_of_fetching(name, price, story)
+            return _cost_of_fetching(name, price, detail)
 
 
-def _cost_of_fetching(name: str, price: str, story: ItemDetail) -> str:
-    if story.attempts and story.attempts[-1].state is AttemptState.SUCCEEDED:
+def _cost_of_fetching(name: str, price: str, detail: ItemDetail) -> str:
+    if detail.attempts and detail.attempts[-1].state is AttemptState.SUCCEEDED:
         return f"{name} is downloaded again; it is already paid, so this costs nothing."
     return (
         f"{name} is linked to this generation, for {price}; it is polled and downloaded. The id can be changed only "

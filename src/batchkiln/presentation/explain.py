@@ -1,4 +1,4 @@
-"""One item explained in sentences: its state and why, what it has cost, and what to do next."""
+"""Explains one item in sentences: its state and the reason, its cost, and the next step."""
 
 import re
 import shlex
@@ -36,7 +36,7 @@ _ASK_AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """Why an item is held, and what a person can do about it."""
+    """The reason why an item is held, and the remedy."""
 
     why: str
     remedy: str
@@ -126,13 +126,14 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     ),
     WaitReason.ACCOUNT_BLOCKED: "`batchkiln doctor` shows why the service refuses the account; then `batchkiln work`",
     WaitReason.NO_KEY: "set the account's API key where the configuration expects it; then `batchkiln work`",
+    WaitReason.RESTORED: _BY_ITSELF,
     WaitReason.UNDECIDED: _BY_ITSELF + ", less and less often; after an hour without a decision it is held for you",
     WaitReason.REFUSED_ALIKE: "read the service's messages with `batchkiln items {job}`; it continues by itself",
     WaitReason.HELD: "resolve the held item first: `batchkiln show {holder}` explains how",
     WaitReason.ENOUGH: "run `batchkiln work` without --until and --max-credits to continue",
     WaitReason.NOTHING: _BY_ITSELF,
 }
-"""What a person can do about each reason to wait."""
+"""The next step of a person for each wait reason."""
 
 
 _RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
@@ -142,7 +143,7 @@ _RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
 class Explanation:
     """One item's sentences, without final full stops. `next` contains commands in backquotes."""
 
-    story: str
+    situation: str
     charged: str
     next: str
 
@@ -152,69 +153,69 @@ class Explanation:
         return tuple(_COMMAND.findall(self.next))
 
 
-def explain_item(story: ItemDetail, summary: JobSummary, context: ItemContext) -> Explanation:
+def explain_item(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> Explanation:
     """Return the explanation of one item."""
-    return Explanation(_story(story, summary, context), charged(story), _next(story, summary, context))
+    return Explanation(_situation(detail, summary, context), charged(detail), _next(detail, summary, context))
 
 
 # --- its state -------------------------------------------------------------------------------------------
 
 
-def _story(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
-    last = story.attempts[-1] if story.attempts else None
-    error = story.item.error
+def _situation(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    last = detail.attempts[-1] if detail.attempts else None
+    error = detail.item.error
     error_text = "" if error is None else f": {sanitize(error.code)}, {sanitize(error.message)}"
-    match story.item.state:
+    match detail.item.state:
         case ItemState.QUEUED:
-            return _queued(story, summary, context, error_text)
+            return _queued(detail, summary, context, error_text)
         case ItemState.HELD:
             details = error_text if error is not None and error.code in _SHOWN_IN_FULL else ""
-            return f"it needs you, since {_held_since(story)}: {hold_of(story).why}{details}"
+            return f"it needs your decision, since {_held_since(detail)}: {hold_of(detail).why}{details}"
         case ItemState.REJECTED:
             return f"it was rejected, and nothing was created{error_text}"
         case ItemState.CANCELED:
             return "a person canceled it before it was sent"
         case ItemState.FAILED:
-            return _failed(story, last, error_text)
+            return _failed(detail, last, error_text)
         case ItemState.SUBMITTING | ItemState.ACTIVE | ItemState.DOWNLOADING | ItemState.DONE | ItemState.EXPIRED:
             if last is None:
-                raise InvariantBroken(f"item {story.item.id} is {story.item.state} without an attempt")
-            return _sent(story, last, context)
+                raise InvariantBroken(f"item {detail.item.id} is {detail.item.state} without an attempt")
+            return _sent(detail, last, context)
         case _:
-            assert_never(story.item.state)
+            assert_never(detail.item.state)
 
 
-def _failed(story: ItemDetail, last: AttemptDetail | None, error_text: str) -> str:
+def _failed(detail: ItemDetail, last: AttemptDetail | None, error_text: str) -> str:
     if last is None or last.state is AttemptState.ABANDONED:
         return "a person gave it up while it was held"
     if last.state is AttemptState.CANCELED:
         return f"the service canceled generation {last.generation_id}, and did not confirm a refund{error_text}"
-    times = plural(story.failures, "time")
-    return f"it failed {times} of {story.recipe.attempts} allowed, as the service verified{error_text}"
+    times = plural(detail.failures, "time")
+    return f"it failed {times} of {detail.recipe.attempts} allowed, as the service verified{error_text}"
 
 
-def _queued(story: ItemDetail, summary: JobSummary, context: ItemContext, error_text: str) -> str:
-    before = f"it was sent before, and is queued again{error_text}" if story.attempts else "it has not been sent yet"
+def _queued(detail: ItemDetail, summary: JobSummary, context: ItemContext, error_text: str) -> str:
+    before = f"it was sent before, and is queued again{error_text}" if detail.attempts else "it has not been sent yet"
     if summary.is_paused:
         return f"{before}; its job is paused"
-    before += _not_supplied(story)
+    before += _not_supplied(detail)
     return f"{before}; {_waiting(context)}" if _waiting(context) else before
 
 
-def _not_supplied(story: ItemDetail) -> str:
-    """Describe what the service failed to supply at every try, such as a price; "" if it has supplied it since."""
+def _not_supplied(detail: ItemDetail) -> str:
+    """Describe a quote or upload that has failed at every try; "" if none has."""
     kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
-    last = next((event for event in reversed(story.events) if event.kind in {*kinds, "quoted"}), None)
-    if last is None or last.kind not in kinds or (last.kind == "price_not_had" and story.quote_credits is not None):
+    last = next((event for event in reversed(detail.events) if event.kind in {*kinds, "quoted"}), None)
+    if last is None or last.kind not in kinds or (last.kind == "price_not_had" and detail.quote_credits is not None):
         return ""
     return f"; the service does not supply {kinds[last.kind]}: {sanitize(str(last.detail.get('reason', '')))}"
 
 
-def _sent(story: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
-    """Describe an item whose last attempt reached the service or may have."""
+def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
+    """Describe an item whose last attempt reached the service, or may have."""
     waiting = f"; {_waiting(context)}" if _waiting(context) else ""
-    here = plural(len(story.item.outputs), "file")
-    match story.item.state:
+    here = plural(len(detail.item.outputs), "file")
+    match detail.item.state:
         case ItemState.SUBMITTING:
             return (
                 f"it was recorded at {format_minute(last.recorded_at)} and sent {plural(last.sends, 'time')} on "
@@ -236,7 +237,7 @@ def _sent(story: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
 
 
 def _waiting(context: ItemContext) -> str:
-    """Describe what the item waits for; "" if it is simply its turn."""
+    """Describe what the item waits for; "" if it waits for nothing."""
     wait = context.wait
     if not context.is_configured or wait is None:
         return ""
@@ -253,87 +254,87 @@ def _holder(wait: Wait) -> str:
     return f"{wait.holder.job}/{sanitize(wait.holder.item)}"
 
 
-def hold_of(story: ItemDetail) -> HoldReason:
-    """Return why an item is held, by its error's code if that is more specific than the event."""
-    if story.item.error is not None and story.item.error.code in {DAMAGED, GONE}:
-        return HOLDS[story.item.error.code]
-    return HOLDS[next(event.kind for event in reversed(story.events) if event.state is ItemState.HELD)]
+def hold_of(detail: ItemDetail) -> HoldReason:
+    """Return the reason for a hold, by the error's code if that is more specific than the event."""
+    if detail.item.error is not None and detail.item.error.code in {DAMAGED, GONE}:
+        return HOLDS[detail.item.error.code]
+    return HOLDS[next(event.kind for event in reversed(detail.events) if event.state is ItemState.HELD)]
 
 
-def _held_since(story: ItemDetail) -> str:
-    return format_minute(next(event.at for event in reversed(story.events) if event.state is ItemState.HELD))
+def _held_since(detail: ItemDetail) -> str:
+    return format_minute(next(event.at for event in reversed(detail.events) if event.state is ItemState.HELD))
 
 
 # --- what it has cost ------------------------------------------------------------------------------------
 
 
-def charged(story: ItemDetail) -> str:
-    """Describe what an item has cost, attempt by attempt, and what is unknown."""
-    told = Counter(text for attempt in story.attempts if (text := _cost(attempt)))
-    if told:
-        return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in told.items())
-    return "nothing: it was refused, and nothing was created" if story.attempts else "nothing: it was never sent"
+def charged(detail: ItemDetail) -> str:
+    """Describe the cost of an item, attempt by attempt, including unknown charges."""
+    costs = Counter(text for attempt in detail.attempts if (text := _cost(attempt)))
+    if costs:
+        return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in costs.items())
+    return "nothing: it was refused, and nothing was created" if detail.attempts else "nothing: it was never sent"
 
 
 def _cost(attempt: AttemptDetail) -> str:
-    """Describe what one attempt has cost; "" if the service said that it created nothing."""
+    """Describe the cost of one attempt; "" if the service replied that nothing was created."""
     quote = plural(attempt.quote_credits, "credit")
     cost = quote if attempt.cost_credits is None else plural(attempt.cost_credits, "credit")
     match attempt.state:
         case AttemptState.REFUSED:
-            told = ""
+            text = ""
         case AttemptState.SENT:
-            told = f"{quote} are reserved; they are charged at most once, and only if it was created"
+            text = f"{quote} are reserved; they are charged at most once, and only if it was created"
         case AttemptState.FAILED:
-            told = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
+            text = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
         case AttemptState.CANCELED:
-            told = f"{cost}; a refund was not confirmed"
+            text = f"{cost}; a refund was not confirmed"
         case AttemptState.DISPUTED if attempt.generation_id is None:
-            told = f"{quote} stay reserved, because it is unknown whether they were charged"
+            text = f"{quote} stay reserved, because it is unknown whether they were charged"
         case AttemptState.ABANDONED if attempt.generation_id is None:
-            told = f"{quote} may have been charged for an attempt that a person gave up; they are not counted"
+            text = f"{quote} may have been charged for an attempt that a person gave up; they are not counted"
         case _:
-            told = cost
-    return told
+            text = cost
+    return text
 
 
 # --- what to do ------------------------------------------------------------------------------------------
 
 
-def _next(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
-    text = _remedy(story, summary, context)
+def _next(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    text = _remedy(detail, summary, context)
     holder = context.wait.holder if context.wait else None
     return text.format(
-        job=story.job,
-        item=command_arguments(story.job, story.item.name),
-        generation=shlex.quote((story.attempts[-1].generation_id if story.attempts else None) or "ID"),
+        job=detail.job,
+        item=command_arguments(detail.job, detail.item.name),
+        generation=shlex.quote((detail.attempts[-1].generation_id if detail.attempts else None) or "ID"),
         manifest="-" if summary.manifest_path == "<stdin>" else shlex.quote(summary.manifest_path),
         holder="" if holder is None else command_arguments(holder.job, holder.item),
     )
 
 
-def _remedy(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
-    state = story.item.state
+def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    state = detail.item.state
     if state is ItemState.QUEUED and summary.is_paused:
         return "`batchkiln unpause {job}` resumes it, and first shows what that may cost"
     if state in WORKING_STATES:
-        return _moving(story, summary, context)
+        return _unfinished(detail, summary, context)
     if state is ItemState.HELD:
-        return hold_of(story).remedy
-    if state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.CANCELED:
+        return hold_of(detail).remedy
+    if state is ItemState.FAILED and detail.attempts and detail.attempts[-1].state is AttemptState.CANCELED:
         return "check the account first; `batchkiln retry {item}` may pay for it again"
-    if state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.ABANDONED:
+    if state is ItemState.FAILED and detail.attempts and detail.attempts[-1].state is AttemptState.ABANDONED:
         return "`batchkiln retry {item}` tries again, and pays again if the attempt that was given up was charged"
     return _ENDED[state]
 
 
-def _moving(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     if not context.is_configured:
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
         return _escaped(place) + ": pass the right configuration with --config, then `batchkiln work`"
     text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
-    if is_stuck(story, context):
-        text = _STUCK[story.item.state] + _ASK_SUPPORT.removesuffix(". ")
+    if is_stuck(detail, context):
+        text = _STUCK[detail.item.state] + _ASK_SUPPORT.removesuffix(". ")
     if not context.is_driven:
         start = "no process is running this queue: `batchkiln work` continues it"
         return start if text == _BY_ITSELF else f"{start}. Then: {text}"
@@ -353,9 +354,9 @@ _STUCK: Final[Mapping[ItemState, str]] = {
 }
 
 
-def is_stuck(story: ItemDetail, context: ItemContext) -> bool:
-    """Return whether an unfinished item was sent so long ago that the service's support should be asked."""
-    return story.item.state in WITH_SERVICE and is_long_pending(story.attempts[-1].made_at, context.now)
+def is_stuck(detail: ItemDetail, context: ItemContext) -> bool:
+    """Return whether an unfinished item was sent so long ago that the service's support should be asked about it."""
+    return detail.item.state in WITH_SERVICE and is_long_pending(detail.attempts[-1].made_at, context.now)
 
 
 def _escaped(text: str) -> str:

@@ -27,10 +27,10 @@ def job_forecasts(
     times: Mapping[str, datetime],
     usages: Mapping[tuple[str, str], DayUsage],
 ) -> list[JobForecast]:
-    """Return the forecasts of the queued loads.
+    """Return the forecasts of the queued work.
 
-    `times` is service time by profile; `usages` is today's usage by profile and account name. Loads of profiles that
-    are not configured are left out.
+    `times` maps profiles to service time; `usages` maps profile and account name to today's usage. Work of profiles
+    that are not configured is left out.
     """
     groups: dict[tuple[str, tuple[str, ...]], list[QueuedLoad]] = {}
     for queued in loads:

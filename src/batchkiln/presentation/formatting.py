@@ -26,6 +26,7 @@ REASONS: Final[Mapping[WaitReason, str]] = {
     WaitReason.SETTLING: "the job's budget, which depends on what is under way",
     WaitReason.ACCOUNT_BLOCKED: "you: the service refuses the account",
     WaitReason.NO_KEY: "you: the account has no API key",
+    WaitReason.RESTORED: "the end of a quiet minute: the queue was restored from an older copy",
     WaitReason.UNDECIDED: "the next try of a request that the service has not decided",
     WaitReason.REFUSED_ALIKE: "the end of a pause: several items in a row were refused with the same message",
     WaitReason.HELD: "your decision: a held item occupies the account's only slot",
@@ -63,7 +64,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_age(since: datetime, now: datetime) -> str:
-    """Format how long ago an instant was; never negative."""
+    """Format the time since an instant; never negative."""
     return format_duration(max(timedelta(), now - since).total_seconds())
 
 

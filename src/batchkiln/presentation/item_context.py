@@ -1,7 +1,7 @@
-"""What an item waits for, by the planner's own judgement on what is in the queue.
+"""The wait of an item, computed by the planner from the queue alone.
 
-Only the process that drives the queue knows its minute windows and its next poll. These are waits of seconds, which
-matter to nobody who asks; here they count as none.
+Only the process that runs the queue knows its minute windows and its next poll. Those waits last seconds, so they are
+ignored here.
 """
 
 import json
@@ -24,7 +24,7 @@ from batchkiln.store import AccountStanding, ItemDetail, JobSummary, Reader, Slo
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an item waits for on an account, until when where that is known; `holder` has the account's place."""
+    """The wait of an item on one account. `until` is None if unknown; `holder` is the item that occupies the slot."""
 
     reason: WaitReason
     account: str
@@ -34,9 +34,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class ItemContext:
-    """What matters for an item beside itself. `wait` is None for one that waits for nothing but a person.
+    """The surroundings of an item. `wait` is None if no account can continue the item.
 
-    `is_configured`: the service of its job is known here. `now` is service time.
+    `is_configured` is true if the configuration contains the job's profile. `now` is service time.
     """
 
     now: datetime
@@ -46,39 +46,41 @@ class ItemContext:
 
 
 def read_item_context(
-    reader: Reader, config: Config, story: ItemDetail, summary: JobSummary, machine_now: datetime
+    reader: Reader, config: Config, detail: ItemDetail, summary: JobSummary, machine_now: datetime
 ) -> ItemContext:
-    """Return what matters for an item beside itself."""
-    now = reader.jobs.service_time(story.job, machine_now)
+    """Read the context of an item."""
+    now = reader.jobs.service_time(detail.job, machine_now)
     held = reader.lease()
     is_driven = held is not None and held.is_alive
     profile = config.profiles.get(summary.profile)
     if profile is None:
         return ItemContext(now, is_driven, is_configured=False)
     waits = [
-        _wait(reader, standing, story, summary, profile=profile, now=now)
-        for standing in _accounts(reader, story, profile, now)
+        _wait(reader, standing, detail, summary, profile=profile, now=now)
+        for standing in _accounts(reader, detail, profile, now)
     ]
     soonest = min(waits, key=lambda entry: entry[0], default=(0.0, None))
     return ItemContext(now, is_driven, wait=soonest[1])
 
 
-def _accounts(reader: Reader, story: ItemDetail, profile: Profile, now: datetime) -> list[AccountStanding]:
-    """Return the accounts that may move the item on: of one that was sent, only the attempt's own (Law 2)."""
-    if story.item.state is ItemState.QUEUED:
-        names = json.loads(reader.jobs.account_names(story.job)) or profile.account_names[:1]
-    elif story.item.state in UNDER_WAY:
-        names = [story.attempts[-1].account]
+def _accounts(reader: Reader, detail: ItemDetail, profile: Profile, now: datetime) -> list[AccountStanding]:
+    """Return the accounts that can continue the item; once it was sent, only the attempt's own (Law 2)."""
+    if detail.item.state is ItemState.QUEUED:
+        names = json.loads(reader.jobs.account_names(detail.job)) or profile.account_names[:1]
+    elif detail.item.state in UNDER_WAY:
+        names = [detail.attempts[-1].account]
     else:
         names = []
     day = profile.day.start_of(now)
-    return [reader.accounts.standing(profile=profile.name, name=name, item_id=story.item.id, day=day) for name in names]
+    return [
+        reader.accounts.standing(profile=profile.name, name=name, item_id=detail.item.id, day=day) for name in names
+    ]
 
 
 def _wait(  # the planner is asked what it would do had this item alone its turn
     reader: Reader,
     standing: AccountStanding,
-    story: ItemDetail,
+    detail: ItemDetail,
     summary: JobSummary,
     *,
     profile: Profile,
@@ -86,22 +88,22 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
 ) -> tuple[float, Wait]:
     reading = ClockReading(0.0, now, now)
     account = account_view(standing, RateLimits.of(profile.limits, profile.day), reading)
-    if story.item.state is not ItemState.QUEUED:
-        call = Call.CREATE if story.item.state is ItemState.SUBMITTING else Call.READ
+    if detail.item.state is not ItemState.QUEUED:
+        call = Call.CREATE if detail.item.state is ItemState.SUBMITTING else Call.READ
         due = (account.rates.creates if call.is_create else account.rates.reads).held
         if any(entry.call is call for entry in standing.misunderstood):
             due = NotBefore(inf, WaitReason.NOT_UNDERSTOOD)
         return _timed(due, replace(standing, holder=None), now)
     candidate = Candidate(
-        item_id=story.item.id,
+        item_id=detail.item.id,
         job_id=0,
         recipe_id=0,
-        priority=story.priority,
-        index=story.item.index,
+        priority=detail.priority,
+        index=detail.item.index,
         order=Order.MANIFEST,
-        cost=story.quote_credits,
-        cap=story.recipe.max_cost_credits,
-        money=reader.jobs.credits(story.job, profile.day.start_of(now)),
+        cost=detail.quote_credits,
+        cap=detail.recipe.max_cost_credits,
+        money=reader.jobs.credits(detail.job, profile.day.start_of(now)),
         job_is_working=any(entry.state in WITH_SERVICE for entry in summary.under_way),
         is_ready=standing.is_ready,
     )

@@ -65,7 +65,7 @@ def read_overview(
 ) -> Overview:
     """Read all jobs, or the named ones.
 
-    `observed` is the service time of profiles in use in this process; for other profiles it is estimated. Raises
+    `observed` is the service time of profiles in use in this process; for other profiles it is estimated. Raise
     `InputError` for a job that does not exist.
     """
     wanted = list(names) if names is not None else list(reader.jobs.names())
@@ -78,7 +78,7 @@ def read_overview(
             summary=summary,
             now=times[summary.profile],
             estimated_end_at=ends.get(summary.name),
-            examples=reader.jobs.trouble_items(summary.name) if summary.troubles else {},
+            examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
         )
         for summary in summaries
     )
@@ -94,7 +94,7 @@ def read_accounts(
     observed: Mapping[str, datetime] | None = None,
     profiles: AbstractSet[str] = frozenset(),
 ) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
-    """Read all accounts, and the service time of their profiles, the configured ones and those in `profiles`."""
+    """Read all accounts, and the service times of the profiles: those in use, the configured ones, and `profiles`."""
     accounts = reader.accounts.summaries()
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
     times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})
@@ -113,7 +113,7 @@ def estimated_ends(
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
 ) -> dict[str, datetime]:
-    """Return when each job ends, by name; jobs on the same accounts are assumed to run one after the other."""
+    """Return the estimated end of each job, by name. Jobs on the same accounts are assumed to run in turn."""
     ends: dict[str, datetime] = {}
     for outlook in _outlooks(reader, config, times, accounts):
         ends |= outlook.forecast.ends
@@ -128,7 +128,7 @@ def coming_days(
     *,
     most: int,
 ) -> dict[str, list[CalendarDay]]:
-    """Return the coming days by profile, `most` at most of each, from the same forecast as `estimated_ends`."""
+    """Return up to `most` coming days of each profile, from the same forecast as `estimated_ends`."""
     days: dict[str, dict[datetime, CalendarDay]] = {}
     for outlook in _outlooks(reader, config, times, accounts):
         found = days.setdefault(outlook.profile, {})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
-from batchkiln.rehearsal.network import Misfortune
+from batchkiln.rehearsal.network import NetworkFault
 from batchkiln_service import Endpoint, FaultRule, Misbehaviour
 
 Level = Literal["none", "mild", "rough"]
@@ -13,7 +13,7 @@ Level = Literal["none", "mild", "rough"]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many percent of an endpoint's requests a fault affects, at each level."""
+    """The percentage of an endpoint's requests that a fault affects, at each level."""
 
     kind: Misbehaviour
     endpoint: Endpoint
@@ -44,7 +44,7 @@ RATES: Final = (
 CUT_REQUESTS: Final = {"none": 0.0, "mild": 0.3, "rough": 2.0}
 """Percentage of requests that lose their connection."""
 
-_CUTS: Final[tuple[Misfortune, ...]] = ("lost", "reset_before", "reset_after", "cut")
+_CUTS: Final[tuple[NetworkFault, ...]] = ("lost", "reset_before", "reset_after", "cut")
 _DELAY_SECONDS: Final = 0.02
 
 
@@ -64,7 +64,7 @@ def fault_rules(level: Level) -> tuple[FaultRule, ...]:
 class Cut:
     """A request that lost its connection: how, when, the hash of its API key, and its path."""
 
-    kind: Misfortune
+    kind: NetworkFault
     at_seconds: float
     key_sha256: str | None
     path: str
@@ -81,15 +81,15 @@ class ConnectionCuts:
         self._sender = sender
         self._head: bytes = b""
 
-    def see(self, sender: str, content: bytes) -> None:
-        """Inspect bytes that are about to be written; `misfortune` is called for them next."""
+    def inspect(self, sender: str, content: bytes) -> None:
+        """Inspect bytes that are about to be written; `next_fault` is called for them next."""
         self._head = content.partition(b"\r\n\r\n")[0] if sender == self._sender else b""
 
     def delay_seconds(self) -> float:
         """Return how many seconds bytes travel."""
         return _DELAY_SECONDS
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         """Draw whether the last inspected request is cut; later bytes of the same request are never cut."""
         line, *headers = self._head.split(b"\r\n")
         words = line.split(b" ")

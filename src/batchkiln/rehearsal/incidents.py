@@ -34,7 +34,7 @@ _SURVIVED: Final = {
     "link_dies_early": "downloaded with a fresh link",
 }
 OF_GENERATIONS: Final = frozenset(_SURVIVED)
-_TOLD_TO_WAIT: Final = frozenset({"throttle", "unavailable", "edge_block"})
+_ASKED_TO_WAIT: Final = frozenset({"throttle", "unavailable", "edge_block"})
 _ENDINGS: Final = {"create": "sent again", "poll": "polled again", "models": "polled again", "quote": "asked again"}
 _OK, _REDIRECT = 200, 300
 
@@ -68,7 +68,7 @@ class IncidentLog:
     stored: Counter[tuple[str, str]] = field(default_factory=Counter)  # faults of file transfers, by kind and endpoint
 
     @property
-    def struck_generations(self) -> list[str]:
+    def affected_generations(self) -> list[str]:
         """The ids of the generations that a fault affected."""
         return [generation_id for _, generation_id in self.generations]
 
@@ -80,7 +80,7 @@ class IncidentLog:
             ending = _SURVIVED[kind] if state is ItemState.DONE else f"item {state or 'unknown'}"
             self.endings[kind, endpoint, ending] += 1
 
-    def add_stored(self, struck: Iterable[FaultCount], jobs: Iterable[JobSummary]) -> None:
+    def add_stored(self, faults: Iterable[FaultCount], jobs: Iterable[JobSummary]) -> None:
         """Count how file transfers ended.
 
         The service does not log them: they were repeated until the file was complete, unless an item's state says
@@ -88,13 +88,13 @@ class IncidentLog:
         """
         expired = sum(job.items[ItemState.EXPIRED] + job.items[ItemState.DOWNLOADING] for job in jobs)
         ending = f"downloaded again, but {expired:,} too late" if expired else "fetched again"
-        for fault in struck:
+        for fault in faults:
             if fault.endpoint in _STORAGE.values():
                 self.stored[fault.kind, fault.endpoint] += fault.struck
         for (kind, endpoint), times in self.stored.items():
             self.endings[kind, endpoint, ending if endpoint == "download" else "sent again"] += times
 
-    def troubles(self) -> list[Incident]:
+    def by_kind(self) -> list[Incident]:
         """Return each kind of incident once, the most frequent first."""
         found: dict[tuple[str, str], Counter[str]] = {}
         for (kind, endpoint, ending), times in self.endings.items():
@@ -103,7 +103,7 @@ class IncidentLog:
             Incident(kind, endpoint, ended.total(), dict(ended.most_common()))
             for (kind, endpoint), ended in found.items()
         ]
-        return sorted(every, key=lambda trouble: (-trouble.times, trouble.kind, trouble.endpoint))
+        return sorted(every, key=lambda failure: (-failure.times, failure.kind, failure.endpoint))
 
 
 def endpoint_of(path: str) -> str:
@@ -122,24 +122,26 @@ def read_incidents(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) ->
     cut = deque(lost)
     for seen in log:
         while cut and cut[0].at_ms <= seen.at_ms:
-            _lose(incident_log, waiting, cut.popleft())
+            _add_lost(incident_log, waiting, cut.popleft())
         endpoint = endpoint_of(seen.path)
         for fault in seen.faults:
             if fault in OF_GENERATIONS and seen.generation_id is not None:
                 incident_log.generations.append((fault, seen.generation_id))
-        trouble = _failure_of(seen)
-        if trouble is not None:
-            waiting.setdefault(endpoint, deque()).append((trouble, seen.key_sha256))
+        failure = _failure_of(seen)
+        if failure is not None:
+            waiting.setdefault(endpoint, deque()).append((failure, seen.key_sha256))
         elif endpoint in waiting:
-            _end(incident_log, waiting, endpoint, seen)
+            _resolve(incident_log, waiting, endpoint, seen)
     for left in cut:
-        _lose(incident_log, waiting, left)
-    for endpoint, troubles in waiting.items():
-        incident_log.endings.update((kind, endpoint, NEVER) for kind, _ in troubles)
+        _add_lost(incident_log, waiting, left)
+    for endpoint, failures in waiting.items():
+        incident_log.endings.update((kind, endpoint, NEVER) for kind, _ in failures)
     return incident_log
 
 
-def _lose(incident_log: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest) -> None:
+def _add_lost(
+    incident_log: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest
+) -> None:
     endpoint = endpoint_of(request.path)
     if endpoint in _STORAGE.values():  # the service does not log these
         incident_log.stored[f"connection_{request.kind}", endpoint] += 1
@@ -155,10 +157,10 @@ def _failure_of(seen: LoggedRequest) -> str | None:
     return None if _OK <= seen.status < _REDIRECT else f"refused: {seen.code or seen.status}"
 
 
-def _end(
+def _resolve(
     incident_log: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest
 ) -> None:
-    """Mark the incidents resolved that this successful request ends."""
+    """Count the waiting incidents of an endpoint that this successful request resolves."""
     still: deque[tuple[str, str | None]] = deque()
     for kind, key in waiting.pop(endpoint):
         if key in {None, seen.key_sha256} or seen.key_sha256 is None:
@@ -173,7 +175,7 @@ def _ending(kind: str, endpoint: str, seen: LoggedRequest) -> str:
     if endpoint == "create" and seen.is_replay:
         return "replayed"
     again = _ENDINGS.get(endpoint, "sent again")
-    return f"waited, {again}" if kind in _TOLD_TO_WAIT else again
+    return f"waited, {again}" if kind in _ASKED_TO_WAIT else again
 
 
 def lost_requests(cuts: Iterable[tuple[str, float, str | None, str]], *, starts_at_ms: int) -> Iterator[LostRequest]:

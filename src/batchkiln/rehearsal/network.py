@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 
 from batchkiln.rehearsal.nodes import node_of
 
-Misfortune = Literal[
+NetworkFault = Literal[
     "none",
     "lost",  # the bytes are lost, and the connection stays open
     "reset_before",  # both ends are reset, and the bytes never arrive
@@ -32,7 +32,7 @@ class NetworkConditions(Protocol):
         """Return how many seconds the next bytes travel."""
         ...
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
         """Return the fault of a node's next write; `now` is the loop's time."""
         ...
 
@@ -44,8 +44,8 @@ class ReliableNetwork:
         """Return one millisecond."""
         return 0.001
 
-    def misfortune(self, sender: str, now: float) -> Misfortune:
-        """Return that there is no fault."""
+    def next_fault(self, sender: str, now: float) -> NetworkFault:
+        """Return "none"."""
         del sender, now
         return "none"
 
@@ -59,12 +59,12 @@ class _Listener:
 class MemoryNetwork:
     """All listening names, and all connections between nodes."""
 
-    def __init__(self, weather: NetworkConditions | None = None) -> None:
-        self.weather: NetworkConditions = weather or ReliableNetwork()
+    def __init__(self, conditions: NetworkConditions | None = None) -> None:
+        self.conditions: NetworkConditions = conditions or ReliableNetwork()
         self.on_write: Callable[[str], None] = lambda _: None  # called before and after each write of a node
         self.on_bytes: list[Callable[[str, bytes], None]] = []  # called with the bytes that a node is about to write
         # called with the node whose write had a fault
-        self.on_misfortune: Callable[[str, Misfortune], None] = lambda _, __: None
+        self.on_misfortune: Callable[[str, NetworkFault], None] = lambda _, __: None
         self.acts = 0  # connections opened and closed, and writes
         self.address_of: Callable[[str], str] = lambda _: _PEER[0]  # of a node, as its peers see it
         self.late: list[float] = []  # when bytes arrived much later than their sender could know
@@ -82,7 +82,7 @@ class MemoryNetwork:
 
     async def connect(self, name: str, factory: _Factory) -> "tuple[End, asyncio.BaseProtocol]":
         """Connect the current node. Raises ConnectionRefusedError if the name is not listening."""
-        await asyncio.sleep(self.weather.delay_seconds())  # noqa: TID251  the loop's own, virtual time
+        await asyncio.sleep(self.conditions.delay_seconds())  # noqa: TID251  the loop's own, virtual time
         listener = self._listeners.get(name)
         if listener is None:
             raise ConnectionRefusedError(f"{name} is not listening")
@@ -163,10 +163,10 @@ class End(asyncio.Transport):
         self._network.on_write("after send")
 
     def _write(self, content: bytes) -> None:
-        befalls = self._network.weather.misfortune(self.node, asyncio.get_running_loop().time())
-        if befalls != "none":
-            self._network.on_misfortune(self.node, befalls)
-        match befalls:
+        fault = self._network.conditions.next_fault(self.node, asyncio.get_running_loop().time())
+        if fault != "none":
+            self._network.on_misfortune(self.node, fault)
+        match fault:
             case "none":
                 self._send(content)
             case "lost":
@@ -232,7 +232,7 @@ class End(asyncio.Transport):
     def vanish(self) -> None:
         """Disappear with the node: its protocol gets no more calls, and its peer sees a reset."""
         self._is_closing = self.is_over = True
-        self.peer.hear_of_end(ConnectionResetError("reset by peer"))
+        self.peer.on_peer_closed(ConnectionResetError("reset by peer"))
 
     def _send(self, content: bytes) -> None:
         self._at_arrival(self.peer.deliver, content)
@@ -240,7 +240,7 @@ class End(asyncio.Transport):
     def _at_arrival(self, call: Callable[..., None], *args: object) -> None:
         """Call a function at the other end after earlier bytes have arrived; bytes keep their order."""
         loop = asyncio.get_running_loop()
-        self._last_at = max(self._last_at, loop.time() + self._network.weather.delay_seconds())
+        self._last_at = max(self._last_at, loop.time() + self._network.conditions.delay_seconds())
         loop.call_at(self._last_at, call, *args, context=self.peer.context)
 
     def deliver(self, content: bytes) -> None:
@@ -254,10 +254,10 @@ class End(asyncio.Transport):
         self._is_closing = True
         self._network.acts += 1
         asyncio.get_running_loop().call_soon(self._lose, None, context=self.context)
-        self._at_arrival(self.peer.hear_of_end, peer_sees)
+        self._at_arrival(self.peer.on_peer_closed, peer_sees)
 
-    def hear_of_end(self, error: Exception | None) -> None:
-        """Handle that the other end closed or the connection was reset."""
+    def on_peer_closed(self, error: Exception | None) -> None:
+        """Close this end, because the other end closed or the connection was reset."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -265,7 +265,7 @@ class End(asyncio.Transport):
 
     def _reset(self) -> None:
         for end in (self, self.peer):
-            end.hear_of_end(ConnectionResetError("connection reset"))
+            end.on_peer_closed(ConnectionResetError("connection reset"))
 
     def _lose(self, error: Exception | None) -> None:
         if self.is_over:

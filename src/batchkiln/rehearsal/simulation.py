@@ -59,7 +59,7 @@ class RehearsalOptions:
 
 @dataclass(frozen=True, slots=True)
 class RehearsalResult:
-    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `troubles` from the service."""
+    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `incidents` from the service."""
 
     profile: Profile
     starts_at: datetime
@@ -67,7 +67,7 @@ class RehearsalResult:
     jobs: tuple[JobSummary, ...]
     paid: Paid
     report: Report
-    troubles: tuple[Incident, ...]
+    incidents: tuple[Incident, ...]
 
     @property
     def charged_twice(self) -> int:
@@ -130,7 +130,7 @@ class UnsyncedFileSystem(FileSystem):
         """Do nothing."""
 
 
-def rehearse(setting: AppContext, options: RehearsalOptions) -> RehearsalResult:
+def rehearse(app: AppContext, options: RehearsalOptions) -> RehearsalResult:
     """Run manifests to their end, in virtual time and in a temporary folder.
 
     Raises `InputError` for errors in them. A first SIGINT stops the rehearsal between two steps, where no transaction
@@ -138,20 +138,20 @@ def rehearse(setting: AppContext, options: RehearsalOptions) -> RehearsalResult:
     """
     cuts = ConnectionCuts(options.level, options.seed, sender=PROGRAM)
     network = MemoryNetwork(cuts)
-    network.on_bytes.append(cuts.see)
+    network.on_bytes.append(cuts.inspect)
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(network)) as runner:
-        return runner.run(_played(setting, options, cuts))
+        return runner.run(_rehearse(app, options, cuts))
 
 
-async def _played(setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
+async def _rehearse(app: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
     """Run the rehearsal in a temporary folder that a signal cannot leave behind."""
     with tempfile.TemporaryDirectory(prefix="batchkiln-rehearsal-") as folder:
-        return await _Stage(Path(folder), setting, options, cuts).play()
+        return await _Simulation(Path(folder), app, options, cuts).play()
 
 
 @contextmanager
-def _raising_signals() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` at once on SIGINT: enqueueing is one long step, and nothing else runs yet."""
+def _interrupted_at_once() -> Iterator[None]:
+    """Let SIGINT raise `KeyboardInterrupt` at once: enqueueing is one long step, and nothing else runs yet."""
     is_ours = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_ours else None
     try:
@@ -161,21 +161,21 @@ def _raising_signals() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-class _Stage:
+class _Simulation:
     """One rehearsal in its folder, which contains `queue.db`, `out/` and `service/`."""
 
-    def __init__(self, folder: Path, setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> None:
+    def __init__(self, folder: Path, app: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> None:
         self._folder = folder
         self._options = options
         self._cuts = cuts
-        self._books = folder / "service"
+        self._service_folder = folder / "service"
         self._queue = folder / "queue.db"
-        self._setting = replace(
-            setting,
+        self._app = replace(
+            app,
             queue=self._queue,
-            config=_staged(setting.config, self._books),
+            config=_rehearsal_config(app.config, self._service_folder),
             output_root=folder / "out",
-            surroundings=Environment(
+            environment=Environment(
                 wall=self._wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=UnsyncedFileSystem,
@@ -191,16 +191,16 @@ class _Stage:
             try:
                 uid = Random(f"queue {self._options.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
                 await store.write(lambda writer: writer.name_queue(uid))
-                with _raising_signals():
+                with _interrupted_at_once():
                     applied = await apply_manifests(
-                        store, self._setting, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
+                        store, self._app, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
                     )
                 profile = self._profile_of(applied)
-                async with self._serving(profile) as service:
+                async with self._running_service(profile) as service:
                     await self._drive(store, profile, applied)
                     ends_at = self._wall()
                     report = await service.report()
-                return await store.read(self._outcome, profile, applied, report, ends_at)
+                return await store.read(self._result, profile, applied, report, ends_at)
             finally:
                 await store.close()
 
@@ -209,23 +209,23 @@ class _Stage:
         alone = Config(
             {profile.name: profile}, profile.name
         )  # in a rehearsal all profiles use the same service and its API keys
-        setting = replace(self._setting, config=alone)
-        async with open_engine(store, setting, control, command="rehearse") as driver:
-            progress = asyncio.create_task(self._tell_progress(driver, control), name="progress")
+        app = replace(self._app, config=alone)
+        async with open_engine(store, app, control, command="rehearse") as driver:
+            progress = asyncio.create_task(self._report_progress(driver, control), name="progress")
             try:
                 await driver.run()
             finally:
                 progress.cancel()
 
-    async def _tell_progress(self, driver: Engine, control: RunState) -> None:
+    async def _report_progress(self, driver: Engine, control: RunState) -> None:
         while True:
             self._options.on_progress(self._wall(), (await driver.outstanding(control.scope)).total)
             await asyncio.sleep(PROGRESS_SECONDS)  # noqa: TID251  virtual time
 
     @asynccontextmanager
-    async def _serving(self, profile: Profile) -> AsyncIterator[LocalService]:
+    async def _running_service(self, profile: Profile) -> AsyncIterator[LocalService]:
         config = ServiceConfig(
-            state_dir=self._books,
+            state_dir=self._service_folder,
             host=ADDRESS,
             tiny_media=True,
             seed=self._options.seed,
@@ -244,12 +244,12 @@ class _Stage:
             with as_node("service"):
                 await service.__aexit__(None, None, None)
 
-    def _outcome(
+    def _result(
         self, reader: Reader, profile: Profile, applied: Sequence[Applied], report: Report, ends_at: datetime
     ) -> RehearsalResult:
         lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._options.starts_at))
-        incident_log = read_incidents(logged_requests(self._books), lost)
-        incident_log.add_generations(reader.generations.item_states(incident_log.struck_generations))
+        incident_log = read_incidents(logged_requests(self._service_folder), lost)
+        incident_log.add_generations(reader.generations.item_states(incident_log.affected_generations))
         jobs = tuple(reader.jobs.summary(entry.job.name) for entry in applied)
         incident_log.add_stored(report.faults, jobs)
         return RehearsalResult(
@@ -259,7 +259,7 @@ class _Stage:
             jobs=jobs,
             paid=reader.generations.paid(),
             report=report,
-            troubles=tuple(incident_log.troubles()),
+            incidents=tuple(incident_log.by_kind()),
         )
 
     def _profile_of(self, applied: Sequence[Applied]) -> Profile:
@@ -269,13 +269,13 @@ class _Stage:
                 f"these manifests use several services ({', '.join(names)}): rehearse one at a time, or choose one "
                 "with --profile"
             )
-        return self._setting.config.profiles[names[0]]
+        return self._app.config.profiles[names[0]]
 
     def _wall(self) -> datetime:
         return self._options.starts_at + timedelta(seconds=asyncio.get_running_loop().time())
 
 
-def _staged(config: Config, books: Path) -> Config:
+def _rehearsal_config(config: Config, service_folder: Path) -> Config:
     """Return the profiles with their limits and days, but with the rehearsal's service and API keys."""
     profiles = {
         name: replace(
@@ -283,7 +283,7 @@ def _staged(config: Config, books: Path) -> Config:
             base_url=f"http://{ADDRESS}/api/v1",
             accounts=tuple(Account(account, (KeySource(file=f"key-{account}"),)) for account in profile.account_names),
             scale=1.0,
-            folder=books,
+            folder=service_folder,
         )
         for name, profile in config.profiles.items()
     }

@@ -28,7 +28,7 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One file with its thumbnail, or why there is none."""
+    """One file with its thumbnail, or with the reason why it has none."""
 
     file: ReportFile
     thumbnail: Thumbnail | NoThumbnail
@@ -51,7 +51,7 @@ class Shape:
 
     @classmethod
     def common(cls, ratios: dict[float, int]) -> "Shape":
-        """Return the most frequent ratio, limited to what keeps the sheet readable."""
+        """Return the most frequent ratio, within the limits that keep the sheet readable."""
         if not ratios:
             return cls()
         most = max(ratios, key=lambda ratio: ratios[ratio])
@@ -78,8 +78,8 @@ def render_head(job: ReportJob, totals: ReportTotals, pages: Sequence[PageLink],
         "script_hash": digest,
         "states": [state for state in ItemState if totals.states[state]],
         "days": sorted(totals.days.items()),
-        "max_charged_per_day": max((money.charged for money in totals.days.values()), default=0),
-        "models": sorted(totals.models.items(), key=lambda entry: (-entry[1].money.spent, entry[0])),
+        "max_charged_per_day": max((day.charged for day in totals.days.values()), default=0),
+        "models": sorted(totals.models.items(), key=lambda entry: (-entry[1].credits.spent, entry[0])),
         "causes": sorted(totals.causes.items(), key=lambda entry: (-entry[1].count, entry[0])),
         "requests": totals.settings.most_common(),
         "MAX_MISSING": MAX_MISSING,
@@ -88,7 +88,7 @@ def render_head(job: ReportJob, totals: ReportTotals, pages: Sequence[PageLink],
 
 
 def page_mark(job_name: str, page: int) -> str:
-    """Return the beginning of a page. A job's name cannot hold characters that would end the comment."""
+    """Return the beginning of a page. A job's name cannot contain characters that would end the comment."""
     return f"{MARK}{job_name}, page {page + 1} -->\n"
 
 

@@ -57,10 +57,10 @@ class WrittenReport:
 
 
 class ReportWriter:
-    """Takes a job's items in order, then writes the pages. A context manager that leaves no unfinished files."""
+    """Takes a job's items in order, then writes the pages. As a context manager, it leaves no unfinished files."""
 
     def __init__(self, target: Path, *, job: str, items: int, page_size: int = PAGE_SIZE) -> None:
-        """`target` is the first page's path. The expected number of `items` decides the thumbnails' size."""
+        """`target` is the first page's path. The thumbnails' size depends on the expected number of `items`."""
         self._target, self._job, self._page_size = target, job, page_size
         edges = (edge for most, edge in _EDGES if min(items, page_size) <= most)
         self._edge = next(edges, _SMALLEST_EDGE)

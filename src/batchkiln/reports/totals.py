@@ -40,7 +40,7 @@ class CreditTotals:
 class ModelTotals:
     """The totals of one model."""
 
-    money: CreditTotals = field(default_factory=CreditTotals)
+    credits: CreditTotals = field(default_factory=CreditTotals)
     items: int = 0
     done: int = 0
 
@@ -77,7 +77,7 @@ class ReportTotals:
     """The totals of all items of a report."""
 
     states: Counter[ItemState] = field(default_factory=Counter)
-    money: CreditTotals = field(default_factory=CreditTotals)
+    credits: CreditTotals = field(default_factory=CreditTotals)
     models: dict[str, ModelTotals] = field(default_factory=dict)
     days: dict[datetime, CreditTotals] = field(default_factory=dict)
     causes: dict[tuple[ItemState, str], Cause] = field(default_factory=dict)
@@ -110,8 +110,8 @@ class ReportTotals:
         model.items += 1
         model.done += item.state is ItemState.DONE
         for charge in item.charges:
-            for money in (self.money, model.money, self.days.setdefault(charge.day, CreditTotals())):
-                money.add(charged=charge.charged, refunded=charge.refunded, reserved=charge.reserved)
+            for total in (self.credits, model.credits, self.days.setdefault(charge.day, CreditTotals())):
+                total.add(charged=charge.charged, refunded=charge.refunded, reserved=charge.reserved)
             self.first_sent_at = min(self.first_sent_at or charge.recorded_at, charge.recorded_at)
         for file in item.files:
             self.videos += file.is_video

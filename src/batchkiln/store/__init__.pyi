@@ -43,7 +43,7 @@ from .jobs import (
     Credits as Credits,
     JobAtWork as JobAtWork,
     JobSummary as JobSummary,
-    Trouble as Trouble,
+    ProblemGroup as ProblemGroup,
     UnderWay as UnderWay,
     Work as Work,
 )

@@ -67,6 +67,7 @@ FROM item AS i
 WHERE i.job_id = :job_id AND i.state = 'queued'
     AND NOT EXISTS (SELECT 1 FROM staging.placed AS p WHERE p.name = i.name)
     AND NOT EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused')
+    AND i.id NOT IN (SELECT item_id FROM lost_item)
 
 -- name: wish  (`of_kind` stands for one of the three above)
 INSERT INTO staging.wish (item_id, event) SELECT item_id, :event FROM (of_kind) AS w;

@@ -3,6 +3,9 @@
 What a reply means is written by `store.commit`. Every function takes a connection inside a transaction.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcome_errors import DAMAGED
@@ -10,13 +13,13 @@ from batchkiln.core.outcomes import FACTS, Fact
 from batchkiln.core.queue_changes import Facts
 from batchkiln.core.queue_types import NewAttempt
 from batchkiln.core.rate_limits import RequestNote
-from batchkiln.core.request import idempotency_key, request_body
+from batchkiln.core.request import request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.charges import move_credits, reserve
 from batchkiln.store.commit import attempt_row, commit
 from batchkiln.store.integrity import attempt_checksum, checksum_matches
-from batchkiln.store.meta import queue_uid
+from batchkiln.store.meta import new_key
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.row_types import attempt_of, is_for, recipe_of
 from batchkiln.store.session import Row, Session
@@ -39,14 +42,17 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
 
     Returns None where the plan is no longer true: the item left the queue, its quote changed, its images are no
     longer there, its job was paused or given to others, another account has taken what was left of the job's budget
-    (Law 6), or a person had the account take up a generation meanwhile (Law 4, by the schema's index).
+    (Law 6), or a person had the account take up a generation meanwhile (Law 4, by the schema's index). An item whose
+    last attempt was lost is left to `lost_attempts.recover_attempt`.
     """
     account_id = new.viewpoint.account_id
     row = item_request(connection, new.item_id)
     urls = asset_urls(connection, row["inputs"], account_id)
     if row["state"] != ItemState.QUEUED or row["cost_credits"] != new.cost_credits or urls is None:
         return None
-    if row["is_paused"] or not is_for(new.viewpoint, row) or not _is_within_budget(connection, row, new):
+    if row["is_lost"] or row["is_paused"] or not is_for(new.viewpoint, row):
+        return None
+    if not _is_within_budget(connection, row, new):
         return None
     attempt = _insert_attempt(connection, row, new, urls)
     if attempt is None:
@@ -76,24 +82,26 @@ def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[s
     recipe, number = recipe_of(row), row["next_number"]
     identity = {
         "is_video": recipe.mode.makes_video,
-        "idempotency_key": idempotency_key(queue_uid(connection), item_id=new.item_id, number=number),
+        "idempotency_key": new_key(connection, row, number),
         "key_fingerprint": new.key_fingerprint,
         "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=new.cost_credits),
     }
-    made = connection.execute(
-        query("insert_attempt"),
-        identity
-        | {
-            "item_id": new.item_id,
-            "job_id": row["job_id"],
-            "account_id": new.viewpoint.account_id,
-            "number": number,
-            "checksum": attempt_checksum(identity),
-            "quote_credits": new.cost_credits,
-            "day": to_milliseconds(new.request.days[-1]),
-            "now": to_milliseconds(new.request.at),
-        },
-    ).fetchone()
+    fields = identity | {
+        "item_id": new.item_id,
+        "job_id": row["job_id"],
+        "account_id": new.viewpoint.account_id,
+        "number": number,
+        "checksum": attempt_checksum(identity),
+        "quote_credits": new.cost_credits,
+        "day": to_milliseconds(new.request.days[-1]),
+        "now": to_milliseconds(new.request.at),
+    }
+    return insert_attempt(connection, fields)
+
+
+def insert_attempt(connection: Session, fields: Mapping[str, Any]) -> Attempt | None:
+    """Store an attempt by its columns, as one that may have been sent; None where Law 4 forbids one."""
+    made = connection.execute(query("insert_attempt"), fields).fetchone()
     return None if made is None else attempt_of(made)
 
 

@@ -26,8 +26,11 @@ def reserve(connection: Session, *, account_id: int, job_id: int, day: int, cred
     change_job_credits(connection, job_id, reserved=credit_count)
 
 
-def accept(connection: Session, row: Row, record: GenerationRecord, now: int, day_of: DayOf) -> None:
-    """Record an attempt's generation, and charge it on the service day in which that was made."""
+def accept(connection: Session, row: Row, record: GenerationRecord, now: int, day_of: DayOf) -> Row:
+    """Record an attempt's generation, and charge it on the service day in which that was made.
+
+    Return the attempt as it is then.
+    """
     made_at, cost = made_at_of(row, record, now), cost_of(row, record)
     day = day_of_charge(row, made_at, now, day_of)
     parameters = {
@@ -40,11 +43,13 @@ def accept(connection: Session, row: Row, record: GenerationRecord, now: int, da
         "day": day,
         "now": now,
     }
-    if connection.execute(query("accept_attempt"), parameters).rowcount != 1:
+    accepted: Row | None = connection.execute(query("accept_attempt"), parameters).fetchone()
+    if accepted is None:
         raise InvariantBroken(f"attempt {row['id']} is not waiting for a reply, yet was accepted")
     move_credits(connection, row, day=day, cost=max(cost, row["quote_credits"]))
     change_job_credits(connection, row["job_id"], reserved=-row["quote_credits"], charged=cost)
     note_overcharge(connection, row, cost, now)
+    return accepted
 
 
 def confirm(connection: Session, row: Row, record: GenerationRecord, now: int, day_of: DayOf) -> Row:

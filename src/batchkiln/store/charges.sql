@@ -7,7 +7,8 @@ WHERE id = :job_id;
 UPDATE attempt
 SET state = 'active', generation_id = :generation_id, generation_status = :status, cost_credits = :cost,
     generation_created_at = :created_at, day_start_at = :day, last_read_at = :now
-WHERE id = :attempt_id AND state = 'sent';
+WHERE id = :attempt_id AND state = 'sent'
+RETURNING *;
 
 -- name: confirm_attempt
 UPDATE attempt SET generation_created_at = :created_at, cost_credits = :cost, day_start_at = :day

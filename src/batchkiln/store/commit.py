@@ -12,15 +12,15 @@ from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import AttemptState
 from batchkiln.core.outcomes import ITEM_STATES, UNCHANGED, Credits, Known, Outcome, Stale, settle
 from batchkiln.core.queue_changes import Committed, Facts
+from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import Event, ItemState, apply
 from batchkiln.store.charges import accept, charge_beyond, confirm, free, recharge, refund
 from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken
 from batchkiln.store.preparations import drop_assets
-from batchkiln.store.row_types import attempt_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import Detail, log_event, transition
+from batchkiln.store.transitions import Detail, log_event, move
 from batchkiln.store.usage import DayOf
 
 
@@ -35,11 +35,25 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
     start = ITEM_STATES.get(AttemptState(before["state"]))
     if start is None:
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
-    settled, state = _Commit(connection, before, facts, now, day_of).apply(outcome, start)
-    if facts.record is None:
-        return Committed(settled, state)
-    cost = attempt_row(connection, attempt_id)["cost_credits"]
-    return Committed(settled, state, overcharged_credits=charge_beyond(before, cost))
+    work = _Commit(connection, before, facts, now, day_of)
+    settled, state = work.apply(outcome, start)
+    return Committed(
+        settled,
+        state,
+        overcharged_credits=0 if facts.record is None else charge_beyond(before, work.row["cost_credits"]),
+        download=_download_of(connection, attempt_id) if start is not state is ItemState.DOWNLOADING else None,
+    )
+
+
+def _download_of(connection: Session, attempt_id: int) -> DownloadTask | None:
+    """Return what is needed to fetch the files; None where their folder cannot be resolved.
+
+    What is paid is recorded all the same, and the download meets the error.
+    """
+    try:
+        return download_task(connection, attempt_id)
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def attempt_row(connection: Session, attempt_id: int) -> Row:
@@ -50,27 +64,41 @@ def attempt_row(connection: Session, attempt_id: int) -> Row:
 
 @dataclass(slots=True)
 class _Commit:
-    """One outcome on its way to the disk; `row` is the attempt as it was last read."""
+    """One outcome on its way to the disk; `row` is the attempt as it was last read.
+
+    `event` is the last one so far, and `kept_error` what the item keeps of it.
+    """
 
     connection: Session
     row: Row
     facts: Facts
     now: int
     day_of: DayOf
+    event: Event | None = None
+    kept_error: ErrorInfo | None = None
 
     def apply(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:
-        """Write an outcome, and those that follow it; return it as settled, and the item's state."""
+        """Write an outcome, and the one that follows it; return it as settled, and the item's state.
+
+        The history has each event; the item is moved once, over all of them.
+        """
+        settled, state = self.apply_one(outcome, start)
+        if settled.then is not None and settled.then is not UNCHANGED and self.facts.record is not None:
+            self.facts = Facts(record=self.facts.record, error=outcome_errors.error_of_record(self.facts.record))
+            _, state = self.apply_one(settled.then, state)
+        if self.event is not None:
+            item_id, attempt_id = self.row["item_id"], self.row["id"]
+            move(self.connection, item_id, start, state, event=self.event, attempt_id=attempt_id, error=self.kept_error)
+        return settled, state
+
+    def apply_one(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:
+        """Write one outcome but for the item's move."""
         self.take_over(outcome)
         known = self.known(outcome)
         settled = settle(outcome, known)
         error = self.error(outcome, settled, known)
         self.change_attempt(settled)
-        state = self.change_item(settled, start, error, known)
-        if settled.then is not None and settled.then is not UNCHANGED and self.facts.record is not None:
-            self.row = attempt_row(self.connection, self.row["id"])
-            then = Facts(record=self.facts.record, error=outcome_errors.error_of_record(self.facts.record))
-            _, state = replace(self, facts=then).apply(settled.then, state)
-        return settled, state
+        return settled, self.log_outcome(settled, start, error, known)
 
     def take_over(self, outcome: Outcome) -> None:
         """Write what a read says of the generation, whatever follows from it."""
@@ -104,7 +132,7 @@ class _Commit:
 
     def known(self, outcome: Outcome) -> Known:
         """Read what decides between this outcome and another one."""
-        known = Known(unanswered=attempt_of(self.row).unanswered)
+        known = Known(unanswered=self.row["sends"] - self.row["answers"])
         facts, row = self.facts, self.row
         match outcome.event:
             case Event.ACCEPTED if facts.record is not None:
@@ -153,7 +181,7 @@ class _Commit:
             parameters = {"attempt_id": self.row["id"], "answered": answered, "contact_at": contact_at}
             self.connection.execute(query("count_answer"), parameters)
         if outcome.credits is Credits.CHARGED and self.facts.record is not None:
-            accept(self.connection, self.row, self.facts.record, self.now, self.day_of)
+            self.row = accept(self.connection, self.row, self.facts.record, self.now, self.day_of)
         elif outcome.attempt is not None:
             self.end(outcome.attempt, is_refunded=outcome.credits is Credits.REFUNDED)
         if outcome.credits is Credits.FREED:
@@ -172,33 +200,31 @@ class _Commit:
         if self.connection.execute(query(name), parameters).rowcount != 1:
             raise InvariantBroken(f"attempt {self.row['id']} had ended before it became {state}")
 
-    def change_item(self, outcome: Outcome, start: ItemState, error: ErrorInfo | None, known: Known) -> ItemState:
-        """Move the item, and write its history; return its state."""
+    def log_outcome(self, outcome: Outcome, start: ItemState, error: ErrorInfo | None, known: Known) -> ItemState:
+        """Write the item's history, and record a saved file; return the state to which the item is to be moved."""
         if outcome.log is not None:
             saved = self.facts.saved
             detail = None if saved is None else insert_output(self.connection, self.row, saved, self.now)
             self.log(outcome.log, error=error, detail=detail)
         if outcome.event is None:
             return start
-        stays = apply(start, outcome.event) is start
-        return transition(
-            self.connection,
-            item_id=self.row["item_id"],
-            expected=start,
-            event=outcome.event,
-            now=self.now,
-            attempt_id=self.row["id"],
-            error=None if stays else error,
-            detail={"reason": self.facts.reason} if stays else self.detail(outcome, error, known),
-        )
+        state = apply(start, outcome.event)
+        stays = state is start
+        self.event, self.kept_error = outcome.event, None if stays else error
+        detail = {"reason": self.facts.reason} if stays else self.detail(outcome, error, known)
+        self.log(outcome.event, state=state, error=self.kept_error, detail=detail)
+        return state
 
     def detail(self, outcome: Outcome, error: ErrorInfo | None, known: Known) -> Detail | None:
         """Return what the history says beside an event and its error."""
         match outcome.event:
             case Event.ACCEPTED if self.facts.record is not None:
-                cost = attempt_row(self.connection, self.row["id"])["cost_credits"]
                 is_replay = self.row["sends"] > 1
-                return {"generation_id": self.facts.record.id, "cost_credits": cost, "is_replay": is_replay}
+                return {
+                    "generation_id": self.facts.record.id,
+                    "cost_credits": self.row["cost_credits"],
+                    "is_replay": is_replay,
+                }
             case Event.GENERATION_FAILED | Event.TRIES_EXHAUSTED:
                 return {"failures": known.failures + 1}
             case Event.NOT_CREATED if error is None:
@@ -206,9 +232,22 @@ class _Commit:
             case _:
                 return None
 
-    def log(self, kind: str, *, error: ErrorInfo | None = None, detail: Detail | None = None) -> None:
-        """Write a line of the item's history that moves nothing."""
-        item_id, attempt_id = self.row["item_id"], self.row["id"]
+    def log(
+        self,
+        kind: str,
+        *,
+        state: ItemState | None = None,
+        error: ErrorInfo | None = None,
+        detail: Detail | None = None,
+    ) -> None:
+        """Write a line of the item's history."""
         log_event(
-            self.connection, kind, item_id=item_id, now=self.now, attempt_id=attempt_id, error=error, detail=detail
+            self.connection,
+            kind,
+            item_id=self.row["item_id"],
+            now=self.now,
+            attempt_id=self.row["id"],
+            state=state,
+            error=error,
+            detail=detail,
         )

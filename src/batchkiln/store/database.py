@@ -36,10 +36,28 @@ class Database(ABC):
         Waiting writes are committed together, so that one sync serves all of them. A cancellation is delayed until the
         commit is over, so that its result is always known.
         """
-        write = _Write(work, args, kwargs)
+        result: T = await self._write(_Write(work, args, kwargs))
+        return result
+
+    async def write_and_then(
+        self,
+        follow: Callable[[list[Any]], None],
+        work: Callable[Concatenate[Session, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `work` as `write` does, and then `follow([result])`, in the same hop, right behind the commit.
+
+        Where writes with an equal `follow` are committed together, it is called once, with all their results. What it
+        raises is raised here; the commit is valid nevertheless.
+        """
+        result: T = await self._write(_Write(work, args, kwargs, follow))
+        return result
+
+    async def _write(self, write: "_Write") -> Any:  # noqa: ANN401  the caller knows its work's result
         self._waiting.append(write)
         try:
-            result: T = await self._hop(_in_transaction, write, self._waiting)
+            result = await self._hop(_in_transaction, write, self._waiting)
         except asyncio.CancelledError:
             with suppress(QueueUnusable):  # closed in the meantime, after the work that was waited for
                 await self._hop(_nothing)  # the thread works in order, so this runs after the write
@@ -106,6 +124,7 @@ class _Write:
     work: Callable[..., Any]
     args: tuple[object, ...]
     kwargs: dict[str, object]
+    follow: Callable[[list[Any]], None] | None = None
     is_over: bool = False
     result: Any = None
     error: BaseException | None = None
@@ -149,7 +168,23 @@ def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) 
     finally:
         for other in joined:
             other.is_over = True
+    write.result = result
+    _follow([write, *joined])
+    if write.error is not None:
+        raise write.error
     return result
+
+
+def _follow(writes: list[_Write]) -> None:
+    """Call what is to follow the commit, once for all writes that have an equal one."""
+    valid = [write for write in writes if write.error is None]
+    for follow in dict.fromkeys(write.follow for write in valid if write.follow is not None):
+        alike = [write for write in valid if write.follow == follow]
+        try:
+            follow([write.result for write in alike])
+        except Exception as error:  # noqa: BLE001  it belongs to the callers of these writes
+            for write in alike:
+                write.error = error
 
 
 def _in_snapshot(connection: Session, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:

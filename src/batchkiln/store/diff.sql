@@ -17,7 +17,8 @@ SELECT
     o.max_cost_credits IS NOT r.max_cost_credits AS cap_differs,
     o.attempts <> r.attempts AS attempts_differ,
     i.metadata IS NOT p.metadata AS metadata_differs,
-    EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused') AS was_sent,
+    EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused')
+        OR i.id IN (SELECT item_id FROM lost_item) AS was_sent,
     i.recipe_id AS old_recipe_id, p.recipe_id AS new_recipe_id
 FROM staging.difference AS d
 JOIN staging.placed AS p ON p.seq = d.seq

@@ -12,6 +12,7 @@ from typing import Final
 from batchkiln.core.queue_types import ItemNames
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store.meta import new_key
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -59,8 +60,13 @@ class Generations:
         return {row["generation_id"]: ItemState(row["state"]) for row in rows}
 
     def item_names(self, item_id: int) -> ItemNames:
-        """Return the names of an item, and the number of its next attempt."""
-        return ItemNames(**self._connection.execute(query("item_names"), {"item_id": item_id}).fetchone())
+        """Return the names of an item, and the keys of its attempts and of its next one."""
+        item = self._connection.execute(query("item_names"), {"item_id": item_id}).fetchone()
+        attempts = self._connection.execute(query("attempt_keys"), {"item_id": item_id})
+        keys = {row["number"]: row["idempotency_key"] for row in attempts}
+        next_number = item["next_number"]
+        keys[next_number] = new_key(self._connection, item, next_number)
+        return ItemNames(item["job_name"], item["item_name"], item["model"], keys)
 
     def ended_by_hour(self, since: datetime, *, length: timedelta) -> list[Hour]:
         """Return what ended from an instant on, by hours (or whatever `length` is), without the empty ones."""

@@ -8,12 +8,15 @@ FROM (SELECT state, ended_at, is_refunded, cost_credits FROM attempt ORDER BY id
 WHERE ended_at >= :since GROUP BY hour ORDER BY hour;
 
 -- name: item_names
-SELECT job.name AS job, item.name AS item, recipe.model,
+SELECT item.id, job.name AS job_name, item.name AS item_name, recipe.model,
        (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE attempt.item_id = item.id) AS next_number
 FROM item
 JOIN job ON job.id = item.job_id
 JOIN recipe ON recipe.id = item.recipe_id
 WHERE item.id = :item_id;
+
+-- name: attempt_keys -- of an item
+SELECT number, idempotency_key FROM attempt WHERE item_id = :item_id;
 
 -- name: name_queue
 UPDATE meta SET value = :uid WHERE key = 'queue_uid' AND NOT EXISTS (SELECT 1 FROM job);

@@ -53,7 +53,7 @@ class UnderWay:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ProblemGroup:
     """A group of failed, rejected, expired or held items with the same cause. `example` is the latest message."""
 
     state: ItemState
@@ -84,7 +84,7 @@ class JobSummary:
     queued_cost: int
     queued_unquoted: int
     under_way: tuple[UnderWay, ...]
-    troubles: tuple[Trouble, ...]
+    problems: tuple[ProblemGroup, ...]
 
     @property
     def total(self) -> int:
@@ -156,7 +156,7 @@ class Jobs:
             queued_cost=cost["cost_credits"],
             queued_unquoted=cost["unquoted"],
             under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), params)),
-            troubles=tuple(_trouble(row) for row in self._connection.execute(query("job_troubles"), params)),
+            problems=tuple(_problem_group(row) for row in self._connection.execute(query("job_troubles"), params)),
         )
 
     def work(self, scope: Scope) -> Work:
@@ -209,7 +209,7 @@ class Jobs:
         found = (self._connection.execute(query("find_job"), {"name": name}).fetchone() for name in names)
         return frozenset(name for name, row in zip(names, found, strict=True) if row is not None)
 
-    def trouble_items(self, job_name: str) -> dict[tuple[ItemState, str], str]:
+    def problem_items(self, job_name: str) -> dict[tuple[ItemState, str], str]:
         """Return the name of the latest item of each group of problem items, by state and error code."""
         rows = self._connection.execute(query("trouble_items"), {"job": job_name})
         return {(ItemState(row["state"]), row["error_code"]): row["name"] for row in rows}
@@ -260,8 +260,10 @@ def _under_way(row: Row) -> UnderWay:
     )
 
 
-def _trouble(row: Row) -> Trouble:
-    return Trouble(state=ItemState(row["state"]), code=row["error_code"], count=row["n"], example=row["error_message"])
+def _problem_group(row: Row) -> ProblemGroup:
+    return ProblemGroup(
+        state=ItemState(row["state"]), code=row["error_code"], count=row["n"], example=row["error_message"]
+    )
 
 
 def _names_near(connection: Session, job_id: int, name: str) -> list[str]:

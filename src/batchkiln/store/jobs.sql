@@ -28,12 +28,14 @@ FROM tally JOIN job ON job.id = tally.job_id
 WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
 ORDER BY job.id;
 
--- name: accounts_under_way -- accounts with unfinished attempts
+-- name: accounts_under_way -- accounts with unfinished attempts, or with lost ones
 SELECT DISTINCT account.profile, account.name
 FROM item
 JOIN attempt ON attempt.id = item.attempt_id
 JOIN account ON account.id = attempt.account_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held');
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+UNION
+SELECT lost_item.profile, lost_item.account FROM lost_item WHERE lost_item.state = 'queued';
 
 -- name: job_names
 SELECT name FROM job ORDER BY id;

@@ -6,7 +6,7 @@ is never measured by a worker's clock.
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from batchkiln.core.errors import InputError, LeaseLost
 from batchkiln.core.lease_types import (
@@ -42,6 +42,15 @@ class Transactions(Protocol):
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` in one durable transaction."""
 
+    async def write_and_then(
+        self,
+        follow: Callable[[list[Any]], None],
+        work: Callable[Concatenate[Session, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `work` as `write` does, and then `follow([result])`, right behind the commit."""
+
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""
 
@@ -57,6 +66,16 @@ class FencedDatabase:
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` in one durable transaction. Raise `LeaseLost` where the lease is another's."""
         return await self._database.write(_fenced, self._fence, work, args, kwargs)
+
+    async def write_and_then(
+        self,
+        follow: Callable[[list[Any]], None],
+        work: Callable[Concatenate[Session, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `work` as `write` does, and then `follow([result])`, right behind the commit."""
+        return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""

@@ -67,5 +67,17 @@ def local_path(location: QueueLocation) -> Path:
     """
     if isinstance(location, Path):
         return location
+    return _state_folder() / hashlib.sha256(str(location).encode()).hexdigest()[:16] / "queue"
+
+
+def journal_place(location: QueueLocation, queue_uid: str) -> Path:
+    """Return the path beside which this machine keeps the journal of attempts.
+
+    The queue's own file; for a database, a path by the queue's id, which one restored to an earlier time keeps.
+    """
+    return location if isinstance(location, Path) else _state_folder() / queue_uid / "queue"
+
+
+def _state_folder() -> Path:
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
-    return state / "batchkiln" / hashlib.sha256(str(location).encode()).hexdigest()[:16] / "queue"
+    return state / "batchkiln"

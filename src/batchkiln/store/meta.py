@@ -1,6 +1,7 @@
 """Single values about the whole queue, as texts by key."""
 
-from batchkiln.store.session import Session
+from batchkiln.core.request import idempotency_key, idempotency_key_by_id
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 
 
@@ -23,3 +24,17 @@ def queue_uid(connection: Session) -> str:
     uid = read_meta(connection, "queue_uid")
     assert uid is not None, "migration 1 has set it"
     return uid
+
+
+def new_key(connection: Session, row: Row, number: int) -> str:
+    """Return the idempotency key of an item's new attempt; `row` has `id`, `item_name` and `job_name`.
+
+    In a queue that derives keys from ids, an item that was enqueued again may have got the id of another one, and its
+    key: that key belongs to another request, so that this item's is derived from its name.
+    """
+    uid = queue_uid(connection)
+    if read_meta(connection, "keys_from") != "names":
+        key = idempotency_key_by_id(uid, item_id=row["id"], number=number)
+        if not connection.execute(query("is_key_used"), {"key": key}).fetchone()[0]:
+            return key
+    return idempotency_key(uid, job=row["job_name"], item=row["item_name"], number=number)

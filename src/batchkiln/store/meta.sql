@@ -6,3 +6,7 @@ SELECT value FROM meta WHERE key = :key;
 
 -- name: drop_meta
 DELETE FROM meta WHERE key = :key;
+
+-- name: is_key_used -- by an attempt, or by one that was lost
+SELECT EXISTS (SELECT 1 FROM attempt WHERE idempotency_key = :key)
+    OR EXISTS (SELECT 1 FROM lost_attempt WHERE idempotency_key = :key);

@@ -53,6 +53,7 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
             downloads=tuple(attempt_id for (attempt_id,) in downloads),
             is_unwanted=wanted is not None and wanted.is_so(viewpoint),
             is_slot_held=is_held,
+            has_lost=bool(holds[0]["has_lost"]),
         ),
         usages=tuple(_usage(holds, day) for day in days),
         creates_held=held_of(holds[0]["creates_held_until"], holds[0]["creates_held_reason"]),

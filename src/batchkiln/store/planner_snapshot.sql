@@ -1,7 +1,11 @@
 -- name: account_standing -- its waits, with a row for each of the days that it used; at least one row
 SELECT account.creates_held_until, account.creates_held_reason, account.reads_held_until, account.reads_held_reason,
        account_day.day_start_at, account_day.creates, account_day.reads, account_day.credits,
-       account_day.upload_files, account_day.upload_bytes
+       account_day.upload_files, account_day.upload_bytes,
+       EXISTS (
+           SELECT 1 FROM lost_item
+           WHERE lost_item.profile = account.profile AND lost_item.account = account.name
+               AND lost_item.state = 'queued') AS has_lost
 FROM account
 LEFT JOIN account_day ON account_day.account_id = account.id AND account_day.day_start_at IN (:first, :last)
 WHERE account.id = :account_id;
@@ -52,15 +56,17 @@ WHERE attempt.id > (SELECT max(id) FROM attempt) - :newest
   AND attempt.seen_ended_ms IS NOT NULL AND account.profile = :profile
 ORDER BY attempt.id;
 
--- name: queued_heads -- the next items of one class
+-- name: queued_heads -- the next items of one class, without those whose last attempt was lost
 SELECT id, priority, inputs FROM item
 WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+  AND id NOT IN (SELECT item_id FROM lost_item)
 ORDER BY priority DESC, id LIMIT :limit;
 
 -- name: ready_inputs_of_heads -- which inputs of the same next items the account has as assets
 SELECT input_file.id
 FROM (SELECT inputs FROM item
       WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+          AND id NOT IN (SELECT item_id FROM lost_item)
       ORDER BY priority DESC, id LIMIT :limit) AS head,
     json_each(head.inputs) AS wanted
 JOIN input_file ON input_file.id = wanted.value

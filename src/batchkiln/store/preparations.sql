@@ -1,10 +1,11 @@
 -- name: item_request -- what an attempt for this item is made of
-SELECT item.id, item.job_id, item.prompt, item.inputs, item.state,
+SELECT item.id, item.job_id, item.name AS item_name, job.name AS job_name, item.prompt, item.inputs, item.state,
        recipe.model, recipe.mode, recipe.parameters, recipe.inputs_count, recipe.max_cost_credits, recipe.attempts,
        quote.cost_credits,
        job.profile, job.accounts, job.is_paused,
        job.reserved + job.charged - job.refunded AS committed, job.budget_credits, job.budget_credits_per_day,
-       (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE attempt.item_id = item.id) AS next_number
+       (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE attempt.item_id = item.id) AS next_number,
+       EXISTS (SELECT 1 FROM lost_attempt WHERE lost_attempt.job = job.name AND lost_attempt.item = item.name) AS is_lost
 FROM item
 JOIN job ON job.id = item.job_id
 JOIN recipe ON recipe.id = item.recipe_id

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 from batchkiln.core.rate_limits import ServiceDay
 from batchkiln.store import drivers
 from batchkiln.store.database import Database
-from batchkiln.store.location import DatabaseUrl, QueueLocation
+from batchkiln.store.location import DatabaseUrl, QueueLocation, journal_place
 from batchkiln.store.reader import Reader
 from batchkiln.store.session import Session
 
 if TYPE_CHECKING:
+    from batchkiln.store.attempt_journal import AttemptJournal
     from batchkiln.store.leases import Leases, StoreClock
     from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
     from batchkiln.store.writer import Writer
@@ -30,6 +31,8 @@ class Store:
         self._database = database
         self.location = database.location
         self.is_there = True
+        self._journal: AttemptJournal | None = None
+        self._keeps_journal = True
 
     @classmethod
     async def open_for_writing(cls, location: QueueLocation) -> Self:
@@ -57,7 +60,9 @@ class Store:
     @classmethod
     async def open_inline(cls, path: Path) -> Self:
         """Open a queue file without a thread, for an event loop in virtual time. A power cut loses it."""
-        return cls(await drivers.open_inline(path))
+        store = cls(await drivers.open_inline(path))
+        store._keeps_journal = False  # nothing is paid in a simulation
+        return store
 
     @classmethod
     @asynccontextmanager
@@ -103,9 +108,30 @@ class Store:
         """Return a context in which `heard` is called whenever another process calls `notify`."""
         return self._database.listen(heard)
 
-    def locked(self, *, command: str, now: datetime) -> AbstractAsyncContextManager[None]:
-        """Hold the right to drive the queue. Raise `QueueInUse` where another process has it."""
-        return self._database.locked(command=command, now=now)
+    @asynccontextmanager
+    async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
+        """Hold the right to drive the queue, with the journal of attempts open.
+
+        Raise `QueueInUse` where another process has the right.
+        """
+        async with self._database.locked(command=command, now=now):
+            if self._keeps_journal:
+                await self._open_journal(now)
+            try:
+                yield
+            finally:
+                if self._journal is not None:
+                    self._journal.close()
+                    self._journal = None
+
+    async def _open_journal(self, now: datetime) -> None:
+        from batchkiln.store.attempt_journal import AttemptJournal  # noqa: PLC0415  only who drives needs it
+        from batchkiln.store.lost_attempts import open_journal  # noqa: PLC0415  as above
+
+        uid = await self.read(Reader.queue_uid)
+        journal = AttemptJournal(journal_place(self.location, uid))
+        await open_journal(self._database, journal, now)
+        self._journal = journal
 
     def undriven(self) -> AbstractAsyncContextManager[None]:
         """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
@@ -128,7 +154,12 @@ class Store:
         from batchkiln.store.worker_store import WorkerStore  # noqa: PLC0415  only who drives needs it
 
         return WorkerStore(
-            self._database, changes, profile=profile, day=day, keep_requests_seconds=keep_requests_seconds
+            self._database,
+            changes,
+            profile=profile,
+            day=day,
+            keep_requests_seconds=keep_requests_seconds,
+            journal=self._journal,
         )
 
 

@@ -31,14 +31,14 @@ def transition(
     that ends badly keeps `error`. Raises `InvariantBroken` where the item is not in the state expected.
     """
     state = apply(expected, event)
-    _change(connection, item_id, expected, state, event=event, attempt_id=attempt_id, error=error)
+    move(connection, item_id, expected, state, event=event, attempt_id=attempt_id, error=error)
     log_event(
         connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail
     )
     return state
 
 
-def _change(
+def move(
     connection: Session,
     item_id: int,
     expected: ItemState,
@@ -48,6 +48,7 @@ def _change(
     attempt_id: int | None,
     error: ErrorInfo | None = None,
 ) -> None:
+    """Move an item by events that the caller logs; `event` is the last one. Raise `InvariantBroken` as well."""
     changed = connection.execute(
         query("move_item"),
         {

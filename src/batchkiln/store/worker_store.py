@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ParamSpec, TypeVar
 
-from batchkiln.core.job import Attempt
+from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.lease_types import Fence
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import Observation
@@ -16,6 +16,7 @@ from batchkiln.core.queue_types import (
     Candidate,
     DownloadTask,
     Kind,
+    LostAttempt,
     NewAttempt,
     Snapshot,
     UploadHistory,
@@ -25,8 +26,9 @@ from batchkiln.core.queue_types import (
 from batchkiln.core.rate_limits import LoggedRequest, RequestNote, ServiceDay
 from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
 from batchkiln.core.wakes import WAKES, Awaited, Change, change_by_outcome, change_by_preparation
-from batchkiln.store import attempts, commit, downloads, planner_snapshot, preparations, usage
+from batchkiln.store import attempts, commit, downloads, lost_attempts, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import account_id, remember_time, service_time, update_account
+from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.leases import FencedDatabase, Transactions
 
 P = ParamSpec("P")
@@ -112,8 +114,13 @@ class WorkerStore:
         profile: str,
         day: ServiceDay,
         keep_requests_seconds: float,
+        journal: AttemptJournal | None = None,
     ) -> None:
-        """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute."""
+        """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute.
+
+        Without `journal`, nothing is paid: a rehearsal, or a command that begins no attempt.
+        """
+        self._journal = journal
         self.changes = changes
         self._database = database
         self._profile = profile
@@ -139,6 +146,10 @@ class WorkerStore:
     async def remember_time(self, now: ClockReading) -> None:
         """Store the service's time: the next start guesses no earlier one."""
         await self._database.write(remember_time, self._profile, now)
+
+    async def lost_attempts_found_at(self) -> datetime | None:
+        """Return the machine's time at which the queue was found to be an older copy; None if it never was."""
+        return await self._database.read(lost_attempts.found_at)
 
     async def remembered_time(self) -> datetime | None:
         """Return the latest service time that was stored."""
@@ -186,14 +197,30 @@ class WorkerStore:
             attempts.record_request, request, keep_seconds=self._keep, attempt_id=attempt_id, is_further=is_further
         )
 
-    async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
-        """Make an attempt durable before it is sent (Law 1); None where the plan is no longer true."""
-        attempt = None
+    async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:
+        """Make an attempt durable before it is sent (Law 1), or again; None where the plan is no longer true."""
+        attempt, change = None, Change.STARTED if isinstance(new, NewAttempt) else Change.RECOVERED
         try:
-            attempt = await self._database.write(attempts.begin_attempt, new, keep_seconds=self._keep)
+            attempt = await self._begin(new)
         finally:
-            self.changes.announce(Change.BEGUN if attempt else Change.OVERTAKEN, new.viewpoint.account_id)
+            self.changes.announce(change if attempt else Change.PLAN_OUTDATED, new.viewpoint.account_id)
         return attempt
+
+    async def _begin(self, new: NewAttempt | LostAttempt) -> Attempt | None:
+        if isinstance(new, LostAttempt):  # it is in the journal
+            return await self._database.write(lost_attempts.recover_attempt, new)
+        if self._journal is None:
+            return await self._database.write(attempts.begin_attempt, new, keep_seconds=self._keep)
+        begun = await self._database.write_and_then(
+            self._journal_begun, lost_attempts.begin_attempt, new, keep_seconds=self._keep
+        )
+        return begun[0] if begun else None
+
+    def _journal_begun(self, begun: list[tuple[Attempt, JournalEntry] | None]) -> None:
+        """Append attempts to the journal that were committed together, with one flush; in the connection's thread."""
+        entries = [each[1] for each in begun if each is not None]
+        if self._journal is not None and entries:
+            self._journal.append(*entries)
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Count one more send before it happens; None where the stored attempt is damaged, and now held."""
@@ -201,15 +228,23 @@ class WorkerStore:
         try:
             counted = await self._database.write(attempts.resend, attempt_id, request, keep_seconds=self._keep)
         finally:
-            self.changes.announce(Change.WENT_ON if counted else Change.ENDED, request.account_id)
+            self.changes.announce(Change.PROGRESSED if counted else Change.ENDED, request.account_id)
         return counted
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history."""
         at, change = to_milliseconds(now.instant), Change.ANYTHING
+
+        def journal_refusal(results: list[Committed]) -> None:
+            if self._journal is not None and results[0].outcome.attempt is AttemptState.REFUSED:
+                self._journal.append_refused(attempt.idempotency_key)
+
+        def day_of(instant: datetime | None) -> datetime:
+            return self._day.start_of(instant or now.latest)
+
         try:
-            committed = await self._database.write(
-                commit.commit, attempt.id, outcome, facts, at, lambda instant: self._day.start_of(instant or now.latest)
+            committed = await self._database.write_and_then(
+                journal_refusal, commit.commit, attempt.id, outcome, facts, at, day_of
             )
             change = change_by_outcome(committed)
         finally:  # a plan that broke is made again, and not waited on for ever

@@ -23,7 +23,7 @@ class FileStamp:
 
 
 def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, FileStamp]:
-    """Return the manifests in a folder by name, without subfolders. Raises `OSError` if the folder cannot be read.
+    """Return the manifests in a folder by name, without subfolders. Raise `OSError` if the folder cannot be read.
 
     Links, hidden files, `ignored` names and anything that is not a regular file are left out, so that nothing outside
     the folder is ever read as a manifest.
@@ -45,7 +45,7 @@ def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, File
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's content, in hex. Raises `OSError`, also if the path is a symbolic link."""
+    """Return the SHA-256 of a file's content, in hex. Raise `OSError`, also if the path is a symbolic link."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

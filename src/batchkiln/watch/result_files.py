@@ -1,6 +1,6 @@
-"""Reads and writes result files: the file beside a manifest that records what became of it.
+"""Reads and writes result files: the file beside a manifest with the result of its enqueueing and its job.
 
-A result file is complete at any moment, and it is what a restarted watcher relies on.
+A result file is complete at any moment. A restarted watcher continues from the result files.
 """
 
 import os
@@ -75,7 +75,7 @@ def _possible_names(manifest: str) -> tuple[str, ...]:
 
 
 def write_result(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a result file atomically and durably. Raises `OSError`.
+    """Write a result file atomically and durably. Raise `OSError`.
 
     A symbolic link of that name is replaced, never followed.
     """

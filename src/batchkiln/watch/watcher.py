@@ -38,7 +38,7 @@ class JobSink(Protocol):
     """The queue, as the watcher needs it."""
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
-        """Enqueue a manifest; return its job's name and the result file's content. Raises `InputError`."""
+        """Enqueue a manifest; return its job's name and the result file's content. Raise `InputError`."""
 
     async def open_jobs(self) -> frozenset[str]:
         """Return the jobs with items that are queued or in progress."""
@@ -70,7 +70,7 @@ class Watcher:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # serialises scans and reports of ended jobs
 
     async def run(self) -> None:
-        """Scan the folder until cancelled. Raises `InputError` if it cannot be read."""
+        """Scan the folder until cancelled. Raise `InputError` if it cannot be read."""
         log.info("folder_watched", folder=str(self.folder))
         await self._restore()
         while True:
@@ -124,7 +124,7 @@ class Watcher:
                 await self._handle(name)
 
     async def report_ended(self) -> None:
-        """Rewrite the result file of each job that has ended; await again those that a person has resumed."""
+        """Rewrite the result file of each job that has ended; a job that a person has resumed is awaited again."""
         async with self._lock:
             open_jobs = await self._mark_open()
             for name, result in list(self.results.items()):
@@ -173,10 +173,10 @@ class Watcher:
         self._stability.mark_handled(name)
 
     async def _is_valid(self, result: ResultFile) -> bool:
-        """Return whether a result of the same content needs no new attempt.
+        """Return whether a result for the same content makes another attempt unnecessary.
 
-        A refused manifest is tried again, since the cause may be outside it. An accepted one is enqueued again if its
-        queue was replaced. An ended one was charged, and is final.
+        A refused manifest is tried again, because the cause may be outside it. An accepted one is enqueued again if its
+        queue was replaced. An ended one is final, because it was charged.
         """
         match result.status:
             case "ended":

@@ -33,7 +33,7 @@ from batchkiln.core.responses import (
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.core.wakes import Awaited, Change
-from batchkiln.worker.backoffs import REASONS, Backoff, Backoffs, described_trouble, is_content, told_seconds
+from batchkiln.worker.backoffs import REASONS, Backoff, Backoffs, describe_failure, is_content, told_seconds
 from batchkiln.worker.brakes import Brakes
 from batchkiln.worker.download_state import DownloadState
 from batchkiln.worker.lease_keeper import ALWAYS_HELD, Lease
@@ -133,6 +133,10 @@ class AccountWorker:
                 look = self._look = _Look(found, version, days, self.viewpoint, released)
         self._notice_understood(look.snapshot)
         return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
+
+    def is_overtaken(self, version: int) -> bool:
+        """Return whether anything has changed since a version, for any account."""
+        return self.ports.queue.changes.version > version
 
     def _holds(self, look: "_Look", days: tuple[datetime, ...], *, is_current: bool) -> bool:
         """Return whether nothing has changed since a look that concerns the account."""
@@ -290,6 +294,8 @@ class AccountWorker:
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
         committed = await self.ports.queue.commit(attempt, outcome, facts, now)
+        if committed.download is not None:
+            self.downloads.keep_task(committed.download)
         await self.spans.committed(attempt, facts, committed)
         return committed
 
@@ -311,7 +317,7 @@ class AccountWorker:
 
     async def on_failure(
         self,
-        trouble: TransientError,
+        failure: TransientError,
         call: Call,
         *,
         reason: WaitReason | None = None,
@@ -323,30 +329,30 @@ class AccountWorker:
         `about_paid`: a read of what is paid already failed, and not something new. `own` are the back-offs of the very
         requests that failed, where others of the same call need not wait for them.
         """
-        now, described = self.ports.clock.now(), described_trouble(trouble)
+        now, described = self.ports.clock.now(), describe_failure(failure)
         is_old = any(described == each.said for each in (self.backoffs.calls[call], *own))
         self._say(call, described, "request_troubled", is_old=is_old)
-        if isinstance(trouble, AccountBlocked):
-            self.control.block(self.account_id, trouble, is_cut_off=about_paid)
+        if isinstance(failure, AccountBlocked):
+            self.control.block(self.account_id, failure, is_cut_off=about_paid)
         else:
             is_alone = self.backoffs.fail(
-                trouble,
+                failure,
                 call,
                 own,
                 now=now.monotonic,
                 draws=[self.ports.clock.draw() for _ in range(1 + len(own))],
-                reason=reason or REASONS[type(trouble)],
+                reason=reason or REASONS[type(failure)],
                 passed=self.host.passed,
             )
-            if isinstance(trouble, EdgeBlocked) and not (is_alone and is_content(own)):
+            if isinstance(failure, EdgeBlocked) and not (is_alone and is_content(own)):
                 # The window may have begun with our last request, so a whole one has to pass.
                 until = now.monotonic + self.rates.limits.minute_seconds
                 self.host.rates.held = NotBefore(until, WaitReason.EDGE_FIREWALL)
-            if isinstance(trouble, NotUnderstood) and self.backoffs.count_misunderstood(
+            if isinstance(failure, NotUnderstood) and self.backoffs.count_misunderstood(
                 call, now.monotonic, self.rates.limits.minute_seconds
             ):
-                await self.rest(call, trouble, now)
-            await self._hold_window(call, trouble, now)
+                await self.rest(call, failure, now)
+            await self._hold_window(call, failure, now)
         self.announce(Change.ACCOUNT)
 
     def _say(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
@@ -354,33 +360,43 @@ class AccountWorker:
         (log.debug if is_old else log.warning)(event, account=self.viewpoint.account, reason=described, **details)
         self.backoffs.calls[call].said = described
 
-    async def rest(self, call: Call, trouble: NotUnderstood, now: ClockReading) -> None:
+    async def rest(self, call: Call, failure: NotUnderstood, now: ClockReading) -> None:
         """Tell a person what is not understood; a call that may rest does so until something changes (Law 10)."""
         entry = Misunderstood(
             call=call,
             since=now.instant,
-            lacking=trouble.lacking,
-            shape=trouble.shape,
-            status=trouble.status,
-            remedy=trouble.remedy or "",
+            lacking=failure.lacking,
+            shape=failure.shape,
+            status=failure.status,
+            remedy=failure.remedy or "",
         )
-        log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_error(trouble))
+        log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_error(failure))
         self._understood.discard(call)
         await self.ports.queue.update_account(self.account_id, CallMisunderstood(entry, self.circumstances), now)
-        if call.may_rest:
+        if call.may_be_suspended:
             self.backoffs.rest(call)
 
-    async def _hold_window(self, call: Call, trouble: TransientError, now: ClockReading) -> None:
+    async def _hold_window(self, call: Call, failure: TransientError, now: ClockReading) -> None:
         """Hold the whole window that the call shares: as told, else for a minute of it at most (Service section 8)."""
-        told, own = told_seconds(trouble), self.backoffs.calls[call].held
-        if told is None and not isinstance(trouble, Throttled):
+        told, own = told_seconds(failure), self.backoffs.calls[call].held
+        if told is None and not isinstance(failure, Throttled):
             return
         at = min(own.at, now.monotonic + self.rates.limits.minute_seconds) if told is None else now.monotonic + told
         # Known to all tracks before anything is awaited.
-        is_latest = self.rates.hold(NotBefore(at, own.reason), is_create=call.is_create, is_told=told is not None)
+        is_latest = self.rates.hold(NotBefore(at, own.reason), is_create=call.is_create, is_exact=told is not None)
         if told is not None and is_latest:
             until = now.latest + timedelta(seconds=told)
             hold = HoldImposed(is_of_creates=call.is_create, until=until, reason=own.reason)
+            await self.ports.queue.update_account(self.account_id, hold, now)
+
+    async def hold_while_quiet(self, now: ClockReading) -> None:
+        """Hold creates and reads for what is left of the quiet minute of a restored queue (Law 5)."""
+        due = NotBefore(self.host.quiet_until, WaitReason.RESTORED)
+        if due.at <= now.monotonic:
+            return
+        for is_create in (True, False):
+            self.rates.hold(due, is_create=is_create, is_exact=False)
+            hold = HoldImposed(is_of_creates=is_create, until=now.instant_of(due.at), reason=due.reason)
             await self.ports.queue.update_account(self.account_id, hold, now)
 
     def postpone_creates(self, now: ClockReading, seconds: float, reason: WaitReason, told: str) -> None:
@@ -402,19 +418,19 @@ class AccountWorker:
         avoided = frozenset(input_id for input_id, backoff in self.backoffs.inputs.items() if backoff.is_told)
         self.viewpoint = replace(self.viewpoint, avoided_inputs=avoided)
 
-    def is_of_older_key(self, attempt: Attempt, trouble: AccountBlocked) -> bool:
+    def is_of_older_key(self, attempt: Attempt, failure: AccountBlocked) -> bool:
         """Return whether only the API key of an earlier attempt is refused, and the account has a newer one.
 
         A revoked key takes its generations with it, since no other may ask for them (Service rules 4.2 and 4.4); the
         account itself continues.
         """
-        is_about_key = trouble.problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
+        is_about_key = failure.problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
         return is_about_key and attempt.key_fingerprint != self.ports.service.newest_key
 
-    async def retry_old_key(self, attempt: Attempt, trouble: AccountBlocked, call: Call) -> bool:
+    async def retry_old_key(self, attempt: Attempt, failure: AccountBlocked, call: Call) -> bool:
         """Wait after a refusal of an older key, to ask again; return False once it was refused for an hour."""
         now = self.ports.clock.now()
         if self.brakes.key_refused_seconds(attempt.key_fingerprint, now.monotonic) >= LOST_AFTER.total_seconds():
             return False
-        await self.on_failure(Unavailable(None, trouble.error), call)
+        await self.on_failure(Unavailable(None, failure.error), call)
         return True

@@ -102,7 +102,7 @@ class Backoffs:
     inputs: dict[int, Backoff] = field(default_factory=dict)
 
     @property
-    def trouble(self) -> str | None:
+    def last_failure(self) -> str | None:
         """What fails, for a person; None where each kind of call succeeded the last time."""
         return next((backoff.said for backoff in self.calls.values() if backoff.said is not None), None)
 
@@ -143,7 +143,7 @@ class Backoffs:
 
     def fail(
         self,
-        trouble: TransientError,
+        failure: TransientError,
         call: Call,
         own: Sequence[Backoff],
         *,
@@ -157,9 +157,9 @@ class Backoffs:
         `own` are the back-offs of these requests, `draws` one number from 0 to 1 for the call and for each of them.
         Requests that fail while others pass do not hold the others up.
         """
-        told = told_seconds(trouble) or 0.0
-        is_edge = isinstance(trouble, EdgeBlocked)
-        longest = RAREST_SECONDS if isinstance(trouble, Throttled | NotUnderstood) else LONGEST_SECONDS
+        told = told_seconds(failure) or 0.0
+        is_edge = isinstance(failure, EdgeBlocked)
+        longest = RAREST_SECONDS if isinstance(failure, Throttled | NotUnderstood) else LONGEST_SECONDS
         is_alone = bool(own) and all(each.fails_alone(passed) for each in own)
         backoff = self.calls[call]
         if not is_alone:
@@ -194,9 +194,9 @@ class Backoffs:
         own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
 
 
-def told_seconds(trouble: TransientError) -> float | None:
+def told_seconds(failure: TransientError) -> float | None:
     """Return how long the service asks to wait, in service seconds; None where it does not say."""
-    match trouble:
+    match failure:
         case Throttled(retry_after=retry_after) | Unavailable(retry_after=retry_after) if retry_after is not None:
             return max(0.0, retry_after.total_seconds())
         case _:
@@ -208,13 +208,13 @@ def is_content(own: Sequence[Backoff]) -> bool:
     return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT for each in own)
 
 
-def described_trouble(trouble: TransientError) -> str:
+def describe_failure(failure: TransientError) -> str:
     """Return in a line what the service did, or did not do."""
-    match trouble:
+    match failure:
         case NoResponse(reason=reason):
             return reason
         case NotUnderstood():
-            return describe_error(trouble)
+            return describe_error(failure)
         case EdgeBlocked():
             return "the firewall before the API refused the request; this machine waits for a whole minute"
         case Throttled(error=error) | Unavailable(error=error) | AccountBlocked(error=error):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import GenerationRecord
 from batchkiln.worker.truncation import TruncatedFiles
 
@@ -96,6 +97,7 @@ class DownloadState:
     truncated: TruncatedFiles = field(default_factory=TruncatedFiles)
     failed: FailedOutputs = field(default_factory=FailedOutputs)
     _links: dict[int, GenerationRecord] = field(default_factory=dict)  # by attempt: not yet used
+    _tasks: dict[int, DownloadTask] = field(default_factory=dict)  # by attempt: not yet used
     marks: dict[int, dict[int, str]] = field(default_factory=dict)  # by attempt and number: see `core/output_links.py`
     _listed: dict[int, int] = field(default_factory=dict)  # by attempt: the most outputs that a record had
     names_taken: Counter[Output] = field(default_factory=Counter)  # how often its name was found to be another's
@@ -103,6 +105,14 @@ class DownloadState:
     def keep_links(self, attempt_id: int, record: GenerationRecord) -> None:
         """Keep the fresh links of a record for the first try, so that it need not be read again."""
         self._links[attempt_id] = record
+
+    def keep_task(self, task: DownloadTask) -> None:
+        """Keep for the first try what a commit returned, so that it need not be read again."""
+        self._tasks[task.attempt.id] = task
+
+    def take_task(self, attempt_id: int) -> DownloadTask | None:
+        """Return what a commit returned and was not yet used, once."""
+        return self._tasks.pop(attempt_id, None)
 
     def take_links(self, attempt_id: int) -> GenerationRecord | None:
         """Return the record with links that were not yet used, once."""
@@ -130,7 +140,7 @@ class DownloadState:
 
     def forget(self, attempt_id: int) -> None:
         """Forget an attempt that has left the downloads."""
-        for known in (self._links, self.marks, self._listed):
+        for known in (self._links, self._tasks, self.marks, self._listed):
             known.pop(attempt_id, None)
         self.truncated.forget(attempt_id)
         self.failed.forget(attempt_id)

@@ -100,7 +100,7 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
 
 async def _try(worker: AccountWorker, attempt_id: int) -> bool:
     """Take one step toward an attempt's files; return whether nothing is left to fetch, for good or for this run."""
-    task = await worker.ports.queue.download_task(attempt_id)
+    task = worker.downloads.take_task(attempt_id) or await worker.ports.queue.download_task(attempt_id)
     if record := worker.downloads.take_links(attempt_id):
         return await _use(worker, task, record)
     match await _record_with_links(worker, task):
@@ -344,7 +344,7 @@ async def _finish(
         except DownloadCut as cut:
             if not _is_believed(worker, task, number, cut):
                 return None
-            saved = await finish(believed_sha256=cut.sha256)
+            saved = await finish(accepted_sha256=cut.sha256)
     except DownloadUnusable as unusable:
         _fail(worker, task, number, Failure.UNUSABLE, str(unusable))
         return None

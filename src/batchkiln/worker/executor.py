@@ -23,7 +23,7 @@ from batchkiln.core.outcomes import (
 from batchkiln.core.planner import HandOver, Poll, Replay, Submit, Withdraw
 from batchkiln.core.provider import NamedLimit, named_limit
 from batchkiln.core.queue_changes import Committed, Facts
-from batchkiln.core.queue_types import NewAttempt
+from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
     Accepted,
@@ -106,6 +106,17 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
         counted = await worker.ports.queue.resend(attempt.id, request)
         if counted is not None:
             await _send(worker, counted)
+
+
+async def recover(worker: AccountWorker, now: ClockReading) -> None:
+    """Record an attempt again that a restored copy of the queue has lost. The next plan replays it (Law 2)."""
+    request = worker.new_request(RequestKind.CREATE, now)
+    attempt = await worker.ports.queue.begin_attempt(LostAttempt(worker.viewpoint, request))
+    if attempt is None:
+        worker.plan_overtaken()
+        return
+    worker.plan_carried_out()
+    log.info("attempt_recovered", account=worker.viewpoint.account, attempt=attempt.id)
 
 
 async def _send(worker: AccountWorker, attempt: Attempt) -> None:
@@ -319,7 +330,7 @@ async def _hold_if_undecided(
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
     if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
-    worker.announce(Change.WENT_ON)
+    worker.announce(Change.PROGRESSED)
 
 
 async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:

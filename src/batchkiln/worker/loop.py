@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import HandOver, Poll, Replay, Submit, WaitUntil, Withdraw, choose_action
+from batchkiln.core.planner import Action, HandOver, Poll, Recover, Replay, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
+from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.core.wakes import awaited_by_slot
 from batchkiln.worker import executor
@@ -49,7 +50,8 @@ async def drive_slot(worker: AccountWorker) -> None:
         now = clock.now()
         queue, account, version = await worker.snapshot(now)
         action = choose_action(queue, account, now)
-        if isinstance(action, Submit) and action.due.at <= now.monotonic:  # others take of the same queue
+        is_due = isinstance(action, Submit) and action.due.at <= now.monotonic
+        if is_due and worker.is_overtaken(version):  # others take of the same queue
             queue, account, version = await worker.snapshot(now, is_current=True)
             action = choose_action(queue, account, now)
         if action.due.at > now.monotonic:
@@ -57,21 +59,27 @@ async def drive_slot(worker: AccountWorker) -> None:
             awaited = awaited_by_slot(queue, action.due, has_run_budget=has_run_budget)
             await worker.wait("slot", action.due, version, awaited)
             continue
-        match action:
-            case Replay():
-                await executor.replay(worker, action, now)
-            case Withdraw():
-                await executor.withdraw(worker, action, now)
-            case HandOver():
-                await executor.hand_over(worker, action, now)
-            case Poll():
-                await executor.poll(worker, action, now)
-            case Submit():
-                await executor.submit(worker, action, now)
-            case WaitUntil():
-                worker.plan_overtaken()
-            case _:
-                assert_never(action)
+        await _act(worker, action, now)
+
+
+async def _act(worker: AccountWorker, action: Action, now: ClockReading) -> None:
+    match action:
+        case Replay():
+            await executor.replay(worker, action, now)
+        case Withdraw():
+            await executor.withdraw(worker, action, now)
+        case HandOver():
+            await executor.hand_over(worker, action, now)
+        case Recover():
+            await executor.recover(worker, now)
+        case Poll():
+            await executor.poll(worker, action, now)
+        case Submit():
+            await executor.submit(worker, action, now)
+        case WaitUntil():
+            worker.plan_overtaken()
+        case _:
+            assert_never(action)
 
 
 async def next_due(worker: AccountWorker) -> NotBefore:
@@ -118,9 +126,12 @@ async def _to_its_end(board: Engine, worker: AccountWorker, work: Awaitable[None
     return True
 
 
-async def _run_worker(board: Engine, worker: AccountWorker) -> None:
-    if await _to_its_end(board, worker, _drive_worker(worker)):
-        await board.worker_ended(worker, None)
+async def _run_worker(board: Engine, worker: AccountWorker, control: RunState) -> None:
+    try:
+        if await _to_its_end(board, worker, _drive_worker(worker)):
+            await board.worker_ended(worker, None)
+    finally:
+        control.worker_ended(worker.account_id)
 
 
 async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
@@ -135,10 +146,11 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
         for worker in await board.new_workers():
             if not await _to_its_end(board, worker, resume_held(worker)):
                 continue
-            group.create_task(_run_worker(board, worker), name=f"worker-{worker.viewpoint.account}")
+            group.create_task(_run_worker(board, worker, control), name=f"worker-{worker.viewpoint.account}")
             tracks |= {(worker.account_id, track) for track in TRACKS}
         if not control.waits_for_more and (
-            control.is_quiet(tracks, board.news.has_news) or not await _left(board, control, counted)
+            control.is_quiet(tracks, board.news.has_news)
+            or not (control.has_slot_at_work or await _left(board, control, counted))
         ):
             return
         await control.pulse.wait()

@@ -13,6 +13,7 @@ from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Prepar
 from batchkiln.core.queue_types import (
     Candidate,
     DownloadTask,
+    LostAttempt,
     NewAttempt,
     Snapshot,
     UploadHistory,
@@ -143,7 +144,7 @@ class Outputs(Protocol[PartT]):
         name_for: Callable[[str], str],
         content_type: str | None = None,
         link_extension: str | None = None,
-        believed_sha256: str | None = None,
+        accepted_sha256: str | None = None,
     ) -> SavedFile:
         """Verify, sync and publish a file under the name for its extension, never over another file.
 
@@ -199,8 +200,8 @@ class Queue(Protocol):
     ) -> None:
         """Write a request down before it leaves (Law 5), a read with its attempt; or count it in further days."""
 
-    async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
-        """Make an attempt durable before it is sent (Law 1); None where the plan is no longer true."""
+    async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:
+        """Make an attempt durable before it is sent (Law 1), or again; None where the plan is no longer true."""
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Count one more send before it happens; None where the stored attempt is damaged, and now held."""

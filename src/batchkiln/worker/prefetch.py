@@ -59,7 +59,8 @@ async def prepare(worker: AccountWorker) -> None:
         now = worker.ports.clock.now()
         queue, account, version = await worker.snapshot(now)
         choice = choose_preparation(queue, account, now)
-        if isinstance(choice, Reject) or choice.due.at <= now.monotonic:  # others take of the same queue
+        is_due = isinstance(choice, Reject) or choice.due.at <= now.monotonic
+        if is_due and worker.is_overtaken(version):  # others take of the same queue
             queue, account, version = await worker.snapshot(now, is_current=True)
             choice = choose_preparation(queue, account, now)
         if isinstance(choice, Reject):
@@ -99,7 +100,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
         worker.plan_overtaken()
-        worker.announce(Change.OVERTAKEN)
+        worker.announce(Change.PLAN_OUTDATED)
         return
     if not await worker.wait_for_capacity(Call.QUOTE):
         return
@@ -193,7 +194,7 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
         worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.rates.resets_at - now.monotonic)
     if not found:
         worker.plan_overtaken()
-        worker.announce(Change.OVERTAKEN)
+        worker.announce(Change.PLAN_OUTDATED)
     return tuple(fitting)
 
 
@@ -242,8 +243,8 @@ async def _put_all(
                 denial = None
                 if isinstance(reply, TicketRefused) and worker.ports.clock.now().monotonic < links_end_at:
                     denial = await denial_of(worker, candidate, reply, Call.COMPLETION)
-                trouble = denial or Unavailable(None, ErrorInfo("storage", reason))
-                await _upload_failed(worker, candidate, (want,), trouble, Call.COMPLETION)
+                failure = denial or Unavailable(None, ErrorInfo("storage", reason))
+                await _upload_failed(worker, candidate, (want,), failure, Call.COMPLETION)
                 break
             case _:
                 assert_never(reply)
@@ -292,8 +293,8 @@ async def _upload_failed(
             worker.postpone_uploads(worker.ports.clock.now(), WaitReason.DAY_REQUESTS, told=told)
         case (
             Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked()
-        ) as trouble:
-            await _uploads_wait(worker, candidate, wanted, trouble, call)
+        ) as failure:
+            await _uploads_wait(worker, candidate, wanted, failure, call)
         case UploadsPrepared() | AssetsReady():
             raise AssertionError("a success is no failure")
         case _:
@@ -301,13 +302,13 @@ async def _upload_failed(
 
 
 async def _uploads_wait(
-    worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], trouble: TransientError, call: Call
+    worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], failure: TransientError, call: Call
 ) -> None:
     """Let each of these images wait for itself, so that one that always fails delays no other."""
     failing = [worker.backoffs.of_input(want.input_id, want.alike) for want in wanted]
-    if isinstance(trouble, NotUnderstood):
+    if isinstance(failure, NotUnderstood):
         await rest_if_in_vain(worker, candidate, call)
-    await worker.on_failure(trouble, call, own=failing)
+    await worker.on_failure(failure, call, own=failing)
     for want, backoff in zip(wanted, failing, strict=True):
         if backoff.is_to_be_told:
             backoff.is_told = True

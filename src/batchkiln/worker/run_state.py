@@ -27,9 +27,11 @@ class HostState:
     """What the workers of one service share on this machine.
 
     `passed` counts requests that got a definite reply. `description` is a digest of the service's own, once it is read.
+    No create and no read is sent before the monotonic moment `quiet_until`: a restored queue has lost the windows.
     """
 
     rates: HostRateLimit
+    quiet_until: float = -inf
     passed: int = 0
     description: str | None = None
     _zero: float | None = None  # the instant of the monotonic zero, in seconds since 1970
@@ -61,6 +63,7 @@ class RunState:
     credits_left: int | None = None
     beginning: set[int] = field(default_factory=set)  # items that a worker records an attempt of right now
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
+    at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before, and wait no longer
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
     cut_off: set[int] = field(default_factory=set)  # of these, whose reads are refused as well
     given_back: set[int] = field(default_factory=set)  # accounts that another worker is to drive
@@ -78,13 +81,13 @@ class RunState:
         self.stopping.set()
         self.pulse.set()
 
-    def block(self, account_id: int, trouble: AccountBlocked, *, is_cut_off: bool) -> None:
+    def block(self, account_id: int, failure: AccountBlocked, *, is_cut_off: bool) -> None:
         """Begin nothing more with an account that the service refuses until a person acts.
 
         What is paid is polled and fetched (Law 3), unless the reads are refused as well (`is_cut_off`): then its
         worker ends.
         """
-        self.blocked[account_id] = trouble
+        self.blocked[account_id] = failure
         if is_cut_off:
             self.cut_off.add(account_id)
         self.pulse.set()
@@ -105,12 +108,24 @@ class RunState:
 
     def rest(self, account_id: int, track: str, version: int, due: NotBefore) -> None:
         """Record that a track of an account waits, as of a version of the queue."""
+        self.at_work.discard((account_id, track))
         self.rests[account_id, track] = (version, due)
         self.pulse.set()
 
     def work(self, account_id: int, track: str) -> None:
         """Record that a track works."""
         self.rests.pop((account_id, track), None)
+        self.at_work.add((account_id, track))
+
+    def worker_ended(self, account_id: int) -> None:
+        """Record that no track of an account works any more."""
+        self.at_work = {track for track in self.at_work if track[0] != account_id}
+        self.pulse.set()
+
+    @property
+    def has_slot_at_work(self) -> bool:
+        """Whether a slot acts, so that something is left; it rests or ends afterwards."""
+        return any(track == "slot" for _, track in self.at_work)
 
     def slot_rest(self, account_id: int) -> NotBefore | None:
         """Return what an account's slot waits for; None while it works.

@@ -25,7 +25,6 @@ from batchkiln.core.job import Attempt, AttemptState, SavedFile
 from batchkiln.core.outcomes import ITEM_STATES
 from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.queue_types import ItemNames
-from batchkiln.core.request import idempotency_key
 from batchkiln.core.responses import EdgeBlocked, ErrorInfo, NoResponse, NotUnderstood, RecordRead, TicketRefused
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
@@ -50,7 +49,7 @@ chosen_ids: ContextVar[tuple[int, int] | None] = ContextVar("batchkiln_span_ids"
 
 
 async def _no_names(_: int) -> ItemNames:
-    return ItemNames("", "", "", 1)
+    return ItemNames("", "", "", {1: ""})
 
 
 @dataclass(slots=True)
@@ -72,7 +71,6 @@ class Spans:
     """
 
     tracer: trace.Tracer = field(default_factory=trace.NoOpTracer)
-    queue_uid: str = ""
     names_of: Callable[[int], Awaitable[ItemNames]] = _no_names
     now_ns: Callable[[], int] = lambda: 0
     ns_of: Callable[[datetime], int] = lambda _: 0
@@ -151,8 +149,8 @@ class Spans:
         if attempt is not None and attempt.idempotency_key in self._roots:
             return self._roots[attempt.idempotency_key]
         names = await self.names_of(item_id)
-        number = attempt.number if attempt else names.next_number
-        key = attempt.idempotency_key if attempt else idempotency_key(self.queue_uid, item_id=item_id, number=number)
+        number = attempt.number if attempt else max(names.keys)
+        key = attempt.idempotency_key if attempt else names.keys[number]
         if key not in self._roots:
             starts = [self.now_ns(), *(since for _, since in self._waits)]
             if attempt is not None and attempt.contact_at is not None:
@@ -160,8 +158,8 @@ class Spans:
             own = {"batchkiln.job": names.job, "batchkiln.item": names.item, "batchkiln.model": names.model}
             attributes: Attributes = {**self.attributes, **own, "batchkiln.attempt": number}
             links = list(self.links)
-            if number > 1:
-                before = _ids_of(idempotency_key(self.queue_uid, item_id=item_id, number=number - 1))
+            if earlier := [each for each in names.keys if each < number]:
+                before = _ids_of(names.keys[max(earlier)])
                 links.append(
                     trace.Link(trace.SpanContext(*before, is_remote=True), {"batchkiln.link": "previous attempt"})
                 )

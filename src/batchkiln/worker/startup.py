@@ -64,6 +64,7 @@ async def sync_clock(worker: AccountWorker) -> None:
     for change in (TimeKnown(), holds, CircumstancesKnown(worker.circumstances)):
         await worker.ports.queue.update_account(worker.account_id, change, now)
     await worker.restore_windows(logged, now)
+    await worker.hold_while_quiet(now)
 
 
 async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> bool:

@@ -1,4 +1,4 @@
-"""Apply faults: reply in place of a handler, or spoil a reply after the handler has run."""
+"""Applies faults: replies in place of a handler, or changes a reply after the handler has run."""
 
 import asyncio
 import json
@@ -88,9 +88,9 @@ async def spoil_reply(
             case "slow":
                 await request.app[CONTEXT].clock.sleep(fault.seconds or 0)
             case "wrong_date":
-                tell_wrong_date(request, response, fault)
+                falsify_date(request, response, fault)
             case "wrong_cost" | "wrong_creation":
-                response = with_untruth(response, fault)
+                response = falsify_record(response, fault)
             case "cut_body":
                 response = await _cut(request, response)
             case "wrong_length":
@@ -135,7 +135,7 @@ async def _cut(request: web.Request, response: web.StreamResponse) -> web.Stream
 
 
 async def _lengthened(request: web.Request, response: web.StreamResponse, extra_bytes: int) -> web.StreamResponse:
-    """Send or store more or fewer bytes than there are. Content-Length matches what is sent."""
+    """Send or store more or fewer bytes than the file has. Content-Length matches the bytes that are sent."""
     if request.method == hdrs.METH_PUT:
         if response.status == web.HTTPOk.status_code:
             path = request.app[CONTEXT].asset_dir / request.match_info["asset_id"]
@@ -174,14 +174,14 @@ _MONTH_SECONDS: Final = 30 * 86_400.0
 _UNENDED: Final = frozenset({"pending", "processing"})
 
 
-def tell_wrong_date(request: web.Request, response: web.StreamResponse, fault: FaultRule) -> None:
+def falsify_date(request: web.Request, response: web.StreamResponse, fault: FaultRule) -> None:
     """Falsify the `Date` of a reply by an amount that changes every second, so that no two replies agree."""
     seconds = _YEAR_SECONDS if fault.seconds is None else fault.seconds
     second = request.app[CONTEXT].clock.now_ms() // 1000
     response[WRONG_BY_MS] = round(seconds * 1000) + second % 997 * 60_000
 
 
-def with_untruth(response: web.StreamResponse, fault: FaultRule) -> web.StreamResponse:
+def falsify_record(response: web.StreamResponse, fault: FaultRule) -> web.StreamResponse:
     """Return a record with a falsified cost or creation time; any other reply unchanged."""
     if not isinstance(response, web.Response) or not isinstance(response.body, bytes):
         return response
@@ -207,7 +207,7 @@ async def faults_of(request: web.Request, names: frozenset[str], asking: Credent
     context = request.app[CONTEXT]
     asked = _asked_for(request, names) if context.config.request_faults else []
     subject = Subject(names, request.method, request.path.removeprefix(PREFIX))
-    if context.faults.looks_closer(names):
+    if context.faults.needs_details(names):
         account, model, prompt = await _facts_of(request, context, asking.key_sha256 if asking else None)
         subject = Subject(names, subject.method, subject.path, account, model, prompt)
     return RequestFaults(context.faults, subject, asked)

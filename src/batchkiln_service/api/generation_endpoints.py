@@ -72,7 +72,7 @@ async def poll(request: web.Request, call: ApiCall) -> web.StreamResponse:
             raise ApiError(404, "not_found", "there is no such generation")
         if record.generation.key_sha256 != caller.key_sha256:
             raise ApiError(403, "wrong_api_key", "poll with the API key that created the generation")
-        mark_polled(connection, record.generation.id, caller.now_ms, is_heard=not call.faults.loses_reply)
+        mark_polled(connection, record.generation.id, caller.now_ms, is_end_seen=not call.faults.loses_reply)
         return record
 
     caller, record = await execute(call, work, gate=gate)
@@ -125,8 +125,8 @@ def _insert(
     assets = resolve_inputs(connection, caller.account, wanted.input_urls, now_ms=caller.now_ms)
     new = _new_generation(context, caller, sent, wanted, assets)
     context.creates.check(connection, new)
-    fate = call.outcome_fault(OUTCOME)  # only once the generation is certain to be created
-    new = with_prompt_directives(connection, with_outcome_fault(new, fate), wanted.prompt)
+    fault = call.outcome_fault(OUTCOME)  # only once the generation is certain to be created
+    new = with_prompt_directives(connection, with_outcome_fault(new, fault), wanted.prompt)
     if (context.config.instant or context.config.tiny_media) and new.outcome == "success":
         new = replace(new, output=context.renderer.instant(new.render_spec))
     context.creates.enter(connection, new)
@@ -176,7 +176,7 @@ def _new_generation(
 
 def _durations_ms(context: Context, subject: str, wanted: GenerationRequest) -> tuple[int, int]:
     scale = 0.0 if context.config.instant else context.config.duration_scale
-    seconds = context.dice.duration_seconds(
+    seconds = context.random.duration_seconds(
         subject, mean=wanted.model.typical_seconds, spread=wanted.model.spread_seconds
     )
     return round(PENDING_SECONDS * 1000 * scale), round(seconds * 1000 * scale)
@@ -208,11 +208,11 @@ def _link(request: web.Request, call: ApiCall, record: Record, now_ms: int) -> O
         ended_at_ms=record.generation.ended_at_ms,
         retention_ms=context.retention_ms,
     )
-    dies_at_ms = expires_at_ms
+    link_expires_at_ms = expires_at_ms
     if (early := call.outcome_fault(LINK)) is not None:
-        dies_at_ms = min(expires_at_ms, now_ms + round((early.seconds or 0) * 1000))
+        link_expires_at_ms = min(expires_at_ms, now_ms + round((early.seconds or 0) * 1000))
     suffix = record.output.file_name.rpartition(".")[2]
     path = f"/storage/outputs/{record.generation.id}/0.{suffix}"
-    url = context.origin(request) + context.links.sign("GET", path, dies_at_ms)
+    url = context.origin(request) + context.links.sign("GET", path, link_expires_at_ms)
     kind: Kind = "video" if record.output.type == "video" else "image"
     return OutputLink(type=kind, url=url, expires_at=iso(expires_at_ms))

@@ -17,7 +17,7 @@ from batchkiln_service.api.fault_injection import (
 )
 from batchkiln_service.api.handling import ApiCall, log_response
 from batchkiln_service.context import CONTEXT, PREFIX
-from batchkiln_service.db.database import is_passing
+from batchkiln_service.db.database import is_temporary
 from batchkiln_service.db.keys import digest_of
 from batchkiln_service.db.request_log import UNKNOWN_PATH, Arrival, Credentials, Entry, Kind, LoggedResponse
 from batchkiln_service.errors import ApiError
@@ -131,7 +131,7 @@ async def _with_faults(
 
 
 def _log_applied(entry: Entry | None, faults: RequestFaults) -> str | None:
-    """Return the kinds of the applied faults, joined, and store them in the log entry."""
+    """Store the kinds of the applied faults in the log entry, and return them, joined."""
     fault = ", ".join(rule.kind for rule in faults.struck) or None
     if entry is not None:
         entry.fault = fault
@@ -150,7 +150,7 @@ async def _with_error_replies(work: Callable[[], Awaitable[web.StreamResponse]])
 
 def _unexpected(error: Exception) -> ApiError:
     """Log an unexpected error; return 503 if a later try may succeed, else 500. Service section 7."""
-    if not is_passing(error):
+    if not is_temporary(error):
         _log.error("request_failed", exc_info=error)
         return ApiError(500, "internal_error", "the service failed unexpectedly")
     _log.warning("database_unavailable", exc_info=error)

@@ -1,4 +1,4 @@
-"""Outcomes and durations of generations set by a fault or by directives in the prompt.
+"""Sets outcomes and durations of generations, by a fault or by directives in the prompt.
 
 Directives travel with the items of a manifest:
 
@@ -25,19 +25,19 @@ IS_SLOW: Final = "[slow]"
 SLOW_FACTOR: Final = 10.0
 
 
-def with_outcome_fault(new: NewGeneration, fate: FaultRule | None) -> NewGeneration:
+def with_outcome_fault(new: NewGeneration, fault: FaultRule | None) -> NewGeneration:
     """Return the generation with the outcome or duration that a fault sets."""
-    if fate is None:
+    if fault is None:
         return new
-    match fate.kind:
+    match fault.kind:
         case "fail_generation":
             return replace(new, outcome="failed")
         case "cancel_generation":
             return replace(new, outcome="canceled")
         case "stay_pending":
-            return _pending(new, fate.seconds)
+            return _pending(new, fault.seconds)
         case "slow_generation":
-            return _slowed(new, more_seconds=fate.seconds, factor=fate.factor or SLOW_FACTOR)
+            return _slowed(new, more_seconds=fault.seconds, factor=fault.factor or SLOW_FACTOR)
         case _:
             return new
 
@@ -58,7 +58,7 @@ def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, p
 
 
 def _pending(new: NewGeneration, seconds: float | None) -> NewGeneration:
-    """Return the generation with that many seconds before processing; None: it never starts."""
+    """Return the generation with its processing delayed by that many seconds; None delays it forever."""
     if seconds is None or new.finish_at_ms is None or new.processing_at_ms is None:
         return replace(new, processing_at_ms=None, finish_at_ms=None)
     begin_ms = new.created_at_ms + round(seconds * 1000)

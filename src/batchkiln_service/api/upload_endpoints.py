@@ -39,9 +39,9 @@ async def prepare(request: web.Request, call: ApiCall) -> web.StreamResponse:
 
     caller, assets = await execute(call, work)
     early = call.outcome_fault(UPLOAD_LINK)
-    dies_at_ms = None if early is None else caller.now_ms + round((early.seconds or 0) * 1000)
+    early_ms = None if early is None else caller.now_ms + round((early.seconds or 0) * 1000)
     origin = context.origin(request)
-    return reply(UploadList(uploads=[_ticket_of(context, asset, dies_at_ms, origin=origin) for asset in assets]))
+    return reply(UploadList(uploads=[_ticket_of(context, asset, early_ms, origin=origin) for asset in assets]))
 
 
 async def complete(request: web.Request, call: ApiCall) -> web.StreamResponse:
@@ -56,9 +56,9 @@ async def complete(request: web.Request, call: ApiCall) -> web.StreamResponse:
     return reply(AssetList(assets=[_ready(asset, size) for asset, size in completed]))
 
 
-def _ticket_of(context: Context, asset: Asset, dies_at_ms: int | None, *, origin: str) -> UploadTicket:
-    """Return the ticket of an upload. With `dies_at_ms`, its link expires before `expires_at`."""
-    link_ends_at_ms = asset.link_expires_at_ms if dies_at_ms is None else min(dies_at_ms, asset.link_expires_at_ms)
+def _ticket_of(context: Context, asset: Asset, early_ms: int | None, *, origin: str) -> UploadTicket:
+    """Return the ticket of an upload. With `early_ms`, its link expires at that instant, before `expires_at`."""
+    link_ends_at_ms = asset.link_expires_at_ms if early_ms is None else min(early_ms, asset.link_expires_at_ms)
     return UploadTicket(
         asset_id=asset.id,
         name=asset.name,

@@ -55,12 +55,12 @@ def _create(program: HostProgram, *, account: str, state_dir: Path | None) -> No
     """
     with account_admin(program, state_dir) as admin:
         made = admin.create(account)
-    program.tell(f"This is key {made.id} of account {made.account}. It is not shown again: keep it now.")
+    program.print_status(f"This is key {made.id} of account {made.account}. It is not shown again: keep it now.")
     if program.options().is_json:
         created_at = iso(made.created_at_ms)
         program.print_json({"id": made.id, "account": made.account, "created_at": created_at, "key": made.secret})
     else:
-        program.say(made.secret)
+        program.print_result(made.secret)
 
 
 def _list(program: HostProgram, *, account: str | None, state_dir: Path | None) -> None:
@@ -73,7 +73,7 @@ def _list(program: HostProgram, *, account: str | None, state_dir: Path | None) 
     width = max((len(key.account) for key in found), default=0)
     for key in found:
         origin = "made by command" if key.origin == "command" else "of the configuration"
-        program.say(f"{key.id}  {key.account:{width}}  {iso(key.created_at_ms)}  {origin}, {_state(key)}")
+        program.print_result(f"{key.id}  {key.account:{width}}  {iso(key.created_at_ms)}  {origin}, {_state(key)}")
 
 
 def _revoke(program: HostProgram, *, key_id: str, state_dir: Path | None) -> None:
@@ -87,7 +87,7 @@ def _revoke(program: HostProgram, *, key_id: str, state_dir: Path | None) -> Non
     if program.options().is_json:
         program.print_json(_document(revoked))
     else:
-        program.say(f"Key {revoked.id} of account {revoked.account} is {_state(revoked)}.")
+        program.print_result(f"Key {revoked.id} of account {revoked.account} is {_state(revoked)}.")
 
 
 def _document(key: ApiKey) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _print(program: HostProgram, balance: CreditBalance) -> None:
     if program.options().is_json:
         program.print_json(asdict(balance))
         return
-    program.say(
+    program.print_result(
         f"Account {balance.account} has {balance.available_credits:,} credits left of"
         f" {balance.bought_credits:,} bought: {balance.reserved_credits:,} reserved,"
         f" {balance.charged_credits:,} charged."

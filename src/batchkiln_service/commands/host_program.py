@@ -34,12 +34,12 @@ class Options(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostProgram:
-    """What the program provides.
+    """The functions and classes that the host program provides.
 
     `command` and `group` make click commands with the program's common options; both take click's arguments and
-    `example`, and turn `CommandError` into the program's own error. `options` returns the common options of the
-    running command. `say` writes a line to standard output, `tell` to standard error.
-    `ignore_closed_output` keeps a server running when the reader of its standard output has gone.
+    `example`, and turn `CommandError` into the program's own error. `options` returns the common options of the running
+    command. `print_result` writes a line to standard output, `print_status` to standard error. `ignore_closed_output`
+    keeps a server running when the reader of its standard output has gone.
     """
 
     command: Callable[..., click.Command]
@@ -48,8 +48,8 @@ class HostProgram:
     configure_logging: Callable[[], None]
     print_json: Callable[[Mapping[str, Any]], None]
     print_json_lines: Callable[[list[dict[str, Any]]], None]
-    say: Callable[[str], None]
-    tell: Callable[[str], None]
+    print_result: Callable[[str], None]
+    print_status: Callable[[str], None]
     ignore_closed_output: Callable[[], None]
 
     def make_command(

@@ -33,14 +33,19 @@ _PARAMS: Final = (
     click.Option(["--port"], type=_PORT, help="Default: the port of the last run, or any free one."),
     STATE_DIR,
     click.Option(["--time-scale"], type=float, help="Service seconds per real second."),
-    click.Option(["--operator-port"], type=_PORT, help="On loopback. Default: as --port."),
+    click.Option(["--operator-port"], type=_PORT, help="Port of the operator's API, on loopback. Default: as --port."),
     click.Option(
         ["--report", "report_file"],
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="At the end, write what clients did to this file, as JSON.",
+        help="Write a JSON report on the clients' requests to this file at the end.",
     ),
-    click.Option(["--dialect"], type=int, metavar="SEED", help="Vary what the service's description leaves open."),
+    click.Option(
+        ["--dialect"],
+        type=int,
+        metavar="SEED",
+        help="Seed of a dialect, which varies what the service's description leaves open.",
+    ),
     click.Option(["--describe-dialect"], is_flag=True, help="Print the traits of that dialect as JSON, and exit."),
 )
 
@@ -85,7 +90,7 @@ def _serve(
 
 
 def _report(program: HostProgram, *, state_dir: Path | None) -> None:
-    """Print what clients did, as JSON.
+    """Print a report on the clients' requests, as JSON.
 
     Read-only; works whether or not the service is running. Reports the state as of the last request.
     """
@@ -149,13 +154,13 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
             }
         )
         return
-    program.say(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
+    program.print_result(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
     if service.operator_url is not None:
-        program.say(f"Its operator's port is at {service.operator_url}.")
+        program.print_result(f"Its operator's port is at {service.operator_url}.")
     for name, path in key_files.items():
-        program.say(f"The API key of account {name} is in {path}, for its owner alone to read; it stays there.")
+        program.print_result(f"The API key of account {name} is in {path}, readable by its owner only.")
     if key_files:
         first = shlex.quote(str(next(iter(key_files.values()))))
-        program.say("To use it from another terminal:")
-        program.say(f'  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY="$(cat {first})"')
+        program.print_result("To use it from another terminal:")
+        program.print_result(f'  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY="$(cat {first})"')
     sys.stdout.flush()

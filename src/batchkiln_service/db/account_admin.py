@@ -15,9 +15,9 @@ from batchkiln_service.db.setup import (
     calendar_of,
     configure_accounts,
     last_seen_ms_of,
-    opening,
     resume_clock,
     schema,
+    setup_lock,
     stored_anchor,
     with_rules,
 )
@@ -75,7 +75,7 @@ def open_account_admin(config: ServiceConfig) -> Iterator[AccountAdmin]:
     differ from the service's own configuration, and would revoke keys that are in use.
     """
     with ExitStack() as stack:
-        with opening(config.state_dir):
+        with setup_lock(config.state_dir):
             connection = stack.enter_context(closing(connect(config.state_dir / FILE_NAME, schema())))
             with _transaction(connection):
                 anchor = stored_anchor(connection) or resume_clock(connection, config)

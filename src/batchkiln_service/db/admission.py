@@ -1,8 +1,8 @@
 """Authentication and rate limits, computed from the request log and recorded there.
 
-Every request has a row, also a refused one. Only requests that passed their windows are numbered, per account and
-budget. The row whose number is `limit` lower determines when a window has room again, so a check takes two index look-
-ups whatever the limits are.
+Every request has a row, even a refused one. Only requests that passed their windows are numbered, per account and
+budget. The row whose number is lower by `limit` determines when a window has room again, so a check needs two index
+look-ups, whatever the limits are.
 """
 
 import math

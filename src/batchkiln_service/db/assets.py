@@ -45,7 +45,7 @@ class Asset:
 
     @property
     def url(self) -> str:
-        """The URL for `inputs` of a generation."""
+        """The URL by which a generation's `inputs` name the asset."""
         return f"{ASSET_URL}{self.account}/{self.id}"
 
 
@@ -211,7 +211,7 @@ def first_asset_ends(connection: sqlite3.Connection) -> tuple[int | None, int | 
 
 
 class AssetLocks:
-    """A lock for each asset; it exists while a task holds it or waits for it."""
+    """The locks of assets. A lock exists while a task holds it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

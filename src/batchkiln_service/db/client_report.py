@@ -1,7 +1,7 @@
-"""Computes the report on what clients did.
+"""Computes the report on the clients' requests.
 
 All queries run on one read-only connection in one transaction, so that the figures are consistent while the service
-goes on writing. The queries are in `client_report.sql`.
+continues to write. The queries are in `client_report.sql`.
 """
 
 import math
@@ -80,7 +80,7 @@ def report_of(
     time_scale: float = 1.0,
     now_ms: int | None = None,
 ) -> Report:
-    """Return the report from a connection; temporary tables are left behind. See `read_report`."""
+    """Return the report from a connection. Temporary tables remain in it. See `read_report`."""
     if now_ms is None:
         now_ms = connection.execute(_SQL["period"]).fetchone()["last_ms"] or 0
     shortest_gap_ms = shortest_poll_gap_ms(limits.poll_interval_seconds, time_scale=time_scale)
@@ -239,7 +239,7 @@ class _Reading:
         )
 
     def _spread(self, name: str, account: str = "") -> Spread:
-        """Return the distribution of the durations under a name."""
+        """Return the distribution of the durations that the named query selects."""
         row = self._one("spread", subject=name, account=account)
         count = row["n"]
         if not count:
@@ -260,7 +260,7 @@ class _Reading:
 
 
 def _listing(entries: Iterable[Entry], count: int) -> Listing[Entry]:
-    """Return a list of the first of `count` entries."""
+    """Return a listing of the first entries of a list; `count` is the length of the whole list."""
     first = tuple(entries)
     return Listing(first, more=count - len(first))
 

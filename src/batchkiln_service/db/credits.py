@@ -1,6 +1,6 @@
 """Accounts, their credits in double entry, and their use of each day's budgets.
 
-The schema guards the ledger: it rejects transfers of credits that are not there, and settlements without a reserve or
+The schema guards the ledger: it rejects transfers of more credits than there are, and settlements without a reserve or
 a second time. Functions take the connection and the instant; none reads a clock.
 """
 
@@ -23,7 +23,7 @@ _SIDES: Final[dict[Movement, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class CreditBalance:
-    """The credits that an account has bought, and where they are now."""
+    """The credits that an account has bought: available, reserved and charged ones."""
 
     account: str
     bought_credits: int

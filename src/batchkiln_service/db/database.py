@@ -22,7 +22,7 @@ from batchkiln_service.errors import PASSING_TROUBLES, DatabaseVersionError
 
 Result = TypeVar("Result")
 DatabaseError = sqlite3.Error
-"""What a caller of `LocalService` catches when the state folder cannot be used."""
+"""The exceptions that `LocalService` raises if the state folder cannot be used."""
 
 Job = Callable[[sqlite3.Connection], Result]
 # A larger batch would delay its first job noticeably.
@@ -35,7 +35,7 @@ IN_MEMORY = Path(":memory:")
 BUSY_SECONDS = 30.0
 # A server's limit is shorter, because all clients wait with it and can retry.
 SERVER_BUSY_SECONDS = 5.0
-# SQLite's primary result codes for errors that a later try may not meet: a lock, a full disk, a failing disk.
+# SQLite's primary result codes of temporary errors: a lock, a full disk, a failing disk.
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -78,7 +78,7 @@ class _Result:
             future.set_exception(self.error)
 
 
-def is_passing(error: Exception) -> bool:
+def is_temporary(error: Exception) -> bool:
     """Return whether the error is temporary, by the disk or a lock; other errors are bugs."""
     if isinstance(error, OSError):
         return error.errno in PASSING_TROUBLES
@@ -98,14 +98,14 @@ def connect(path: Path, schema: str) -> sqlite3.Connection:
     try:
         connection.row_factory = sqlite3.Row
         connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
-        _lay_down(connection, path, schema)
+        _create_schema(connection, path, schema)
     except (sqlite3.Error, DatabaseVersionError):
         connection.close()
         raise
     return connection
 
 
-def _lay_down(connection: sqlite3.Connection, path: Path, schema: str) -> None:
+def _create_schema(connection: sqlite3.Connection, path: Path, schema: str) -> None:
     """Create the schema in an empty file; check the version of any other."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         # One transaction, so that a kill leaves either an empty file or a complete schema.
@@ -199,7 +199,7 @@ def _run_batch(connection: sqlite3.Connection, batch: list[_Queued]) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         results = [_Result(error=error)] * len(running)
-    _hand_out(running, results)
+    _deliver(running, results)
 
 
 def _run_job(connection: sqlite3.Connection, job: Job[object]) -> "_Result":
@@ -216,7 +216,7 @@ def _run_job(connection: sqlite3.Connection, job: Job[object]) -> "_Result":
     return result
 
 
-def _hand_out(ran: list[_Queued], results: list["_Result"]) -> None:
+def _deliver(ran: list[_Queued], results: list["_Result"]) -> None:
     """Set the futures; each event loop is woken once for all of its futures."""
     of_loops: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[object], _Result]]] = defaultdict(list)
     for queued, result in zip(ran, results, strict=True):

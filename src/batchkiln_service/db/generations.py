@@ -1,4 +1,4 @@
-"""Generations: looked up, settled at their end, rendered, polled, purged.
+"""The rows of generations: looked up, settled at their end, rendered, polled and purged.
 
 Every function takes the connection and the instant; none reads a clock or waits.
 """
@@ -103,9 +103,9 @@ def first_end_kept(connection: sqlite3.Connection) -> int | None:
     return min((end for end in (row["first"], unseen["first"]) if end is not None), default=None)
 
 
-def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int, *, is_heard: bool = True) -> None:
+def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int, *, is_end_seen: bool = True) -> None:
     """Record a poll, and whether it was the first from which the client learned the generation's end."""
-    connection.execute(_SQL["mark_polled"], (now_ms, generation_id, is_heard))
+    connection.execute(_SQL["mark_polled"], (now_ms, generation_id, is_end_seen))
 
 
 def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Output, now_ms: int) -> None:

@@ -1,8 +1,8 @@
-"""API keys: created, listed, revoked, and looked up at each request. Service section 5.
+"""The rows of API keys: created, listed, revoked, and looked up at each request. Service section 5.
 
-Keys have 256 random bits, so they are stored as plain SHA-256. A key that is no longer configured is revoked, and
-works again when it is configured again: the configuration lists at each start which of its keys are valid. A key
-revoked by a person stays revoked whatever is configured.
+Keys have 256 random bits, so they are stored as plain SHA-256. A key that is no longer configured is revoked, and works
+again when it is configured again: the configuration lists at each start which of its keys are valid. A key revoked by a
+person stays revoked whatever is configured.
 """
 
 import re
@@ -133,7 +133,7 @@ def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> A
     connection.execute(_SQL["revoke_key"], (now_ms, key_id))
     row = connection.execute(_SQL["find_key"], (key_id,)).fetchone()
     if row is None:
-        raise KeyRefusedError(f"there is no key {key_id}; the list of keys has the id of each")
+        raise KeyRefusedError(f"there is no key {key_id}; `batchkiln serve keys list` shows the ids")
     return _api_key(row)
 
 

@@ -1,6 +1,6 @@
-"""The data of a report on what clients did. Durations are service seconds, instants ISO 8601 in UTC.
+"""The data of a report on the clients' requests. Durations are service seconds, instants ISO 8601 in UTC.
 
-Long lists hold their first entries and the number of the rest.
+Long lists contain their first entries and the number of the rest.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class Creates:
 
 @dataclass(frozen=True, slots=True)
 class WindowUse:
-    """How close an account came to a limit. Service section 8.
+    """The highest use of a rate limit by an account. Service section 8.
 
     The busiest minute is the fullest of all sliding minutes, dated by its last request. `sent` includes refused
     requests, which the service does not count.
@@ -109,7 +109,7 @@ class WindowUse:
 
 @dataclass(frozen=True, slots=True)
 class AddressUse:
-    """How close an address came to the firewall's limit; the busiest minute excludes blocked requests."""
+    """The highest use of the firewall's limit by an address; the busiest minute excludes blocked requests."""
 
     ip: str
     requests: int
@@ -134,7 +134,7 @@ class DayUse:
 
 @dataclass(frozen=True, slots=True)
 class PromptCharges:
-    """What an account paid for a prompt with a model; `reserved` includes what was charged or refunded later."""
+    """The charges of an account for a prompt with a model; `reserved` includes credits charged or refunded later."""
 
     account: str
     prompt: str
@@ -168,9 +168,9 @@ class Overlaps:
 
 @dataclass(frozen=True, slots=True)
 class PollGaps:
-    """The time between polls of a generation whose end the client had not been told. Service rule 4.4.
+    """The time between polls of a generation before the client had learned its end. Service rule 4.4.
 
-    Too short are gaps that the service refuses: shorter than the interval, with a tolerance for jitter.
+    A gap is too short if the service refuses it: shorter than the interval, with a tolerance for jitter.
     """
 
     interval_seconds: float
@@ -195,7 +195,7 @@ class SlotUse:
 
 @dataclass(frozen=True, slots=True)
 class EndsSeen:
-    """The time from a success to the first poll that told it, and the number of ends that no poll told."""
+    """The time from a success to the first poll that returned it, and the number of ends that no poll returned."""
 
     success_to_first_read: Spread
     unseen_ends: int
@@ -212,7 +212,7 @@ class FaultCount:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report on what clients did."""
+    """The report on the clients' requests."""
 
     period: Period
     accounts: tuple[AccountStatus, ...]

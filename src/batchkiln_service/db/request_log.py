@@ -1,6 +1,6 @@
 """The rows of the request log, and the counters of fault rules, which survive restarts.
 
-Clients may send secrets in any field, so only data that is known to be harmless is stored.
+Clients may send secrets in any field, so only data that cannot contain one is stored.
 """
 
 import re

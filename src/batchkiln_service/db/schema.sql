@@ -68,7 +68,7 @@ CREATE TABLE IF NOT EXISTS generations (
     outcome           TEXT NOT NULL CHECK (outcome IN ('success', 'failed', 'canceled')),
     rendered_at_ms    INTEGER,
     ended_at_ms       INTEGER CHECK (ended_at_ms IS NULL OR outcome != 'success' OR rendered_at_ms IS NOT NULL),
-    end_seen_at_ms    INTEGER,                          -- the first poll that told the client the end
+    end_seen_at_ms    INTEGER,                          -- the first poll that returned the end
     is_purged         INTEGER NOT NULL DEFAULT 0,
     last_polled_at_ms INTEGER,
     rehearsed_prompt  TEXT,                             -- sha256 of a prompt that fails only once
@@ -82,8 +82,8 @@ CREATE TRIGGER IF NOT EXISTS generation_begins AFTER INSERT ON generations
 BEGIN
     UPDATE accounts SET active_generations = active_generations + 1 WHERE name = NEW.account;
 END;
--- An end settles what was reserved, in one statement with it: Service rule 3.1. Of a cancellation the service says
--- nothing, so it is charged.
+-- An end settles the reserved credits, in one statement: Service rule 3.1. The service does not document the credits of
+-- a cancellation, so they are charged.
 CREATE TRIGGER IF NOT EXISTS generation_ends AFTER UPDATE OF ended_at_ms ON generations
 WHEN OLD.ended_at_ms IS NULL AND NEW.ended_at_ms IS NOT NULL
 BEGIN
@@ -146,9 +146,9 @@ CREATE TABLE IF NOT EXISTS outputs (
     sha256        TEXT NOT NULL
 ) STRICT;
 
--- Credits: double entry. Every transfer takes from one side of an account's books and gives to another, so that the
--- four sides always add up to zero. `sold` is what was bought (negative), `available` what is left, `reserved` what
--- active generations hold, `charged` what is spent for good.
+-- Credits: double entry. Every transfer moves credits from one side of an account's ledger to another, so that the
+-- four sides always add up to zero. `sold` are the bought credits (negative), `available` those that are left, `reserved`
+-- those of active generations, `charged` the spent ones.
 
 CREATE TABLE IF NOT EXISTS credit_sides (
     account TEXT NOT NULL REFERENCES accounts (name),

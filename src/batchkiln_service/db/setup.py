@@ -36,7 +36,7 @@ from batchkiln_service.rules.windows import Calendar
 _SQL: Final = load_queries("setup")
 
 FILE_NAME: Final = "service.db"
-LOCK_NAME: Final = "opening.lock"
+LOCK_NAME: Final = "setup_lock.lock"
 _ANCHOR: Final = "anchor"
 _RULES: Final = "rules"
 _log = logging.getLogger(__name__)
@@ -48,12 +48,12 @@ def calendar_of(config: ServiceConfig) -> Calendar:
 
 
 def make_folder(folder: Path) -> None:
-    """Create the state folder, readable by its owner only: it holds prompts and the key that signs links."""
+    """Create the state folder, readable by its owner only: it contains prompts and the key that signs links."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 @contextmanager
-def opening(folder: Path) -> Iterator[None]:
+def setup_lock(folder: Path) -> Iterator[None]:
     """Lock the folder against setup by other processes."""
     make_folder(folder)
     with FileLock(folder / LOCK_NAME, timeout=BUSY_SECONDS):
@@ -122,7 +122,7 @@ def configure_accounts(connection: sqlite3.Connection, config: ServiceConfig, *,
 
 
 def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
-    """Buy the configured credits at an account's first start; log a warning where a later change has no effect."""
+    """Buy the configured credits at an account's first start; log a warning if a later change has no effect."""
     for account in config.accounts:
         first = buy_first(connection, account.name, account.credits, now_ms=now_ms)
         bought = bought_credits(connection, account.name)
@@ -132,7 +132,7 @@ def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, 
                 extra={
                     "account": account.name,
                     "credits": account.credits,
-                    "reason": f"the account bought {first} at its first start, and {bought} in all; that holds",
+                    "reason": f"the account bought {first} at its first start, {bought} in all; that is final",
                     "remedy": f"batchkiln serve credits buy {account.name} N",
                 },
             )

@@ -51,7 +51,7 @@ def install_dialect(app: web.Application, context: Context, dialect: Dialect) ->
         return await dressing.execute(request, handler)
 
     app.middlewares.insert(0, translated)
-    app.on_response_prepare.append(dressing.tell_time)
+    app.on_response_prepare.append(dressing.set_time_headers)
 
 
 class _DialectMiddleware:
@@ -88,8 +88,8 @@ class _DialectMiddleware:
             return self._refusing(refusal, _BUSY_SECONDS, {})
         return self._translated(response, endpoint)
 
-    async def tell_time(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Set the headers that tell the service's time, as the dialect does."""
+    async def set_time_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Set the dialect's headers with the service's time."""
         now_ms = request.app[CONTEXT].clock.now_ms() + self._date_offset_ms
         response.headers[hdrs.DATE] = http_date(now_ms)
         is_told = {"never": False, "successes": response.status < 400}.get(self._dialect["date_header"], True)  # noqa: PLR2004

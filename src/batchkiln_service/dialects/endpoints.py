@@ -15,7 +15,7 @@ _STATUSES: Final = {"ok": 200, "created": 201, "accepted": 202}
 
 
 class Endpoint(Enum):
-    """An endpoint; both creates are one endpoint."""
+    """An endpoint of the API. Both creates are one endpoint, because their replies are alike."""
 
     MODELS = "models"
     BALANCE = "balance"

@@ -11,7 +11,7 @@ _COUNTS: Final[Mapping[str, int]] = {"none": 0, "few": 2, "many": 5}
 
 
 def extras(dialect: Dialect, place: str, taken: frozenset[str] = frozenset()) -> dict[str, Shape]:
-    """Return additional fields for a place, none to many, under names that are not in `taken`."""
+    """Return zero or more additional fields for a place, under names that are not in `taken`."""
     pool = _POOLS[place]
     names = sorted(pool, key=lambda name: dialect.number(f"extra {place} {name}", 2**32))
     chosen = names[: _COUNTS[dialect["extras"]]]

@@ -40,7 +40,7 @@ class Ids:
         return _FORMS[self.form](own, digits)
 
     def own(self, shown: object) -> str:
-        """Return the service's identifier; one that does not exist for a form that was never sent."""
+        """Return the service's identifier. A text that was never sent gets an identifier that does not exist."""
         text = str(shown)
         for candidate in (text, text.lower(), text.upper()):
             own = self._read(candidate)

@@ -17,7 +17,7 @@ from batchkiln_service.dialects.upload_shapes import asset_name, id_schema
 
 _ABOUT: Final = "Videos and images are generated from credits, asynchronously."
 _KEPT: Final = ("operationId", "tags", "summary", "security", "requestBody")
-_RETRY_AFTER: Final[Schema] = {"description": "When to come again.", "schema": {"type": "string"}}
+_RETRY_AFTER: Final[Schema] = {"description": "When to try again.", "schema": {"type": "string"}}
 
 
 def dialect_description(dialect: Dialect) -> bytes:
@@ -26,7 +26,7 @@ def dialect_description(dialect: Dialect) -> bytes:
 
 
 def describe(dialect: Dialect) -> Schema:
-    """Return the document. The schemas of its replies come from the shapes that make them."""
+    """Return the document. The schemas of replies come from the shapes that make the replies."""
     own, components = document(), Components()
     paths: dict[str, dict[str, object]] = {}
     for operation in operations():
@@ -122,7 +122,7 @@ def _refusal(dialect: Dialect, status: int, met: list[Refusal], error: Schema) -
 
 
 def _schema(dialect: Dialect, schema: Schema, components: Components) -> Schema:
-    """Return a schema with or without descriptions, inline or with references, as the dialect has it."""
+    """Return a schema with or without descriptions, inline or with references, as the dialect's traits require."""
     if dialect["description_texts"] == "none":
         schema = _silent(schema)
     return components.referring(schema) if dialect["description_form"] == "references" else schema
@@ -145,5 +145,5 @@ def _completion(dialect: Dialect) -> Schema:
     items = {name: value for name, value in id_schema(dialect).items() if name != "description"}
     described: Schema = {"type": "array", "items": items, "minItems": 1}
     if dialect["description_texts"] == "full":
-        described["description"] = f"Identifiers of the assets: `{asset_name(dialect)}` of what POST /uploads returned."
+        described["description"] = f"Identifiers of the assets: `{asset_name(dialect)}` in the reply of POST /uploads."
     return {"type": "object", "required": ["asset_ids"], "properties": {"asset_ids": described}}

@@ -85,7 +85,7 @@ def _output(dialect: Dialect) -> Shape:
 
 
 def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
-    """Return the output's type: fixed for videos, open for images."""
+    """Return the output's type. The type of a video is documented, that of an image is the dialect's."""
     if output["type"] == "video":
         return "video"
     extension = str(output["url"]).partition("?")[0].rpartition(".")[2]

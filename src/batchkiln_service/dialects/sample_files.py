@@ -50,7 +50,7 @@ _SVG: Final = (
 
 
 def extension_of(dialect: Dialect, own: str) -> str:
-    """Return the extension of a main output; `own` is the service's extension, which is kept if it was requested."""
+    """Return the extension of a main output. `own` is the service's; it is kept if the request asked for it."""
     other = dialect["video_file"] if own == "mp4" else dialect["image_file"]
     if other == "asked" or own == "jpg" or (other == "avif" and not features.check("avif")):
         return own

@@ -39,7 +39,7 @@ def constant(value: Json) -> Shape:
 
 
 def field_of(name: str, described: Schema) -> Shape:
-    """Return the shape of a field that is copied."""
+    """Return the shape of a field that is copied from the data."""
     return Shape(lambda given: given[name], described)
 
 
@@ -88,7 +88,7 @@ def map_of(each: Shape, key: Callable[[Any], str], text: str) -> Shape:
 
 
 def either(is_first: Callable[[Any], bool], first: Shape, second: Shape) -> Shape:
-    """Return the shape that is one of two, chosen by the data."""
+    """Return a shape that uses one of two shapes, chosen by the data."""
     return Shape(
         lambda given: (first if is_first(given) else second).make(given), {"anyOf": [first.schema, second.schema]}
     )
@@ -123,7 +123,7 @@ class Components:
 
 
 def _schema_of(value: Json) -> Schema:
-    """Return the schema of a value. All elements of an array are like the first one; those of an empty one are text."""
+    """Return the schema of a value. The first element describes a whole array; an empty array has texts."""
     match value:
         case dict():
             return {"type": "object", "properties": {name: _schema_of(part) for name, part in value.items()}}

@@ -1,4 +1,4 @@
-"""The traits of dialects, and how a dialect is drawn from a seed; `traits.toml` is the table.
+"""Draws a dialect from a seed. `traits.toml` is the table of traits.
 
 Each trait is drawn independently, so that one can be reset without changing the others: a dialect that a client does
 not understand is reduced to the traits that matter.

@@ -81,7 +81,7 @@ def tickets_shape(dialect: Dialect) -> Shape:
 
 
 def _list_shapes(around: str, each: Shape) -> dict[str, Shape]:
-    """Return the shapes of a list that both replies have."""
+    """Return the shapes of the list in the replies to POST /uploads and POST /uploads/complete."""
     first = at(lambda given: given[0], each)
     listed = object_of({around: list_of(each)})
     return {"bare_list": list_of(each), "flat_if_one": either(lambda given: len(given) == 1, first, listed)}
@@ -118,7 +118,7 @@ def _ticket(dialect: Dialect, name: str | None, identifier: Shape) -> Shape:
 
 
 def _other_ids(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
-    """Return a second identifier of the same form; only its name and description tell them apart."""
+    """Return a second identifier of the same form, which differs only in its name and description."""
     if dialect["other_ids"] == "none":
         return {}
     name, prefix = _OTHER_IDS[dialect["other_ids"]]

@@ -115,7 +115,7 @@ class FaultMatch(BaseModel):
     path: str | None = None
 
     @property
-    def looks_closer(self) -> bool:
+    def needs_details(self) -> bool:
         """Whether the filter needs account, model or prompt."""
         return (self.account, self.model, self.prompt) != (None, None, None)
 
@@ -167,7 +167,7 @@ class FaultRule(BaseModel):
         if self.seconds is not None and self.factor is not None:
             raise ValueError("give either seconds or factor")
         if self.extra_bytes == 0:
-            raise ValueError("extra_bytes is how many bytes too many, or too few when negative; it cannot be 0")
+            raise ValueError("extra_bytes is the number of added bytes, or of missing ones if negative; it cannot be 0")
         return self
 
     @model_validator(mode="after")
@@ -198,7 +198,7 @@ def is_at(rule: FaultRule, endpoints: frozenset[str]) -> bool:
 def parse_fault_header(text: str, endpoints: frozenset[str]) -> list[FaultRule]:
     """Return the rules in a fault header, such as "slow; seconds=3, reply_lost".
 
-    Raises ValueError, which names what is allowed, if the text is malformed or a fault cannot occur at this endpoint.
+    Raises ValueError, with the allowed values, if the text is malformed or a fault cannot occur at this endpoint.
     """
     allowed = [kind for kind in KINDS if own_name(endpoints) in places_of(kind)]
     rules = []

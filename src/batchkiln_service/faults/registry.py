@@ -41,7 +41,7 @@ class FaultSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The counters of a configured rule. `rule` is its number and content: a changed rule starts anew."""
+    """The counters of a configured rule. `rule` is its number and content; a changed rule starts from zero."""
 
     rule: str
     met: int
@@ -54,7 +54,7 @@ class ActiveRule:
 
     number: int
     rule: FaultRule
-    dice: RandomStream
+    random: RandomStream
     met: int = 0
     struck: int = 0
 
@@ -68,22 +68,22 @@ class ActiveRule:
         """The rule's counters."""
         return Tally(_name_of(self.number, self.rule), self.met, self.struck)
 
-    def go_on(self, tally: Tally) -> None:
+    def restore(self, tally: Tally) -> None:
         """Restore the counters from before a restart, and advance the random stream accordingly."""
         self.met, self.struck = tally.met, tally.struck
         if self.rule.probability < 1:
             for _ in range(max(0, self.met - self.rule.after) // self.rule.every):
-                self.dice.happens(self.rule.probability)
+                self.random.happens(self.rule.probability)
 
     def meets(self, subject: Subject) -> bool:
-        """Count the request if it matches, and return whether the rule affects it."""
+        """Count the request if it matches; return whether the rule affects it."""
         rule = self.rule
         if not is_at(rule, subject.endpoints) or not rule.match.fits(subject):
             return False
         self.met += 1
         if self.met <= rule.after or (self.met - rule.after) % rule.every != 0:
             return False
-        return rule.probability >= 1 or self.dice.happens(rule.probability)
+        return rule.probability >= 1 or self.random.happens(rule.probability)
 
 
 class Faults:
@@ -97,16 +97,16 @@ class Faults:
         self._seed = seed
         self._lock = threading.Lock()
         self._next_number = 0
-        self._armed: list[ActiveRule] = []
+        self._active: list[ActiveRule] = []
         for rule in rules:
             self.add_rule(rule)
-        self._configured = tuple(self._armed)
+        self._configured = tuple(self._active)
         self._unsaved: set[int] = set()
         known = {tally.rule: tally for tally in tallies}
-        for armed in self._configured:
-            if (tally := known.get(armed.tally.rule)) is not None:
-                armed.go_on(tally)
-        self._armed = [armed for armed in self._armed if not armed.is_used_up]
+        for active in self._configured:
+            if (tally := known.get(active.tally.rule)) is not None:
+                active.restore(tally)
+        self._active = [active for active in self._active if not active.is_used_up]
 
     def add(self, kind: Misbehaviour, endpoint: Endpoint = "any", **settings: Unpack[FaultSettings]) -> int:
         """Activate a fault, by default for the next matching request; return the rule's number.
@@ -121,57 +121,57 @@ class Faults:
             number = self._next_number
             self._next_number += 1
             seed = _seed_of(f"{self._seed}:{number}") if rule.seed is None else rule.seed
-            self._armed.append(ActiveRule(number, rule, RandomStream(seed)))
+            self._active.append(ActiveRule(number, rule, RandomStream(seed)))
             return number
 
     def clear(self) -> int:
         """Deactivate all rules; return their number."""
         with self._lock:
-            count = len(self._armed)
-            self._armed = []
+            count = len(self._active)
+            self._active = []
             return count
 
     def withdraw(self, number: int) -> bool:
         """Deactivate a rule; return False if it is not active."""
         with self._lock:
-            left = [armed for armed in self._armed if armed.number != number]
-            was_there = len(left) < len(self._armed)
-            self._armed = left
+            left = [active for active in self._active if active.number != number]
+            was_there = len(left) < len(self._active)
+            self._active = left
             return was_there
 
-    def in_force(self) -> list[ActiveRule]:
+    def active_rules(self) -> list[ActiveRule]:
         """Return the active rules, in order."""
         with self._lock:
-            return list(self._armed)
+            return list(self._active)
 
-    def looks_closer(self, endpoints: frozenset[str]) -> bool:
+    def needs_details(self, endpoints: frozenset[str]) -> bool:
         """Return whether a rule for one of these endpoints matches on account, model or prompt."""
-        return any(armed.rule.match.looks_closer and is_at(armed.rule, endpoints) for armed in self.in_force())
+        return any(active.rule.match.needs_details and is_at(active.rule, endpoints) for active in self.active_rules())
 
-    def weigh(self, kinds: frozenset[str], subject: Subject) -> ActiveRule | None:
+    def match(self, kinds: frozenset[str], subject: Subject) -> ActiveRule | None:
         """Count a request in every rule of these kinds; return the first that affects it, without counting its use."""
         with self._lock:
-            striking = [armed for armed in self._armed if armed.rule.kind in kinds and armed.meets(subject)]
-            return striking[0] if striking else None
+            matching = [active for active in self._active if active.rule.kind in kinds and active.meets(subject)]
+            return matching[0] if matching else None
 
-    def use(self, armed: ActiveRule) -> FaultRule:
+    def use(self, active: ActiveRule) -> FaultRule:
         """Count a use of a rule and return it; a rule is deactivated after its last use."""
         with self._lock:
-            armed.struck += 1
-            self._unsaved.add(armed.number)
-            if armed.is_used_up and armed in self._armed:
-                self._armed.remove(armed)
-            return armed.rule
+            active.struck += 1
+            self._unsaved.add(active.number)
+            if active.is_used_up and active in self._active:
+                self._active.remove(active)
+            return active.rule
 
     def tallies(self) -> list[Tally]:
         """Return the counters of each configured rule, active or not."""
         with self._lock:
-            return [armed.tally for armed in self._configured]
+            return [active.tally for active in self._configured]
 
     def take_unsaved(self) -> list[Tally]:
         """Return the counters of configured rules that were used since the last call."""
         with self._lock:
-            taken = [armed.tally for armed in self._configured if armed.number in self._unsaved]
+            taken = [active.tally for active in self._configured if active.number in self._unsaved]
             self._unsaved.clear()
             return taken
 
@@ -204,8 +204,8 @@ class RequestFaults:
         return self._take(self._choice(kinds))
 
     def _choice(self, kinds: frozenset[str]) -> FaultRule | ActiveRule | None:
-        armed = self._faults.weigh(kinds, self._subject)
-        return next((rule for rule in self._asked if rule.kind in kinds), armed)
+        active = self._faults.match(kinds, self._subject)
+        return next((rule for rule in self._asked if rule.kind in kinds), active)
 
     def _take(self, choice: FaultRule | ActiveRule | None) -> FaultRule | None:
         rule = self._faults.use(choice) if isinstance(choice, ActiveRule) else choice

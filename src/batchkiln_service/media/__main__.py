@@ -1,7 +1,7 @@
 """The process that `worker_pool.py` starts: runs one task after the other.
 
-It exits at once when its input ends, also in the middle of a task, so that it never outlives the server, even a killed
-one.
+It exits at once when its input ends, even during a task, so that it never outlives the server, not even one that was
+killed.
 """
 
 import errno
@@ -27,7 +27,7 @@ def main() -> None:
     """Run tasks until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of libraries must not mix with the answers
-    _step_back()
+    _lower_priority()
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     while True:
@@ -51,19 +51,19 @@ def _done(line: bytes) -> tuple[Json, str | None, int | None]:
         return None, traceback.format_exc(), number
 
 
-def _step_back() -> None:
+def _lower_priority() -> None:
     """Lower the priority of this process, and let the system end it first when memory runs out."""
     os.nice(_NICENESS)
     # Linux distributes processor time among sessions first, and this process has its own: a nice value only counts
     # within a session, so that of the session is lowered as well.
-    _told("oom_score_adj", _EXPENDABLE)
+    _write_proc("oom_score_adj", _EXPENDABLE)
     for _ in range(_TRIES):
-        if _told("autogroup", str(_NICENESS)):
+        if _write_proc("autogroup", str(_NICENESS)):
             break
         threading.Event().wait(_PAUSE_SECONDS)
 
 
-def _told(name: str, value: str) -> bool:
+def _write_proc(name: str, value: str) -> bool:
     """Write a setting of this process to /proc; return False if the system asks to try again."""
     try:
         (Path("/proc/self") / name).write_text(value, encoding="ascii")

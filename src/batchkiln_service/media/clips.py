@@ -1,4 +1,4 @@
-"""Short playable clips: H.264 in MP4, with a tone in AAC if sound is requested."""
+"""Makes short playable clips: H.264 in MP4, with a tone in AAC if sound is requested."""
 
 import array
 import math
@@ -76,7 +76,7 @@ def _with_bar(scene: Image.Image, passed: float) -> Image.Image:
 
 
 def _covering(path: Path, size: tuple[int, int]) -> Image.Image:
-    """Return an input that fills the frame; its sides are cropped where the proportions differ."""
+    """Return an input that fills the frame; its sides are cropped if the proportions differ."""
     return ImageOps.fit(open_picture(path, at_least=size), size, Image.Resampling.BICUBIC)
 
 

@@ -19,7 +19,7 @@ warnings.simplefilter("error", Image.DecompressionBombWarning)
 
 
 class UnreadablePictureError(Exception):
-    """A file is not a valid picture of its type; the message says why."""
+    """Raised for a file that is not a valid picture of its type. The message has the reason."""
 
 
 def size_by_header(path: Path, kind: str) -> tuple[int, int]:
@@ -71,20 +71,20 @@ def _check_pixels(width: int, height: int) -> None:
 
 
 def _turn_upright(image: Image.Image) -> None:
-    """Rotate a picture as its EXIF data says; invalid EXIF data is ignored."""
+    """Rotate a picture according to its EXIF data; invalid EXIF data is ignored."""
     image.load()
     with suppress(OSError, SyntaxError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         ImageOps.exif_transpose(image, in_place=True)
 
 
 def _reduced(image: Image.Image, longest: int) -> Image.Image:
-    """Reduce a picture that is several times too large, before the conversion to RGB copies all of it."""
+    """Reduce a picture that is several times too large, because the conversion to RGB would copy all of it."""
     factor = min(image.size) // max(1, longest)
     return image.reduce(factor) if factor > 1 and image.mode in _REDUCIBLE_MODES else image
 
 
 def _in_rgb(image: Image.Image) -> Image.Image:
-    """Return the picture in RGB: more than eight bits are scaled, and transparency is laid on a background."""
+    """Return the picture in RGB. More than eight bits a channel are scaled; transparency gets a background."""
     if image.mode.startswith("I;16") or image.mode in _WIDE_MODES:
         return _eight_bits(image).convert("RGB")
     if image.has_transparency_data:
@@ -95,7 +95,7 @@ def _in_rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Return a greyscale picture of 16 bits scaled to eight; floating point, in no allowed type, as Pillow does."""
+    """Return a greyscale picture with eight bits. Pillow converts floating point, which no allowed type has."""
     if image.mode == "F":
         return image.convert("L")
     return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")

@@ -1,8 +1,8 @@
-"""Text in the characters of Pillow's own font: ASCII and a few signs.
+"""Transcribes text to the characters of Pillow's own font: ASCII and a few signs.
 
-The package contains no font. Other characters are transcribed, so that prompts can be told apart: accents are dropped,
-Cyrillic and Greek are transliterated, other letters and signs are written as their Unicode names ("fox face"), and
-ideographs as their code points.
+The package contains no font. Other characters are transcribed, so that prompts remain distinguishable: accents are
+dropped, Cyrillic and Greek are transliterated, other letters and signs are written as their Unicode names ("fox face"),
+and ideographs as their code points.
 """
 
 import re
@@ -96,7 +96,7 @@ def _spelled(word: str) -> Iterator[tuple[Kind, str]]:
 
 
 def _plain(character: str) -> str | None:
-    """Return a character in drawable ones; None if it needs a name or a code point."""
+    """Return a character transcribed into drawable ones; None if it needs its name or its code point."""
     if character in _DRAWABLE:
         return character
     lower = character.lower()

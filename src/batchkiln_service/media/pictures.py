@@ -1,4 +1,4 @@
-"""Pictures: a background in colours of their own, the input pictures, and a caption panel.
+"""Draws pictures: a background in two colours, the input pictures, and a caption panel.
 
 The panel is a dark strip at the bottom with the prompt, in the largest font size that fits.
 """
@@ -107,7 +107,7 @@ _MIN_FONT_PIXELS: Final = 11
 _MAX_SHARE: Final = 0.4  # of the picture's height
 _LINE_HEIGHT: Final = 1.28  # times the font size
 _OPACITY: Final = 0.84
-_MAX_CHARACTERS: Final = 1500  # more than any panel holds at the smallest size; the rest is not measured
+_MAX_CHARACTERS: Final = 1500  # more than fits into any panel at the smallest size; the rest is not measured
 _ELLIPSIS: Final = " …"
 
 

@@ -34,11 +34,11 @@ _CONTENT_TYPES: Final = {"png": "image/png", "jpg": "image/jpeg", "mp4": "video/
 
 
 class OutputUnwantedError(Exception):
-    """The output is not wanted any more: its generation has expired or ended otherwise. The file is deleted."""
+    """Raised for an output whose generation has expired or ended otherwise. The file is deleted."""
 
 
 class OutputDelayedError(Exception):
-    """The output could not be stored for now; it is tried again."""
+    """Raised if the output cannot be stored for now; it is tried again."""
 
 
 class Renderer:
@@ -70,7 +70,7 @@ class Renderer:
         self._instant: dict[str, Output] = {}
 
     def start(self, generation_id: str, render_spec: RenderSpec) -> None:
-        """Start to render a generation, unless it is under way; those beyond the backlog start later."""
+        """Start to render a generation, unless that has begun; generations beyond the backlog start later."""
         if generation_id in self._pending_tasks:
             return
         if len(self._pending_tasks) >= MAX_BACKLOG:
@@ -162,7 +162,7 @@ class Renderer:
             if self._pool.is_closed:
                 raise
             _log.exception("rendering_failed", extra={"generation_id": generation_id})
-            if not _is_passing(error):
+            if not _is_temporary(error):
                 # A failed generation is refunded, so the credits are not reserved forever.
                 self._fail(generation_id)
                 raise
@@ -241,7 +241,7 @@ def _pixels_of(render_spec: RenderSpec) -> int:
     return render_spec.width * render_spec.height * frames
 
 
-def _is_passing(error: Exception) -> bool:
+def _is_temporary(error: Exception) -> bool:
     """Return whether a later try may succeed."""
     if isinstance(error, OSError | TaskFailedError):
         return error.errno in PASSING_TROUBLES

@@ -1,8 +1,9 @@
 """A pool of threads that render and decode pictures, each with a process for large tasks.
 
-Threads share the interpreter with the event loop, which a large picture would block. A process takes half a second to
-start, which a small picture is not worth. Tasks and answers are lines of JSON on its standard input and output;
-`__main__.py` is its program. It does not use `multiprocessing`, which would run the caller's main module again.
+A large picture would block the event loop, which shares the interpreter with the threads. A process takes half a second
+to start, so small pictures are drawn in the threads. Tasks and answers are lines of JSON on the process's standard
+input and output; `__main__.py` is its program. `multiprocessing` is not used, because it would run the caller's main
+module again.
 """
 
 import contextlib
@@ -36,7 +37,10 @@ MAX_TASK_SECONDS: Final = 300.0  # real time; ten times more than any task takes
 
 
 def draw(spec_json: str, inputs: Sequence[str], path: str) -> Json:
-    """Render to a file and flush it to disk; return [size in bytes, SHA-256]. Raises whatever goes wrong."""
+    """Render to a file and flush it to disk; return [size in bytes, SHA-256].
+
+    Raises what rendering and the disk raise.
+    """
     spec, target = RenderSpec.from_json(spec_json.encode()), Path(path)
     pictures = [Path(name) for name in inputs]
     if spec.kind == "image":
@@ -49,19 +53,22 @@ def draw(spec_json: str, inputs: Sequence[str], path: str) -> Json:
         return [file.tell(), digest]
 
 
-def look_at(path: str, kind: str) -> Json:
-    """Decode an uploaded picture; return its [width, height], or the text of what is wrong with it."""
+def decode(path: str, kind: str) -> Json:
+    """Decode an uploaded picture; return its [width, height], or the reason why it is invalid."""
     try:
         return list(examine(Path(path), kind))
     except UnreadablePictureError as error:
         return str(error)
 
 
-TASKS: Final[Mapping[str, Callable[..., Json]]] = {"draw": draw, "look_at": look_at}
+TASKS: Final[Mapping[str, Callable[..., Json]]] = {"draw": draw, "decode": decode}
 
 
 class TaskFailedError(Exception):
-    """A task raised an exception in the process; the message is its traceback, `errno` its error number, if any."""
+    """Raised for an exception of a task in the process.
+
+    The message is its traceback; `errno` is its error number, if any.
+    """
 
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
@@ -69,7 +76,7 @@ class TaskFailedError(Exception):
 
 
 class WorkerLostError(Exception):
-    """The process ended during a task, or was closed."""
+    """Raised if the process ended during a task, or was closed."""
 
 
 class WorkerProcess:

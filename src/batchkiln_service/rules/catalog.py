@@ -32,7 +32,7 @@ class Bounds(_Row):
 
 
 class Model(_Row):
-    """A model: what it accepts and how it is priced. `models.toml` explains the fields."""
+    """A model with its options and prices. `models.toml` explains the fields."""
 
     id: str
     kind: Kind

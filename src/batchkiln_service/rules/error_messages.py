@@ -1,4 +1,4 @@
-"""Messages for invalid request bodies: one sentence with the field and what is allowed."""
+"""Messages for invalid request bodies: one sentence with the field and the allowed values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -68,7 +68,10 @@ def excerpt_of_name(name: str) -> str:
 def general_refusal(
     error: ErrorDetails, place: str, *, fields: Sequence[str] = (), allowed: Mapping[str, Iterable[object]]
 ) -> ApiError:
-    """Return the error for what pydantic found. `fields` are the enclosing object's, `allowed` the choices by field."""
+    """Return the reply's error for an error of pydantic.
+
+    `fields` are the fields of the enclosing object; `allowed` has the choices by field.
+    """
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
     hint = f"; allowed: {listed(allowed[place])}" if place in allowed else ""
     if kind in {"missing", "union_tag_not_found"}:
@@ -81,7 +84,7 @@ def general_refusal(
     return invalid(f"{place} {_bound(kind, context, given)}")
 
 
-def spared(value: object, known: frozenset[str], *, depth: int = DEPTH) -> object:
+def without_excess_fields(value: object, known: frozenset[str], *, depth: int = DEPTH) -> object:
     """Return the value without most unknown fields of objects with too many; the first unknown one is kept.
 
     Pydantic would otherwise collect tens of thousands of errors. `known` are the fields of all objects.
@@ -89,13 +92,15 @@ def spared(value: object, known: frozenset[str], *, depth: int = DEPTH) -> objec
     if depth == 0:
         return value
     if isinstance(value, list):
-        return [spared(entry, known, depth=depth - 1) for entry in value[:MOST_ENTRIES]] + value[MOST_ENTRIES:]
+        return [without_excess_fields(entry, known, depth=depth - 1) for entry in value[:MOST_ENTRIES]] + value[
+            MOST_ENTRIES:
+        ]
     if not isinstance(value, dict):
         return value
     names: Iterable[str] = value
     if len(value) > len(known):
         names = [*known & value.keys(), next(name for name in value if name not in known)]
-    return {name: spared(value[name], known, depth=depth - 1) for name in names}
+    return {name: without_excess_fields(value[name], known, depth=depth - 1) for name in names}
 
 
 def first_of(error: ValidationError) -> ErrorDetails:
@@ -131,8 +136,8 @@ def _plain(bound: object) -> object:
 
 def choices_of(context: Mapping[str, object]) -> str:
     """Return the choices in pydantic's error, without quotation marks."""
-    told = context.get("expected", context.get("expected_tags", ""))
-    return str(told).replace("'", "").replace(" or ", ", ")
+    choices = context.get("expected", context.get("expected_tags", ""))
+    return str(choices).replace("'", "").replace(" or ", ", ")
 
 
 def _side(kind: str) -> str:

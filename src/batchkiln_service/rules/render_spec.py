@@ -7,7 +7,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class RenderSpec:
-    """Everything that determines an output: the same specification gives the same bytes."""
+    """All data that determine an output: the same specification gives the same bytes."""
 
     kind: str
     mode: str

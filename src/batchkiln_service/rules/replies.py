@@ -48,7 +48,7 @@ class Error(Reply):
 
 
 class GenerationError(Reply):
-    """Why a generation did not succeed."""
+    """The reason why a generation did not succeed."""
 
     code: Literal["generation_failed", "generation_canceled"]
     message: str
@@ -64,16 +64,16 @@ class OutputLink(Reply):
     """A finished file and its link."""
 
     type: Kind
-    url: Annotated[Link, Field(description="Signed; good for 15 minutes at most. Keep it private.")]
+    url: Annotated[Link, Field(description="Signed; valid for 15 minutes at most. Keep it private.")]
     expires_at: Instant
 
 
 class GenerationRecord(Reply):
     """A generation and its current status."""
 
-    id: Annotated[str, Field(description="What to poll it by.", examples=[EXAMPLE_GENERATION_ID])]
+    id: Annotated[str, Field(description="The id for polls.", examples=[EXAMPLE_GENERATION_ID])]
     model: Annotated[str, Field(examples=["alpha-2.5-lite"])]
-    status: Annotated[Status, Field(description="`success` has outputs; `pending` and `processing` go on.")]
+    status: Annotated[Status, Field(description="`success` has outputs; `pending` and `processing` are not final.")]
     created_at: Instant
     credits: Cost
     outputs: Annotated[list[OutputLink], Field(description="Empty unless the status is `success`.")]
@@ -93,15 +93,15 @@ class Balance(Reply):
 
 
 class UploadTicket(Reply):
-    """Where and how to PUT the bytes of one file."""
+    """The URL and the headers for the PUT of one file."""
 
     asset_id: Annotated[str, Field(examples=[EXAMPLE_ASSET_ID])]
     name: str
-    upload_url: Annotated[Link, Field(description="Signed; good for five minutes. Keep it private.")]
+    upload_url: Annotated[Link, Field(description="Signed; valid for five minutes. Keep it private.")]
     upload_headers: Annotated[
-        dict[str, str], Field(description="All of them have to be on the PUT, Content-Length too, as they are.")
+        dict[str, str], Field(description="Send all of them unchanged with the PUT, including Content-Length.")
     ]
-    expires_at: Annotated[Instant, Field(description="Until when the upload URL is good.")]
+    expires_at: Annotated[Instant, Field(description="The expiry of the upload URL.")]
 
 
 class UploadList(Reply):
@@ -115,12 +115,12 @@ class ReadyAsset(Reply):
 
     asset_id: Annotated[str, Field(examples=[EXAMPLE_ASSET_ID])]
     status: Literal["ready"]
-    url: Annotated[Link, Field(description="What `inputs` name it by.", examples=[EXAMPLE_ASSET_URL])]
+    url: Annotated[Link, Field(description="The URL for `inputs`.", examples=[EXAMPLE_ASSET_URL])]
     type: ContentType
     size: Annotated[int, Field(ge=1, description="Bytes.")]
     width: Pixels
     height: Pixels
-    expires_at: Annotated[Instant, Field(description="Until when generations can use it.")]
+    expires_at: Annotated[Instant, Field(description="The instant until which generations can use it.")]
 
 
 class AssetList(Reply):
@@ -151,12 +151,14 @@ class Pricing(Reply):
     credits_by_resolution: dict[str, int]
     included_images: Annotated[int | None, Field(description="Input images that cost nothing; null: all.")]
     extra_image_credits: Annotated[Credits, Field(description="For each input image beyond those included.")]
-    audio_credits_per_second: Annotated[Credits, Field(description="More per second with `generate_audio`.")]
-    google_search_credits: Annotated[Credits, Field(description="More with `google_search`.")]
+    audio_credits_per_second: Annotated[
+        Credits, Field(description="Additional credits per second with `generate_audio`.")
+    ]
+    google_search_credits: Annotated[Credits, Field(description="Additional credits with `google_search`.")]
 
 
 class CatalogEntry(Reply):
-    """A model: what it accepts and what it costs."""
+    """A model with its options and prices."""
 
     id: Annotated[str, Field(examples=["alpha-2.5-lite"])]
     kind: Kind

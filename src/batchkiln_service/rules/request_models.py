@@ -1,7 +1,7 @@
 """The bodies of generation requests as strict models, made from the catalogue. Service section 2.2.
 
-A variant is what one mode of a model takes, for the image modes that take the same number of images. Each request is
-checked by exactly one variant, and `openapi.json` lists all of them, so that the check and the description agree.
+A variant describes the requests of one mode of a model, for the image modes with the same number of images. Each
+request is checked by exactly one variant, and `openapi.json` lists all of them, so that check and description agree.
 """
 
 from collections.abc import Mapping
@@ -28,19 +28,19 @@ NO_IMAGES: Final = (0, 0)
 MAX_URL_CHARACTERS: Final = 2048
 _PARAMETER_TEXTS: Final = {
     "resolution": "The size of the output, or of its short or long side.",
-    "aspect_ratio": "Left out: the first of these.",
+    "aspect_ratio": "Default: the first of these.",
     "duration_seconds": "How long the clip is.",
-    "generate_audio": "Whether the clip has sound. Left out: it has none.",
-    "image_mode": "What the input images are for.",
+    "generate_audio": "Whether the clip has sound. Default: no sound.",
+    "image_mode": "The purpose of the input images.",
     "output_format": "Left out: png.",
-    "google_search": "Whether the model may look things up.",
+    "google_search": "Whether the model may search the web.",
 }
 _Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What one mode of a model takes; `image_modes` includes None if a request need not name one."""
+    """The requests that one mode of a model accepts; `image_modes` includes None if a request need not name one."""
 
     mode: Mode
     image_modes: tuple[ImageMode | None, ...]
@@ -97,12 +97,12 @@ def _variant(
     fields: _Fields = {
         "model": (_one_of((model.id,)), Field(description="The model's public id.")),
         "mode": (_one_of((mode,)), ...),
-        "prompt": (Annotated[str, prompt], Field(description="What to show. Not blank; counted in code points.")),
+        "prompt": (Annotated[str, prompt], Field(description="The prompt. Not blank; counted in code points.")),
         "inputs": (list[ImageInput], inputs),
         "parameters": (_parameters(model, named, needs_image_mode=None not in image_modes), ...),
         "max_cost_credits": _optional(
             Annotated[float, Field(ge=0, le=MAX_COST)],
-            "The most it may cost: where the quote is higher, nothing is generated.",
+            "The maximum cost: if the quote is higher, nothing is generated.",
         ),
     }
     text = f"{model.id}, {mode}" + (f", {' or '.join(named)}" if named else "")

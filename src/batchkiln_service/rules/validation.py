@@ -18,8 +18,8 @@ from batchkiln_service.rules.error_messages import (
     invalid,
     listed,
     place_of,
-    spared,
     unsupported,
+    without_excess_fields,
 )
 from batchkiln_service.rules.request_models import FIELDS, NO_IMAGES, PARAMETERS, Variant, variants_of
 from batchkiln_service.rules.wire import CONTENT_TYPES, CompletionRequest, FileDescription, UploadRequest, Wire
@@ -91,7 +91,7 @@ def check_completion(body: Json) -> Sequence[str]:
 
 
 def _understood(model: Model, asked: Mapping[str, object]) -> GenerationRequest:
-    """Return the request with the model's defaults filled in."""
+    """Return the request with the defaults of the model filled in."""
     chosen, inputs = asked["parameters"], asked["inputs"]
     assert isinstance(chosen, dict)
     assert isinstance(inputs, list)
@@ -113,7 +113,7 @@ def _understood(model: Model, asked: Mapping[str, object]) -> GenerationRequest:
 
 
 def _object(body: Json) -> dict[str, Json]:
-    body = spared(body, _KNOWN)
+    body = without_excess_fields(body, _KNOWN)
     if not isinstance(body, dict):
         raise invalid("the body must be a JSON object")
     return body
@@ -148,7 +148,7 @@ def _variant(parameters: Json, mode: Mode, model: Model) -> Variant:
 
 
 def _refusal(error: ErrorDetails, variant: Variant, model: Model) -> ApiError:
-    """Return the ApiError for a generation request, in the terms of its model."""
+    """Return the ApiError for an invalid generation request; the message names what the model allows."""
     steps = list(error["loc"])
     if len(steps) > 1 and steps[0] == "parameters" and steps[1] in model.resolutions:
         del steps[1]  # pydantic's tag of the chosen set of aspect ratios

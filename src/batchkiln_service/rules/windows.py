@@ -12,7 +12,7 @@ _MAX_TOLERANCE_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How requests are counted in windows, where Service section 8 leaves it open."""
+    """The options of counting requests in windows that Service section 8 leaves open."""
 
     has_fixed_minutes: bool = False  # a fixed window per minute instead of a sliding one
     counts_refused: bool = False  # refused requests are counted, too

@@ -38,7 +38,7 @@ class FileDescription(Wire):
     name: Annotated[
         str,
         StringConstraints(min_length=1, max_length=MAX_NAME_CHARACTERS),
-        Field(description="What you call the file.", examples=["owl.png"]),
+        Field(description="The name of the file.", examples=["owl.png"]),
     ]
     type: Annotated[ContentType, Field(description="Its media type.", examples=["image/png"])]
     size: Annotated[

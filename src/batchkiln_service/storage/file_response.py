@@ -57,7 +57,9 @@ class FileReply(web.StreamResponse):
                 length = min(CHUNK_BYTES, self.sending.stop - position)
                 chunk = await asyncio.to_thread(self.file.read, position, length)
                 if len(chunk) < length:
-                    raise ConnectionResetError("the file has become shorter: only a break can tell the client")
+                    raise ConnectionResetError(
+                        "the file has become shorter: only a closed connection can show that to the client"
+                    )
                 await self.write(chunk)
                 position += length
         await self.write_eof()
@@ -82,12 +84,16 @@ def file_reply(
     request: web.Request, file: OpenFile, facts: FileFacts, *, headers: Mapping[str, str]
 ) -> web.StreamResponse:
     """Return the response to a GET or HEAD of a file; `headers` describe its content and caching."""
-    told = CIMultiDict(headers)
-    told[hdrs.ETAG] = facts.etag
-    told[hdrs.LAST_MODIFIED] = http_date(facts.modified_at_ms)
-    told[hdrs.ACCEPT_RANGES] = "bytes"
+    all_headers = CIMultiDict(headers)
+    all_headers[hdrs.ETAG] = facts.etag
+    all_headers[hdrs.LAST_MODIFIED] = http_date(facts.modified_at_ms)
+    all_headers[hdrs.ACCEPT_RANGES] = "bytes"
     sending = decide(request.method, request.headers, facts)
-    return FileReply(file, facts, told, sending) if sending.has_bytes else _bodiless(sending.status, facts, told)
+    return (
+        FileReply(file, facts, all_headers, sending)
+        if sending.has_bytes
+        else _bodiless(sending.status, facts, all_headers)
+    )
 
 
 def _bodiless(status: int, facts: FileFacts, headers: CIMultiDict[str]) -> web.Response:
@@ -97,7 +103,7 @@ def _bodiless(status: int, facts: FileFacts, headers: CIMultiDict[str]) -> web.R
         return web.Response(status=304, headers={name: headers[name] for name in kept if name in headers})
     if status == web.HTTPPreconditionFailed.status_code:
         return refusal(ApiError(412, "precondition_failed", "the file is not the one that the request names"))
-    text = f"the file has {facts.size_bytes} bytes; ask for some of them"
+    text = f"the file has {facts.size_bytes} bytes; request a range within them"
     response = refusal(ApiError(416, "range_not_satisfiable", text))
     response.headers[hdrs.CONTENT_RANGE] = f"bytes */{facts.size_bytes}"
     response.headers[hdrs.ETAG] = facts.etag

@@ -20,7 +20,7 @@ PATH: Final = "/storage/outputs/{generation_id}/{file_name}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _RetainedOutput:
     """A retained output and its specification, which renders it again if the file is lost."""
 
     generation_id: str
@@ -49,15 +49,15 @@ async def download(request: web.Request) -> web.StreamResponse:
     return file_reply(request, file, facts, headers=headers)
 
 
-async def _kept(context: Context, generation_id: str, now_ms: int) -> _Kept:
-    def find(connection: sqlite3.Connection) -> _Kept | None:
+async def _kept(context: Context, generation_id: str, now_ms: int) -> _RetainedOutput:
+    def find(connection: sqlite3.Connection) -> _RetainedOutput | None:
         record = find_generation(connection, generation_id)
         if record is None or record.output is None or record.generation.rendered_at_ms is None:
             return None
         if status_at(record.generation, now_ms, retention_ms=context.retention_ms) != "success":
             return None
         render_spec = find_render_spec(connection, generation_id)
-        return _Kept(generation_id, record.output, render_spec, record.generation.rendered_at_ms)
+        return _RetainedOutput(generation_id, record.output, render_spec, record.generation.rendered_at_ms)
 
     kept = await context.database.run(find)
     if kept is None:
@@ -65,7 +65,7 @@ async def _kept(context: Context, generation_id: str, now_ms: int) -> _Kept:
     return kept
 
 
-async def _opened(context: Context, kept: _Kept) -> tuple[Output, OpenFile]:
+async def _opened(context: Context, kept: _RetainedOutput) -> tuple[Output, OpenFile]:
     """Open an output; a file lost in a crash is rendered again, with the same bytes."""
     output = kept.output
     file = await asyncio.to_thread(_open, context, output)
@@ -85,7 +85,7 @@ def _open(context: Context, output: Output) -> OpenFile | None:
     return file if file.size_bytes == output.size_bytes else None
 
 
-async def _rendered_again(context: Context, kept: _Kept) -> Output:
+async def _rendered_again(context: Context, kept: _RetainedOutput) -> Output:
     try:
         return await asyncio.wrap_future(
             context.renderer.render_again(kept.generation_id, kept.output, kept.render_spec)

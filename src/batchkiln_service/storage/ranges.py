@@ -1,4 +1,4 @@
-"""Choice of the response to a GET or HEAD of a file: conditions, single ranges (RFC 9110, sections 13, 14). Pure."""
+"""Chooses the response to a GET or HEAD of a file: conditions, single ranges (RFC 9110, sections 13, 14). Pure."""
 
 import re
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Sending:
 
 
 def decide(method: str, headers: MultiMapping[str], facts: FileFacts) -> Sending:
-    """Return what to send, by the rules of RFC 9110, section 13.2.2. Unreadable headers are ignored.
+    """Return the response's status and bytes, by RFC 9110, section 13.2.2. Unreadable headers are ignored.
 
     A request for several ranges gets the whole file, which the RFC allows.
     """

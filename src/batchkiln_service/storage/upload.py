@@ -1,4 +1,4 @@
-"""PUT of an upload: the exact bytes, with all the headers that were given out."""
+"""Receives the PUT of an upload: the exact bytes, with all the headers of its ticket."""
 
 import asyncio
 import os
@@ -86,7 +86,7 @@ def _check_headers(request: web.Request, asset: Asset) -> None:
 
 
 def _check_open(asset: Asset) -> None:
-    """Raise ApiError if the asset is complete or abandoned: it may not change any more."""
+    """Raise ApiError if the asset is complete or abandoned, because its file must not change after that."""
     if asset.state == "ready":
         raise ApiError(409, "already_complete", "this upload was completed; prepare another one for other bytes")
     if asset.is_purged:

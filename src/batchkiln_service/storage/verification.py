@@ -31,7 +31,7 @@ async def complete_assets(context: Context, account: str, asset_ids: Sequence[st
         sizes: list[_Size] = []
         wrong: list[str] = []
         for asset in assets:
-            match await _looked_at(context, asset):
+            match await _size_of(context, asset):
                 case str(reason):
                     wrong.append(f"asset {asset.id!r} {reason}")
                 case size:
@@ -48,27 +48,27 @@ async def complete_assets(context: Context, account: str, asset_ids: Sequence[st
     return found
 
 
-async def _looked_at(context: Context, asset: Asset) -> _Size | str:
-    """Return the size of a picture in pixels, or what is wrong with it."""
+async def _size_of(context: Context, asset: Asset) -> _Size | str:
+    """Return the size of a picture in pixels, or the reason why it is invalid."""
     if asset.width is not None and asset.height is not None:
         return asset.width, asset.height
     path = context.asset_dir / asset.id
-    return await asyncio.wrap_future(context.examining.submit(lambda: _look_at(context, path, asset)))
+    return await asyncio.wrap_future(context.examining.submit(lambda: _verified_size(context, path, asset)))
 
 
-def _look_at(context: Context, path: Path, asset: Asset) -> _Size | str:
+def _verified_size(context: Context, path: Path, asset: Asset) -> _Size | str:
     if not path.exists() or path.stat().st_size != asset.size_bytes:
-        return f"does not have the {asset.size_bytes} bytes that were promised; upload it again"
+        return f"does not have the {asset.size_bytes} bytes that were announced; upload it again"
     kind = _FORMATS[asset.content_type]
     try:
         width, height = size_by_header(path, kind)
-        seen = context.examining.do("look_at", str(path), kind, pixels=width * height)
+        seen = context.examining.do("decode", str(path), kind, pixels=width * height)
     except UnreadablePictureError as error:
         return str(error)
     except (WorkerLostError, TaskFailedError):
         if context.examining.is_closed:
             raise
-        return f"is a {kind} picture that cannot be decoded with the memory and time there is for one"
+        return f"is a {kind} picture that needs too much memory or time to decode"
     if isinstance(seen, str):
         return seen
     assert isinstance(seen, list)

@@ -1,7 +1,7 @@
-"""The access log: one event per request, also of the storage, without secrets.
+"""The access log: one event per request, including those of the storage, without secrets.
 
-Nothing that a client sends is logged as it is: of a path only its route, of a generation's id only what has the form
-of an id, and no header, query or body. A key in the wrong place of a request is in no field.
+Nothing that a client sends is logged unchanged. The event has the route in place of the path, an id only if it has the
+form of an id, and no header, query or body. No field contains an API key, wherever in a request it was.
 """
 
 import logging

@@ -65,7 +65,7 @@ def _http_date_of(second: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deferred(Generic[Value]):
-    """A value, or an error that is raised later: a caller without a key must not learn about it."""
+    """A value, or an error that is raised later, because a caller without a key must not learn about it."""
 
     value: Value | None
     refusal: ApiError | None = None

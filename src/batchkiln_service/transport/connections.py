@@ -41,7 +41,7 @@ class Timeouts:
 class ConnectionLimiter:
     """Limits the number of connections, and creates their protocols."""
 
-    patience: Timeouts
+    timeouts: Timeouts
     max_connections: int
     now_ms: Callable[[], int]
     access_log: logging.Logger
@@ -66,7 +66,7 @@ class ConnectionLimiter:
         def begun(*parts: Any) -> web.BaseRequest:  # noqa: ANN401 - passed on as they come
             connection = parts[2]
             assert isinstance(connection, Connection)
-            connection.head_is_whole()
+            connection.complete_head()
             return make_request(*parts)
 
         server.request_factory = begun
@@ -76,17 +76,17 @@ class ConnectionLimiter:
 class Connection(web.RequestHandler):
     """aiohttp's protocol with time limits."""
 
-    __slots__ = ("_door", "_due_at", "_is_busy", "_is_inside", "_timer", "_unread_timer")
+    __slots__ = ("_due_at", "_is_busy", "_is_inside", "_limiter", "_timer", "_unread_timer")
 
-    def __init__(self, server: web.Server, door: ConnectionLimiter, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: web.Server, limiter: ConnectionLimiter, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
             server,
             loop=loop,
-            keepalive_timeout=door.patience.idle_seconds,
-            access_log=door.access_log,
-            access_log_class=door.access_log_class,
+            keepalive_timeout=limiter.timeouts.idle_seconds,
+            access_log=limiter.access_log,
+            access_log_class=limiter.access_log_class,
         )
-        self._door = door
+        self._limiter = limiter
         self._is_inside = False
         self._is_busy = False  # from a complete head until its reply is sent
         self._due_at: float | None = None  # deadline of the expected head; None if none is expected
@@ -96,7 +96,7 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection and wait for a head, or refuse it."""
-        self._is_inside = self._door.enter(self)
+        self._is_inside = self._limiter.enter(self)
         if not self._is_inside:
             assert isinstance(transport, asyncio.Transport)
             reply = self._raw("503 Service Unavailable", "too_many_connections", "the service has too many connections")
@@ -114,7 +114,7 @@ class Connection(web.RequestHandler):
             self._expect_head()
         super().data_received(data)
 
-    def head_is_whole(self) -> None:
+    def complete_head(self) -> None:
         """Stop the deadline: the head is complete. The handler bounds the time of the body."""
         self._is_busy = True
         self._due_at = None
@@ -122,7 +122,7 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send a reply; afterwards the next head may arrive."""
+        """Send a reply, then accept the head of the next request."""
         if isinstance(resp, web.HTTPException):  # aiohttp's own error for the header Expect, before any middleware
             resp = _refusal(resp.status, resp.reason.lower().replace(" ", "_"), resp.reason)
         finished = await super().finish_response(request, resp, start_time)
@@ -130,12 +130,12 @@ class Connection(web.RequestHandler):
         return finished
 
     def pause_writing(self) -> None:
-        """Start the deadline for the client to read."""
+        """Start the deadline within which the client has to read."""
         super().pause_writing()
-        self._unread_timer = self._loop.call_later(self._door.patience.unread_seconds, self._abort)
+        self._unread_timer = self._loop.call_later(self._limiter.timeouts.unread_seconds, self._abort)
 
     def resume_writing(self) -> None:
-        """Stop the deadline: the client has read."""
+        """Stop the deadline, because the client has read."""
         super().resume_writing()
         self._forget_unread()
 
@@ -146,13 +146,13 @@ class Connection(web.RequestHandler):
             self._timer.cancel()
             self._timer = None
         if self._is_inside:
-            self._door.leave(self)
+            self._limiter.leave(self)
             super().connection_lost(exc)
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """Return the reply to invalid HTTP or to an exception outside of handlers; nothing received is repeated."""
+        """Return the reply to invalid HTTP or to an exception outside of handlers. It quotes nothing received."""
         del message
         is_unreadable = isinstance(exc, _CLIENT_FAULTS)
         if is_unreadable:
@@ -162,9 +162,9 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("a part of the reply is sent already")
         code = "bad_request" if is_unreadable else "internal_error"
-        text = "this is not HTTP that can be read" if is_unreadable else "the service failed unexpectedly"
+        text = "the request is not valid HTTP" if is_unreadable else "the service failed unexpectedly"
         response = _refusal(status, code, text)
-        response.headers[hdrs.DATE] = http_date(self._door.now_ms())
+        response.headers[hdrs.DATE] = http_date(self._limiter.now_ms())
         response.force_close()
         return response
 
@@ -177,7 +177,7 @@ class Connection(web.RequestHandler):
         _log.error("connection_failed", exc_info=exc)
 
     def _expect_head(self) -> None:
-        self._due_at = self._loop.time() + self._door.patience.head_seconds
+        self._due_at = self._loop.time() + self._limiter.timeouts.head_seconds
         if self._timer is None:
             self._timer = self._loop.call_at(self._due_at, self._check_head)
 
@@ -212,7 +212,7 @@ class Connection(web.RequestHandler):
         body = _error(code, message)
         head = [
             f"HTTP/1.1 {status}",
-            f"Date: {http_date(self._door.now_ms())}",
+            f"Date: {http_date(self._limiter.now_ms())}",
             f"Server: {SERVER}",
             "Content-Type: application/json; charset=utf-8",
             f"Content-Length: {len(body)}",

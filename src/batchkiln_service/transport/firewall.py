@@ -1,4 +1,4 @@
-"""The firewall before the API: a limit of requests a minute per IP address, else an HTML 403. Service section 7."""
+"""The firewall before the API: limits the requests a minute of each IP address, by an HTML 403. Service section 7."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable

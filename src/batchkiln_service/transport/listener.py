@@ -24,7 +24,10 @@ _HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of the service. `is_known` False: it listens on all addresses, and the request's Host is used."""
+    """The address of the service.
+
+    If the service listens on all addresses, `is_known` is False, and the Host of a request is used.
+    """
 
     origin: str
     is_known: bool
@@ -51,15 +54,15 @@ async def listen(
 ) -> int:
     """Bind the configured port, or that of the last run if it is free, and return it.
 
-    When the stack is closed, no connection is accepted any more, idle ones are closed at once, and requests under way
-    get `STOP_SECONDS`. Raises OSError if the port is in use.
+    When the stack is closed, new connections are refused, idle ones are closed at once, and requests under way get
+    `STOP_SECONDS`. Raises OSError if the port is in use.
     """
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     assert runner.server is not None
-    door = ConnectionLimiter(
-        patience=Timeouts(
+    limiter = ConnectionLimiter(
+        timeouts=Timeouts(
             head_seconds=config.head_seconds, idle_seconds=config.idle_seconds, unread_seconds=config.unread_seconds
         ),
         max_connections=connections_within(config.max_connections),
@@ -67,7 +70,7 @@ async def listen(
         access_log=logging.getLogger(LOGGER),
         access_log_class=AccessLog,
     )
-    server = await _bound(config, door.protocols(runner.server))
+    server = await _bound(config, limiter.protocols(runner.server))
     stack.callback(server.close)
     port = _ports_of(server)[0]
     (config.state_dir / PORT_FILE_NAME).write_text(f"{port}\n", encoding="ascii")

@@ -66,7 +66,7 @@ async def drive(folder: Path, config: dict[str, object], *prompts: str, **wishes
         return await queue.run(**wishes)
 
 
-async def test_a_run_tells_its_end(receiver: Receiver, tmp_path: Path) -> None:
+async def test_a_run_shows_its_end(receiver: Receiver, tmp_path: Path) -> None:
     """Before it returns; and the same run again tells nothing."""
     await drive(tmp_path, config_of(receiver), "A fox")
     await drive(tmp_path, config_of(receiver), "A fox")
@@ -75,7 +75,7 @@ async def test_a_run_tells_its_end(receiver: Receiver, tmp_path: Path) -> None:
     assert receiver.got[0]["data"]["job"] == "foxes"
 
 
-async def test_a_day_that_is_spent_is_told(receiver: Receiver, tmp_path: Path) -> None:
+async def test_a_day_that_is_spent_is_reported(receiver: Receiver, tmp_path: Path) -> None:
     """Work is left, and the run ends by `--until budget`."""
     ending = await drive(tmp_path, config_of(receiver, credits_per_day=3), "A fox", "An owl", until="budget")
 
@@ -84,14 +84,14 @@ async def test_a_day_that_is_spent_is_told(receiver: Receiver, tmp_path: Path) -
     assert receiver.got[0]["data"]["left"] == 1
 
 
-async def test_only_wanted_events_are_told(receiver: Receiver, tmp_path: Path) -> None:
+async def test_only_wanted_events_are_reported(receiver: Receiver, tmp_path: Path) -> None:
     """`events` chooses."""
     await drive(tmp_path, config_of(receiver, events=["item_held"]), "A fox")
 
     assert receiver.types == []
 
 
-async def test_a_receiver_that_is_down_holds_nothing_up_and_is_told_later(
+async def test_a_receiver_that_is_down_holds_nothing_up_and_is_reported_later(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends as it would have; the next one, even without work, tells what was left, under the same id."""
@@ -151,7 +151,7 @@ async def test_a_busy_receiver_is_tried_again_within_the_run(receiver: Receiver,
     assert receiver.types == ["job_ended", "job_ended"]
 
 
-async def test_a_bug_in_the_telling_does_not_reach_the_run(
+async def test_a_bug_in_a_notifier_does_not_reach_the_run(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Money is spent by the run, not by its messenger."""

@@ -260,7 +260,7 @@ async def test_what_was_not_understood_is_asked_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
         await queue.run()
-        database = await SqliteDatabase.open_for_writing(Path(str(queue.setting.queue)))
+        database = await SqliteDatabase.open_for_writing(Path(str(queue.app.queue)))
         await database.write(record_misunderstood, 1, entry, Circumstances("digest"))
         await database.close()
 
@@ -285,7 +285,7 @@ async def test_events_come_from_now_on(tmp_path: Path) -> None:
     assert again[-len(kinds) :] == kinds
 
 
-async def test_waiting_for_a_queue_that_nobody_drives_is_told(tmp_path: Path) -> None:
+async def test_waiting_for_a_queue_that_nobody_drives_is_reported(tmp_path: Path) -> None:
     """It would be a wait for ever; the error names what goes on."""
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
@@ -359,7 +359,7 @@ async def test_what_ended_the_drive_is_raised_once(tmp_path: Path) -> None:
         ({"max_credits": -1}, "0 or more"),
     ],
 )
-async def test_mistaken_wishes_are_told(wishes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+async def test_invalid_options_are_refused(wishes: dict[str, Any], reason: str, tmp_path: Path) -> None:
     """Before anything is driven."""
     async with opened(tmp_path) as queue:
         with pytest.raises(batchkiln.InputError, match=reason):
@@ -416,7 +416,7 @@ async def test_a_generator_that_fails_enqueues_nothing(tmp_path: Path) -> None:
         assert (await queue.overview()).jobs == ()
 
 
-async def test_a_wrong_configuration_is_told_with_its_field(tmp_path: Path) -> None:
+async def test_a_wrong_configuration_is_reported_with_its_field(tmp_path: Path) -> None:
     """A mapping is checked as the file is."""
     with pytest.raises(batchkiln.InputError, match=r"profiles\.local\.time_scal: there is no such field"):
         async with batchkiln.open_queue(tmp_path / "q.db", config={"profiles": {"local": {"time_scal": 1}}}):

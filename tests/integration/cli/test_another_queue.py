@@ -12,7 +12,7 @@ def charged(workspace: Workspace, queue: str) -> int:
     return found
 
 
-def test_another_queue_with_the_same_outputs_is_told(workspace: Workspace) -> None:
+def test_another_queue_with_the_same_outputs_is_reported(workspace: Workspace) -> None:
     """Without a terminal it is a warning that names a file and the remedy; the run goes on."""
     manifest = workspace.manifest()
     assert "files_there_already" not in workspace.call("run", manifest).err
@@ -27,7 +27,7 @@ def test_another_queue_with_the_same_outputs_is_told(workspace: Workspace) -> No
     assert again.exit == 0
 
 
-def test_a_plan_tells_what_another_queue_may_have_made(workspace: Workspace) -> None:
+def test_a_plan_shows_what_another_queue_may_have_made(workspace: Workspace) -> None:
     """Before anything is enqueued, among its warnings; for its own files there is none."""
     manifest = workspace.manifest()
     workspace.call("run", manifest)

@@ -43,7 +43,7 @@ def test_it_shows_the_queue_until_a_signal(workspace: Workspace, number: signal.
     assert (result.exit, result.out) == (0, "")
 
 
-def test_json_tells_where_it_is_and_not_the_token(workspace: Workspace) -> None:
+def test_json_shows_where_it_is_and_not_the_token(workspace: Workspace) -> None:
     """Standard output may be kept in a log; the token's file is for its owner."""
     workspace.call("enqueue", workspace.manifest())
     process = workspace.start("dashboard", "--no-open", "--json")

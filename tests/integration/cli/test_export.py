@@ -119,7 +119,7 @@ def test_a_mistaken_split_is_a_usage_error(done: Workspace, tmp_path: Path, spli
     assert not (tmp_path / "to").exists()
 
 
-def test_an_unknown_job_is_told(done: Workspace) -> None:
+def test_an_unknown_job_is_reported(done: Workspace) -> None:
     """As for every command: exit 2, and the one that is near."""
     result = done.call("export", "foxen", "--format", "webdataset")
 

@@ -38,7 +38,7 @@ def test_the_local_services_models_are_listed(workspace: Workspace) -> None:
     assert sorted(path.name for path in workspace.folder.iterdir()) == before
 
 
-def test_a_model_that_is_not_there_is_told_with_what_is_near(workspace: Workspace) -> None:
+def test_a_model_that_is_not_there_is_reported_with_what_is_near(workspace: Workspace) -> None:
     """Exit 2, and nothing on standard output."""
     result = workspace.call("models", "epsilon-3")
 
@@ -90,7 +90,7 @@ async def test_the_one_read_is_noted_in_the_queue(tmp_path: Path, command: str) 
 
 
 @pytest.mark.parametrize("command", ["models", "balance"])
-def test_a_service_that_does_not_answer_is_told(tmp_path: Path, command: str) -> None:
+def test_a_service_that_does_not_answer_is_reported(tmp_path: Path, command: str) -> None:
     """Exit 1, and one document with the reason."""
     place = configured(tmp_path, "http://127.0.0.1:9/api/v1")
 

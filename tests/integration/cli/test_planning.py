@@ -40,7 +40,7 @@ def test_the_document_has_differences_cost_and_calendar(workspace: Workspace) ->
     assert document["has_work"] is True
 
 
-def test_the_detailed_exit_code_tells_whether_there_is_something_to_do(workspace: Workspace) -> None:
+def test_the_detailed_exit_code_shows_whether_there_is_something_to_do(workspace: Workspace) -> None:
     """2 before the run, 0 after it, 2 again for a changed manifest; without the option always 0."""
     manifest = workspace.manifest()
     before = workspace.call("plan", manifest, "--detailed-exitcode")

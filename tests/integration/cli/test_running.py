@@ -152,7 +152,7 @@ def test_a_paused_job_is_three_and_names_unpause(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_first_signal_saves_and_tells_how_to_resume(
+def test_the_first_signal_saves_and_shows_how_to_resume(
     workspace: Workspace, number: signal.Signals, status: int
 ) -> None:
     """130 or 143 after saving everything; the same command then finishes without paying twice."""
@@ -187,7 +187,7 @@ def test_the_second_signal_stops_at_once(workspace: Workspace) -> None:
     assert workspace.call("status", "foxes").exit == 0
 
 
-def test_a_second_process_is_told_who_drives_the_queue(workspace: Workspace) -> None:
+def test_a_second_process_is_reported_who_drives_the_queue(workspace: Workspace) -> None:
     """One process drives a queue: exit 6, and status names the one that does."""
     workspace.configure(UNHURRIED)
     manifest = workspace.manifest(items=200)  # which no machine has done before the others have asked

@@ -117,7 +117,7 @@ def test_a_made_key_that_was_revoked_is_replaced_at_the_next_start(workspace: Wo
     assert statuses == [401, 200]
 
 
-def test_the_folder_may_stand_before_the_subcommand(workspace: Workspace) -> None:
+def test_the_folder_may_precede_the_subcommand(workspace: Workspace) -> None:
     """As the common options may."""
     workspace.call("serve", "--state-dir", "books", "keys", "create", "main")
 
@@ -186,7 +186,7 @@ def test_a_key_from_the_environment_that_is_missing_is_named(workspace: Workspac
     assert "NO_KEY" in result.err
 
 
-def test_books_that_are_none_are_told(workspace: Workspace) -> None:
+def test_an_unreadable_service_database_is_reported(workspace: Workspace) -> None:
     """Exit 2, with the folder; the file is left as it was."""
     books = workspace.folder / "books"
     books.mkdir()
@@ -253,7 +253,7 @@ def test_two_processes_may_open_new_books_at_once(workspace: Workspace) -> None:
     assert [line["origin"] for line in listed.lines].count("command") == 3
 
 
-def test_a_report_that_cannot_be_written_is_told_before_anything_is_served(workspace: Workspace) -> None:
+def test_a_report_that_cannot_be_written_is_reported_before_anything_is_served(workspace: Workspace) -> None:
     """Exit 2 at once: a night's report is not lost at its end."""
     (workspace.folder / "file").write_text("")
 
@@ -298,7 +298,7 @@ def test_a_report_is_written_at_the_end(workspace: Workspace) -> None:
     assert isinstance(json.loads((workspace.folder / "r.json").read_text()), dict)
 
 
-def test_a_dialect_is_told_without_serving(workspace: Workspace) -> None:
+def test_a_dialect_is_reported_without_serving(workspace: Workspace) -> None:
     """`serve --dialect SEED --describe-dialect` prints the traits that were drawn, and starts nothing."""
     told = workspace.call("serve", "--dialect", "7", "--describe-dialect", "--state-dir", "books")
     none = workspace.call("serve", "--describe-dialect")

@@ -70,7 +70,7 @@ def test_credits_are_bought_beside_a_running_service(workspace: Workspace) -> No
     }
 
 
-def test_configured_credits_that_do_nothing_are_told(workspace: Workspace) -> None:
+def test_configured_credits_that_do_nothing_are_reported(workspace: Workspace) -> None:
     """A later change is no purchase: the start says what holds, and which command buys. It is silent otherwise."""
     (workspace.folder / "service.yaml").write_text(TEN)
     served_balance(workspace, "--config", "service.yaml")
@@ -86,7 +86,7 @@ def test_configured_credits_that_do_nothing_are_told(workspace: Workspace) -> No
     interrupt(server)
 
     assert json.loads(told)["event"] == "configured_credits_unused"
-    assert json.loads(told)["reason"] == "the account bought 10 at its first start, and 10 in all; that holds"
+    assert json.loads(told)["reason"] == "the account bought 10 at its first start, 10 in all; that is final"
     assert json.loads(told)["remedy"] == "batchkiln serve credits buy main N"
     assert finished(server).err == ""
 

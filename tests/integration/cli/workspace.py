@@ -6,13 +6,11 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import batchkiln
 from support.programs import environment, start
 
 TIMEOUT_SECONDS: Final = 30
@@ -158,13 +156,12 @@ def on_a_terminal(
 
     `meanwhile` happens between the question and the answer.
     """
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(workspace.folder)
-        os.environ["PYTHONPATH"] = str(Path(batchkiln.__file__).parents[1])
-        os.execv(sys.executable, [sys.executable, "-m", "batchkiln", *arguments])
+    terminal, theirs = pty.openpty()
+    surroundings = environment()
+    process = start(arguments, cwd=workspace.folder, env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
     shown, is_answered = b"", False
-    with os.fdopen(terminal, "r+b", buffering=0) as stream:
+    with process, os.fdopen(terminal, "r+b", buffering=0) as stream:
         while True:
             try:
                 piece = stream.read(4096)
@@ -177,7 +174,7 @@ def on_a_terminal(
                 meanwhile()
                 stream.write(answer.encode() + b"\n")
                 is_answered = True
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+    return process.returncode, shown.decode()
 
 
 def until_line(process: subprocess.Popen[str], piece: str) -> str:

@@ -166,7 +166,7 @@ async def test_a_hold_that_became_another_is_asked_for_anew(browser: Browser, qu
     assert queue.names("held") == ["held"]
 
 
-async def test_what_does_not_apply_is_told_and_changes_nothing(browser: Browser, queue: QueueFile) -> None:
+async def test_what_does_not_apply_is_reported_and_changes_nothing(browser: Browser, queue: QueueFile) -> None:
     """A generation cannot be found for an item that was never sent."""
     page = await browser.get("/jobs/birds/resolve?id=held")
     answer = await browser.submit(

@@ -92,7 +92,7 @@ async def test_nothing_else_of_the_disk_is_served(browser: Browser, path: str) -
     assert (await browser.get(path)).status == 404
 
 
-async def test_a_stranger_gets_no_file(browser: Browser, stranger: Browser) -> None:
+async def test_an_unauthorized_visitor_gets_no_file(browser: Browser, stranger: Browser) -> None:
     """Not by its whole address."""
     path = await link(browser, "picture", "media")
     browser.session.cookie_jar.clear()

@@ -57,7 +57,7 @@ async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser
     assert "of 2,000 credits today" in page.text
 
 
-async def test_an_item_tells_its_whole_history(browser: Browser) -> None:
+async def test_an_item_shows_its_whole_history(browser: Browser) -> None:
     """Request, attempt, generation, error and what to do next; with a button for it."""
     page = await browser.get(f"{ITEM}failed")
 
@@ -112,7 +112,7 @@ async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: Que
             second = await _parts(response)
 
     assert response.headers["Content-Type"] == "text/event-stream"
-    assert set(first) == {"headline", "slots", "jobs", "troubles", "newest", "hours"}
+    assert set(first) == {"headline", "slots", "jobs", "problems", "newest", "hours"}
     assert "newest" not in second
     assert "2 rejected" in second["jobs"]
 

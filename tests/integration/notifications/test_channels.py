@@ -82,7 +82,7 @@ async def test_webhook_arrives_signed(receiver: Receiver, session: aiohttp.Clien
     ("status", "is_final"),
     [(503, False), (500, False), (429, False), (408, False), (400, True), (410, True), (302, True)],
 )
-async def test_refusals_are_told_apart(
+async def test_refusals_are_distinguished(
     status: int, *, is_final: bool, receiver: Receiver, session: aiohttp.ClientSession
 ) -> None:
     """What passes is tried again, what does not is given up; a redirect is not followed, for the secret's sake."""

@@ -33,16 +33,16 @@ class Ground:
 
     folder: Path
     service: LocalService
-    setting: AppContext
+    app: AppContext
 
     @property
     def queue(self) -> Path:
-        assert isinstance(self.setting.queue, Path)
-        return self.setting.queue
+        assert isinstance(self.app.queue, Path)
+        return self.app.queue
 
     def with_profile(self, **changes: Any) -> AppContext:  # noqa: ANN401  any field of the dataclass
-        profile = replace(self.setting.config.profile("studio"), **changes)
-        return replace(self.setting, config=Config({"studio": profile}, "studio"))
+        profile = replace(self.app.config.profile("studio"), **changes)
+        return replace(self.app, config=Config({"studio": profile}, "studio"))
 
     def manifest(self, items: str, *, more: str = "", name: str = "foxes.yaml") -> str:
         """Write a manifest with these items, given as YAML, and return its path."""
@@ -93,11 +93,11 @@ async def make_ground(tmp_path: Path) -> AsyncIterator[GroundMaker]:
                 scale=time_scale,
                 folder=tmp_path,
             )
-            setting = AppContext(
+            app = AppContext(
                 queue=tmp_path / ".batchkiln" / "queue.db",
                 config=Config({"studio": profile}, "studio"),
                 working_dir=tmp_path,
             )
-            return Ground(tmp_path, service, setting)
+            return Ground(tmp_path, service, app)
 
         yield make

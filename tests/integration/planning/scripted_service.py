@@ -1,4 +1,4 @@
-"""A service whose replies a test makes up, and a setting whose profile is it."""
+"""A service whose replies a test makes up, and a command context whose profile it is."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from batchkiln.core.response_rules import ReplyRules
 from batchkiln.doctor.check_results import CheckResult
 from batchkiln.doctor.runner import probe
 from batchkiln.doctor.samples import tiny_image
-from batchkiln.doctor.trial import Person
+from batchkiln.doctor.trial import PaymentConsent
 from integration.client.scripted_server import Received, ScriptedServer
 
 KEY: Final = "sk-a-key-that-nobody-may-see"
@@ -38,7 +38,7 @@ class Stranger:
         """What was asked, in order: `POST /quotes`."""
         return [_call(request).replace("/api/v1", "") for request in self.server.requests]
 
-    def setting(self, *, rules: ReplyRules | None = None, limits: Limits | None = None) -> AppContext:
+    def app(self, *, rules: ReplyRules | None = None, limits: Limits | None = None) -> AppContext:
         (self.folder / "key").write_text(KEY, "utf-8")
         profile = Profile(
             "studio",
@@ -56,10 +56,10 @@ class Stranger:
         *,
         rules: ReplyRules | None = None,
         limits: Limits | None = None,
-        person: Person | None = None,
+        consent: PaymentConsent | None = None,
     ) -> dict[str, CheckResult]:
         """Probe it; the findings by their check, of several the last."""
-        findings = probe(self.setting(rules=rules, limits=limits), person=person)
+        findings = probe(self.app(rules=rules, limits=limits), consent=consent)
         return {finding.check: finding async for finding in findings}
 
     async def script(self, request: Received, writer: asyncio.StreamWriter) -> None:
@@ -140,7 +140,7 @@ async def stranger(folder: Path, **changed: Reply) -> AsyncIterator[Stranger]:
         server.close()
 
 
-def agreeing(*, agrees: bool = True) -> tuple[Person, list[str]]:
+def agreeing(*, agrees: bool = True) -> tuple[PaymentConsent, list[str]]:
     """Make a person who answers every question so, and what they were asked."""
     asked: list[str] = []
 
@@ -148,4 +148,4 @@ def agreeing(*, agrees: bool = True) -> tuple[Person, list[str]]:
         asked.append(question)
         return agrees
 
-    return Person(answer, lambda _: None), asked
+    return PaymentConsent(answer, lambda _: None), asked

@@ -90,7 +90,7 @@ def test_a_catalogue_that_is_wrong_keeps_nobody_from_going_on(workspace: Workspa
     assert "catalogue" not in taken.err
 
 
-def test_what_stands_in_the_defaults_is_told_once_there(workspace: Workspace) -> None:
+def test_what_stands_in_the_defaults_is_reported_once_there(workspace: Workspace) -> None:
     """A million items may share it: one mistake, with their number."""
     manifest = written(workspace, "- one\n- two\n- three", header=HEADER.replace("512x512", "11x11"))
 

@@ -17,7 +17,7 @@ from integration.cli.workspace import Workspace
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker
 
 
-def patient(ground: Ground, *, surroundings: Environment | None = None, keys: tuple[str, ...] = (KEY,)) -> CheckContext:
+def context(ground: Ground, *, environment: Environment | None = None, keys: tuple[str, ...] = (KEY,)) -> CheckContext:
     """Write the configuration of the ground's service, with these keys, the newest first."""
     for number, key in enumerate(keys):
         path = ground.folder / f"key-{number}"
@@ -37,7 +37,7 @@ def patient(ground: Ground, *, surroundings: Environment | None = None, keys: tu
         ),
         "utf-8",
     )
-    return CheckContext(ground.queue, config, None, {}, surroundings or Environment())
+    return CheckContext(ground.queue, config, None, {}, environment or Environment())
 
 
 async def examined(whom: CheckContext) -> list[CheckResult]:
@@ -52,7 +52,7 @@ async def test_a_sound_setting_is_all_ok_and_costs_one_read(make_ground: GroundM
     """The description, and the balance: no create, no upload, no quote; and no queue is made."""
     ground = await make_ground()
 
-    findings = await examined(patient(ground))
+    findings = await examined(context(ground))
 
     assert [finding for finding in findings if finding.level is not Level.OK] == []
     assert exit_status_of(findings) is ExitStatus.OK
@@ -65,7 +65,7 @@ async def test_an_old_key_is_the_accounts_failure(make_ground: GroundMaker) -> N
     """403 with api_key_upgrade_required: exit 4, and how to replace it. Service rule 5.4."""
     ground = await make_ground()
 
-    findings = await examined(patient(ground, keys=(OLD_KEY,)))
+    findings = await examined(context(ground, keys=(OLD_KEY,)))
 
     (found,) = of_check(findings, "account main")
     assert found.level is Level.FAIL
@@ -77,18 +77,18 @@ async def test_a_refused_key_behind_a_good_one_is_a_warning(make_ground: GroundM
     """New attempts are made with the first; what the other made can no longer be fetched."""
     ground = await make_ground()
 
-    findings = await examined(patient(ground, keys=(KEY, "lk_of-nobody")))
+    findings = await examined(context(ground, keys=(KEY, "lk_of-nobody")))
 
     assert [finding.level for finding in of_check(findings, "account main")] == [Level.OK, Level.WARN]
     assert exit_status_of(findings) is ExitStatus.OK
 
 
-async def test_a_wrong_clock_of_this_machine_is_told(make_ground: GroundMaker) -> None:
+async def test_a_wrong_clock_of_this_machine_is_reported(make_ground: GroundMaker) -> None:
     """By the `Date` of a reply that costs nothing."""
     ground = await make_ground()
-    surroundings = Environment(wall=lambda: machine_now() + timedelta(hours=2))
+    environment = Environment(wall=lambda: machine_now() + timedelta(hours=2))
 
-    findings = await examined(patient(ground, surroundings=surroundings))
+    findings = await examined(context(ground, environment=environment))
 
     (found,) = of_check(findings, "clock")
     assert found.level is Level.WARN
@@ -98,7 +98,7 @@ async def test_a_wrong_clock_of_this_machine_is_told(make_ground: GroundMaker) -
 async def test_without_a_network_the_rest_is_checked(make_ground: GroundMaker) -> None:
     """The service is a failure of its own; what depends on it is named as not checked."""
     ground = await make_ground()
-    whom = patient(ground)
+    whom = context(ground)
     assert whom.config_path is not None
     text = whom.config_path.read_text("utf-8").replace(ground.service.base_url, "http://127.0.0.1:9/api/v1")
     whom.config_path.write_text(text, "utf-8")
@@ -116,7 +116,7 @@ async def test_keys_are_nowhere_in_the_findings(
     ground = await make_ground()
     refused = "lk_a-refused-key-that-nobody-may-see"
 
-    findings = await examined(patient(ground, keys=(KEY, OLD_KEY, refused)))
+    findings = await examined(context(ground, keys=(KEY, OLD_KEY, refused)))
 
     shown = capsys.readouterr()
     texts = [*map(repr, findings), caplog.text, shown.out, shown.err]

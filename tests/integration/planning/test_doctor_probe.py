@@ -27,7 +27,7 @@ async def test_the_local_service_is_understood_and_nothing_is_spent(make_ground:
     """Eight requests, no create; each is counted in the account's windows (Law 5)."""
     ground = await make_ground()
 
-    findings = [finding async for finding in probe(ground.setting)]
+    findings = [finding async for finding in probe(ground.app)]
 
     assert [finding for finding in findings if finding.level is not Level.OK] == []
     reads = ["/models", "/credits/balance", "/generations/{id}", "/quotes", "/quotes"]
@@ -48,7 +48,7 @@ async def test_a_dialect_costs_nothing_and_is_understood_or_told(make_ground: Gr
     """Whatever a service looks like: no create, and what is not understood has its lines to paste (Law 10)."""
     ground = await make_ground(dialect=seed)
 
-    findings = [finding async for finding in probe(ground.setting)]
+    findings = [finding async for finding in probe(ground.app)]
 
     assert not {"/images", "/videos"} & set(await ground.sent())
     failed = [finding for finding in findings if finding.level is Level.FAIL]
@@ -57,10 +57,10 @@ async def test_a_dialect_costs_nothing_and_is_understood_or_told(make_ground: Gr
     assert findings[4].level is Level.OK
 
 
-async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+async def test_what_it_takes_is_reported_before_anything_is_sent(tmp_path: Path) -> None:
     """The first finding names requests, files and credits; nothing has left by then."""
     async with stranger(tmp_path) as service:
-        findings = probe(service.setting())
+        findings = probe(service.app())
         first = await anext(findings)
         assert service.asked == []
         await findings.aclose()  # type: ignore[attr-defined]  # an async generator
@@ -71,7 +71,7 @@ async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> 
 async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
     """Who drives keeps its minute in memory: two processes would overstep it (Law 5). Exit 6."""
     async with stranger(tmp_path) as service:
-        async with opened(service.setting()) as queue, queue.driving(command="run"):
+        async with opened(service.app()) as queue, queue.driving(command="run"):
             found = await service.probed()
 
         assert service.asked == []
@@ -80,14 +80,14 @@ async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
 
 
 async def test_each_open_field_is_told_with_its_place(tmp_path: Path) -> None:
-    """What is documented, what came by names and types, and where each field was read."""
+    """What is documented, what received by names and types, and where each field was read."""
     async with stranger(tmp_path) as service:
         found = await service.probed()
 
     assert "read at data.remaining_credits" in found["probe, balance"].message
     assert "read at data.cost_credits" in found["probe, quote"].message
     assert "the asset id, read at files[].asset;" in found["probe, upload"].message
-    assert "came: 200 {files: [{asset: text, upload_url: text" in found["probe, upload"].message
+    assert "received: 200 {files: [{asset: text, upload_url: text" in found["probe, upload"].message
     assert exit_status_of(list(found.values())) is ExitStatus.OK
 
 
@@ -95,7 +95,7 @@ async def test_secrets_and_values_are_nowhere(tmp_path: Path) -> None:
     """Keys, upload urls, headers and ids are in no finding, and not in the file of shapes (Law 8)."""
     async with stranger(tmp_path) as service:
         found = await service.probed()
-        kept = learned_path(service.setting().queue)
+        kept = learned_path(service.app().queue)
 
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     for text in [*map(repr, found.values()), kept.read_text("utf-8")]:
@@ -211,14 +211,14 @@ async def test_used_up_reads_end_it_with_the_reason(tmp_path: Path) -> None:
     assert "ended early" in found["probe"].message
 
 
-async def test_a_changed_reply_is_told_by_probe_and_by_doctor(tmp_path: Path) -> None:
+async def test_a_changed_reply_is_reported_by_probe_and_by_doctor(tmp_path: Path) -> None:
     """What the service changed since is named; the next probe has learned it."""
     async with stranger(tmp_path) as service:
         await service.probed()
         service.replies["GET /credits/balance"] = (200, {"data": {"remaining_credits": "900"}, "as_of": 7})
-        patient = _patient(service.folder, f"{service.origin}/api/v1")
+        context = _patient(service.folder, f"{service.origin}/api/v1")
 
-        plain = await _learned(patient)
+        plain = await _learned(context)
         probed = await service.probed()
         again = await service.probed()
 
@@ -290,8 +290,8 @@ def test_a_person_is_asked_on_a_terminal(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-async def _learned(patient: CheckContext) -> list[CheckResult]:
-    return [finding async for finding in run_checks(patient) if finding.check == "learned shapes"]
+async def _learned(context: CheckContext) -> list[CheckResult]:
+    return [finding async for finding in run_checks(context) if finding.check == "learned shapes"]
 
 
 # --- one paid picture ---
@@ -301,8 +301,8 @@ async def test_one_picture_is_made_after_its_price_was_named(tmp_path: Path) -> 
     """By the ordinary engine: cost, outputs, retention, and a replay that answers the same generation."""
     async with stranger(tmp_path) as service:
         service.replies |= Generations(service.origin).replies()
-        person, asked = agreeing()
-        found = await service.probed(person=person)
+        consent, asked = agreeing()
+        found = await service.probed(consent=consent)
 
         creates = [request for request in service.server.requests if "/images" in request.line]
     assert "for 12 credits" in asked[0]
@@ -318,8 +318,8 @@ async def test_a_no_makes_nothing(tmp_path: Path) -> None:
     """Nothing is enqueued or sent."""
     async with stranger(tmp_path) as service:
         service.replies |= Generations(service.origin).replies()
-        person, _ = agreeing(agrees=False)
-        found = await service.probed(person=person)
+        consent, _ = agreeing(agrees=False)
+        found = await service.probed(consent=consent)
 
         assert "POST /images" not in service.asked
     assert "not confirmed" in found["generation"].message
@@ -335,8 +335,8 @@ async def test_a_service_that_breaks_its_word_fails(
     """A key that is forgotten, a charge above the maximum: told before a batch is paid."""
     async with stranger(tmp_path) as service:
         service.replies |= Generations(service.origin, **generations).replies()  # type: ignore[arg-type]
-        person, _ = agreeing()
-        found = await service.probed(person=person)
+        consent, _ = agreeing()
+        found = await service.probed(consent=consent)
 
     assert found[check].level is Level.FAIL, found
     assert exit_status_of(list(found.values())) is ExitStatus.UNEXPECTED

@@ -18,8 +18,8 @@ from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
 from batchkiln.core.rate_limits import Limits, RequestKind
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
-from batchkiln.planning.plan_warnings import cautions
-from batchkiln.planning.queue_access import Note, QueueAccess, open_access
+from batchkiln.planning.plan_warnings import warnings_of
+from batchkiln.planning.queue_access import QueueAccess, RecordRequest, open_access
 from batchkiln.planning.quotes import QuoteSession
 from batchkiln.presentation.overview import read_overview
 from batchkiln.store import Store
@@ -46,13 +46,13 @@ SQUARE = 'parameters: {resolution: 512x512, aspect_ratio: "16:9"}'
 
 
 async def planned(
-    setting: AppContext, *paths: str, options: ApplyOptions | None = None, note: Note | None = None
+    app: AppContext, *paths: str, options: ApplyOptions | None = None, record_request: RecordRequest | None = None
 ) -> Plan:
     """Plan as the command does: the queue may be there or not."""
-    store = await Store.open_if_there(setting.queue)
+    store = await Store.open_if_there(app.queue)
     try:
         return await make_plan(
-            QueueAccess(setting, store, note), paths, options=options or ApplyOptions(), stdin=io.BytesIO()
+            QueueAccess(app, store, record_request), paths, options=options or ApplyOptions(), stdin=io.BytesIO()
         )
     finally:
         await store.close()
@@ -61,20 +61,20 @@ async def planned(
 async def enqueue(ground: Ground, *paths: str) -> None:
     store = await Store.open_for_writing(ground.queue)
     try:
-        await apply_manifests(store, ground.setting, paths, options=ApplyOptions(), stdin=io.BytesIO())
+        await apply_manifests(store, ground.app, paths, options=ApplyOptions(), stdin=io.BytesIO())
     finally:
         await store.close()
 
 
 def codes(plan: Plan) -> list[str]:
-    return [caution.code for caution in cautions(plan)]
+    return [warning.code for warning in warnings_of(plan)]
 
 
 async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: GroundMaker) -> None:
     """The catalogue, quotes and a balance: no create, no upload; and no queue is made."""
     ground = await make_ground()
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+    plan = await planned(ground.app, ground.manifest(TWO_MODELS))
 
     assert await ground.sent() == ["/models", "/quotes", "/quotes", "/credits/balance"]
     assert {cost.model: (cost.items, cost.credits) for cost in plan.costs} == {
@@ -82,7 +82,7 @@ async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: G
         "epsilon-2": (3, 6),
     }
     assert plan.credits == 26
-    assert plan.book.balances == {("studio", "main"): 10_000}
+    assert plan.quotes.balances == {("studio", "main"): 10_000}
     assert not ground.queue.parent.exists()
     assert codes(plan) == []
 
@@ -90,11 +90,11 @@ async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: G
 async def test_one_key_under_two_names_is_not_planned(make_ground: GroundMaker) -> None:
     """Law 5: a forecast with one account's limits counted twice would be wrong; nothing is asked."""
     ground = await make_ground()
-    (main,) = ground.setting.config.profile("studio").accounts
-    setting = ground.with_profile(accounts=(main, replace(main, name="other")))
+    (main,) = ground.app.config.profile("studio").accounts
+    app = ground.with_profile(accounts=(main, replace(main, name="other")))
 
     with pytest.raises(InputError, match=r"studio/main .* and studio/other .* have the same API key"):
-        await planned(setting, ground.manifest(TWO_MODELS))
+        await planned(app, ground.manifest(TWO_MODELS))
 
     assert await ground.sent() == []
 
@@ -113,7 +113,7 @@ async def test_prices_that_the_queue_knows_are_not_asked(make_ground: GroundMake
     await database.close()
     before = ground.queue.read_bytes()
 
-    plan = await planned(ground.setting, manifest)
+    plan = await planned(ground.app, manifest)
 
     assert await ground.sent() == ["/models", "/credits/balance"]
     assert plan.credits == 28
@@ -129,15 +129,15 @@ async def test_status_and_plan_foretell_the_same_end(make_ground: GroundMaker) -
     await database.write(
         lambda connection: connection.execute("INSERT INTO quote SELECT 'studio', price_key, 2, 1 FROM recipe").rowcount
     )
-    plan = await planned(ground.setting, manifest)
-    overview = await Store(database).read(read_overview, ground.setting.config, ["foxes"], machine_now())
+    plan = await planned(ground.app, manifest)
+    overview = await Store(database).read(read_overview, ground.app.config, ["foxes"], machine_now())
     await database.close()
 
-    foretold = overview.jobs[0].estimated_end_at
+    forecast = overview.jobs[0].estimated_end_at
 
-    assert foretold is not None
+    assert forecast is not None
     assert plan.jobs[0].end_at is not None
-    assert abs((plan.jobs[0].end_at - foretold).total_seconds()) < 5
+    assert abs((plan.jobs[0].end_at - forecast).total_seconds()) < 5
     assert [day.credits for day in plan.outlooks[0].forecast.days] == [10, 8]
 
 
@@ -154,7 +154,7 @@ async def test_the_read_window_is_kept(make_ground: GroundMaker) -> None:
     )
     items += "\n" + TWO_MODELS.split("\n", 1)[1]
 
-    plan = await planned(ground.setting, ground.manifest(items))
+    plan = await planned(ground.app, ground.manifest(items))
 
     assert [request["status"] for request in await ground.answered()] == [200] * 6
     assert plan.unpriced == 0
@@ -164,10 +164,10 @@ async def test_a_day_without_reads_left_is_told_and_not_overstepped(make_ground:
     """The second price would be one read too many. Service section 8."""
     ground = await make_ground(limits=Limits(reads_per_day=2))
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+    plan = await planned(ground.app, ground.manifest(TWO_MODELS))
 
     assert await ground.sent() == ["/models", "/quotes"]
-    assert "reads and quotes of the account are used up" in plan.book.hindrances[0].reason
+    assert "reads and quotes of the account are used up" in plan.quotes.failures[0].reason
     assert 0 < plan.unpriced < 4
 
 
@@ -188,7 +188,7 @@ async def test_what_another_process_has_asked_counts_in_the_window(
     await database.write(_note_reads, 3)
     await database.close()
 
-    plan = await planned(ground.setting, manifest)
+    plan = await planned(ground.app, manifest)
 
     assert plan.unpriced == 0
     assert pauses
@@ -205,8 +205,8 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     await lock.acquire(driver, command="run", now=machine_now())
     items = await driver.read(_all_of, "item")
 
-    async with open_access(ground.setting) as access:
-        plan = await planned(ground.setting, manifest, note=access.note)
+    async with open_access(ground.app) as access:
+        plan = await planned(ground.app, manifest, record_request=access.record_request)
 
     noted = await driver.read(logged_requests, "studio", 60)
     reads = await driver.read(lambda connection: connection.execute("SELECT sum(reads) FROM account_day").fetchone()[0])
@@ -230,11 +230,11 @@ async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
         raise QueueBusy("attempt to write a readonly database")
 
     monkeypatch.setattr(SqliteDatabase, "open_for_writing", refuse)
-    async with open_access(ground.setting) as access:
-        plan = await planned(ground.setting, manifest, note=access.note)
+    async with open_access(ground.app) as access:
+        plan = await planned(ground.app, manifest, record_request=access.record_request)
 
     assert plan.unpriced == 0
-    assert plan.book.hindrances == []
+    assert plan.quotes.failures == []
 
 
 async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> None:
@@ -244,10 +244,10 @@ async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> Non
     async def full(_: str, __: str, ___: ClockReading) -> None:
         raise QueueBusy("the disk is full")
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), note=full)
+    plan = await planned(ground.app, ground.manifest(TWO_MODELS), record_request=full)
 
     assert await ground.sent() == []
-    assert "the disk is full" in plan.book.hindrances[0].reason
+    assert "the disk is full" in plan.quotes.failures[0].reason
 
 
 def _all_of(connection: Session, table: str) -> list[tuple[object, ...]]:
@@ -266,9 +266,9 @@ async def test_an_old_key_is_told_with_the_exit_status_of_a_run(make_ground: Gro
     ground = await make_ground()
     (ground.folder / "key").write_text(OLD_KEY, "utf-8")
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+    plan = await planned(ground.app, ground.manifest(TWO_MODELS))
 
-    assert [hindrance.exit_status for hindrance in plan.book.hindrances] == [ExitStatus.ACCOUNT_CANNOT_WORK]
+    assert [failure.exit_status for failure in plan.quotes.failures] == [ExitStatus.ACCOUNT_CANNOT_WORK]
     assert plan.unpriced == 4
     assert plan.outlooks[0].forecast.days == ()
     assert "account_not_asked" in codes(plan)
@@ -277,14 +277,14 @@ async def test_an_old_key_is_told_with_the_exit_status_of_a_run(make_ground: Gro
 async def test_a_service_that_is_not_there_leaves_the_differences(make_ground: GroundMaker) -> None:
     """Without a network the plan has no prices, and says why."""
     ground = await make_ground()
-    setting = ground.with_profile(base_url="http://127.0.0.1:9/api/v1")
+    app = ground.with_profile(base_url="http://127.0.0.1:9/api/v1")
 
-    plan = await planned(setting, ground.manifest(TWO_MODELS))
+    plan = await planned(app, ground.manifest(TWO_MODELS))
 
     assert plan.jobs[0].to_send == 4
     assert plan.jobs[0].end_at is None
-    assert "does not answer" in plan.book.hindrances[0].reason
-    assert plan.book.hindrances[0].exit_status is ExitStatus.OK
+    assert "does not answer" in plan.quotes.failures[0].reason
+    assert plan.quotes.failures[0].exit_status is ExitStatus.OK
 
 
 async def test_a_missing_key_is_told(make_ground: GroundMaker) -> None:
@@ -292,9 +292,9 @@ async def test_a_missing_key_is_told(make_ground: GroundMaker) -> None:
     ground = await make_ground()
     (ground.folder / "key").unlink()
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+    plan = await planned(ground.app, ground.manifest(TWO_MODELS))
 
-    assert plan.book.hindrances[0].exit_status is ExitStatus.USAGE
+    assert plan.quotes.failures[0].exit_status is ExitStatus.USAGE
     assert await ground.sent() == []
 
 
@@ -302,7 +302,7 @@ async def test_what_the_service_refuses_is_told_before_it_is_sent(make_ground: G
     """A combination that no model offers: nothing was paid, and the reason is the service's own."""
     ground = await make_ground()
 
-    plan = await planned(ground.setting, ground.manifest(f"- {{id: fox, prompt: x, {SQUARE}}}"))
+    plan = await planned(ground.app, ground.manifest(f"- {{id: fox, prompt: x, {SQUARE}}}"))
 
     assert codes(plan) == ["refused"]
     assert plan.jobs[0].refused[0].item == "fox"
@@ -315,7 +315,7 @@ async def test_items_that_can_never_fit_are_told(make_ground: GroundMaker) -> No
     capped = '- {matrix: {n: [1, 2]}, id: "f-{{ n }}", prompt: x, max_cost_credits: 1}'
     many = '- {matrix: {n: [1, 2, 3]}, id: "g-{{ n }}", prompt: x}'
 
-    plan = await planned(ground.setting, ground.manifest(f"{capped}\n{many}", more="budget: {credits: 5}"))
+    plan = await planned(ground.app, ground.manifest(f"{capped}\n{many}", more="budget: {credits: 5}"))
 
     assert codes(plan) == ["over_cap", "over_job_budget"]
     assert plan.credits == 4
@@ -328,8 +328,8 @@ async def test_a_job_longer_than_the_retention_and_a_low_balance_are_told(make_g
     numbers = ", ".join(str(number) for number in range(20))
     manifest = ground.manifest(f'- {{matrix: {{n: [{numbers}]}}, id: "f-{{{{ n }}}}", prompt: x}}')
 
-    plan = await planned(ground.setting, manifest)
-    plan.book.balances["studio", "main"] = 3
+    plan = await planned(ground.app, manifest)
+    plan.quotes.balances["studio", "main"] = 3
 
     assert codes(plan) == ["longer_than_retention", "balance_too_low"]
 
@@ -345,7 +345,7 @@ async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> N
             'parameters: {resolution: 512x512, aspect_ratio: "1:1"}}'
         )
 
-    plan = await planned(ground.setting, ground.manifest("\n".join(items)))
+    plan = await planned(ground.app, ground.manifest("\n".join(items)))
 
     assert codes(plan) == ["uploads_take_days", "unpriced_uploads"]
     assert not any("uploads" in request for request in await ground.sent())
@@ -355,9 +355,9 @@ async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> N
 @pytest.mark.parametrize(
     ("cap", "more", "bound", "bound_by", "most"),
     [
-        ("", "", 2000, "what the account may spend in a day", 4006),
+        ("", "", 2000, "the account's daily credits", 4006),
         ("max_cost_credits: 30, ", "", 30, "max_cost_credits", 66),
-        ("", "budget: {credits: 50}", 50, "what is left of budget.credits", 50),
+        ("", "budget: {credits: 50}", 50, "the rest of budget.credits", 50),
         ("", "budget: {credits_per_day: 40}", 40, "budget.credits_per_day", 86),
     ],
     ids=["account", "cap", "budget", "daily budget"],
@@ -374,7 +374,7 @@ async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR09
     )
     foxes = '- {matrix: {n: [1, 2, 3]}, id: "f-{{ n }}", prompt: x}'
 
-    plan = await planned(ground.setting, ground.manifest(f"{foxes}\n{clips}", more=more))
+    plan = await planned(ground.app, ground.manifest(f"{foxes}\n{clips}", more=more))
 
     document = plan_document(plan)
     (group,) = document["jobs"][0]["unpriced_groups"]
@@ -388,16 +388,14 @@ async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR09
 async def test_the_local_service_prices_images_and_is_gone_afterwards(tmp_path: Path) -> None:
     """Without any configuration, also of items with images: uploads go to a service that nobody else has."""
     Image.new("RGB", (300, 300)).save(tmp_path / "a.png")
-    setting = AppContext(
-        tmp_path / "q" / "queue.db", Config({"local": Profile("local")}, "local"), working_dir=tmp_path
-    )
+    app = AppContext(tmp_path / "q" / "queue.db", Config({"local": Profile("local")}, "local"), working_dir=tmp_path)
     text = (
         "version: 1\njob: j\nitems:\n  - {id: i, prompt: x, model: epsilon-2, mode: image-to-image, inputs: [a.png],"
         ' parameters: {resolution: 512x512, aspect_ratio: "1:1"}}\n'
     )
     (tmp_path / "m.yaml").write_text(text, "utf-8")
 
-    plan = await planned(setting, str(tmp_path / "m.yaml"))
+    plan = await planned(app, str(tmp_path / "m.yaml"))
 
     assert plan.unpriced == 0
     assert plan.credits > 0
@@ -411,7 +409,7 @@ async def test_other_jobs_of_the_queue_are_named_and_left_out(make_ground: Groun
     other = ground.folder / "owls.yaml"
     other.write_text((ground.folder / "foxes.yaml").read_text("utf-8").replace("job: foxes", "job: owls"), "utf-8")
 
-    plan = await planned(ground.setting, str(other))
+    plan = await planned(ground.app, str(other))
 
     assert plan.others == ("foxes",)
     assert plan.credits == 26
@@ -423,7 +421,7 @@ async def test_mistakes_of_a_manifest_are_told_as_ever(make_ground: GroundMaker)
     ground = await make_ground()
 
     with pytest.raises(InputError, match="propmt"):
-        await planned(ground.setting, ground.manifest("- {id: a, propmt: x}"))
+        await planned(ground.app, ground.manifest("- {id: a, propmt: x}"))
 
     assert await ground.sent() == ["/models"]
 
@@ -435,7 +433,7 @@ async def test_keys_are_nowhere_in_a_plan(make_ground: GroundMaker, caplog: pyte
     texts = []
     for key in (KEY, OLD_KEY):
         (ground.folder / "key").write_text(key, "utf-8")
-        plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+        plan = await planned(ground.app, ground.manifest(TWO_MODELS))
         texts += [json.dumps(plan_document(plan)), "\n".join(short_lines(plan)), repr(plan)]
 
     assert not [text for text in [*texts, caplog.text] if KEY in text or OLD_KEY in text]

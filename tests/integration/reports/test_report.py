@@ -188,7 +188,7 @@ def test_a_foreign_file_is_never_written_over(tmp_path: Path, name: str) -> None
     assert (tmp_path / name).read_text("utf-8") == FOREIGN
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """The place, the reason, and what to do."""
     with pytest.raises(InputError, match=r"none/report\.html.*No such file.*--to"):
         write(tmp_path / "none/report.html", [item(0)])

@@ -11,7 +11,7 @@ import pytest
 
 from batchkiln.core.errors import ExitStatus, QueueBusy, QueueInUse
 from batchkiln.doctor.check_results import Level
-from batchkiln.doctor.local_checks import check_private
+from batchkiln.doctor.local_checks import check_permissions
 from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.sqlite.file_lock import QueueLock
 from support.builders import NOON
@@ -125,12 +125,12 @@ async def test_the_modes_of_a_queue_that_is_there_are_its_owners_matter(tmp_path
     """Who has opened theirs to a group on purpose keeps it so; `doctor` tells of it."""
     path = tmp_path / "queue.db"
     await (await SqliteDatabase.open_for_writing(path)).close()
-    assert list(check_private(path)) == []
+    assert list(check_permissions(path)) == []
     path.chmod(0o640)
 
     await (await SqliteDatabase.open_for_writing(path)).close()
 
     assert path.stat().st_mode & 0o777 == 0o640
-    (found,) = check_private(path)
+    (found,) = check_permissions(path)
     assert found.level is Level.WARN
     assert f"chmod 600 {path}" in str(found.remedy)

@@ -1,6 +1,7 @@
 """A queue in PostgreSQL: its transactions, what a lost connection is, and what bad input gets."""
 
 import asyncio
+import stat
 import subprocess
 import sys
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -23,7 +25,7 @@ from batchkiln.core.errors import (
     QueueUnusable,
 )
 from batchkiln.core.lease_types import Egress, Fence, WorkerIdentity
-from batchkiln.store import Store, migrate
+from batchkiln.store import Reader, Store, migrate
 from batchkiln.store.account_changes import account_id
 from batchkiln.store.health import queue_health, server_checks
 from batchkiln.store.leases import FencedDatabase, Leases, fence as fenced_by
@@ -549,3 +551,18 @@ def test_values_come_back_as_sqlite_gives_them(url: DatabaseUrl) -> None:
     assert (row["a"], row["last"], row[-1]) == (2**62, 3.0, 3.0)
     assert dict(row)["a"] == 2**62
     assert [type(value) for value in row] == [int, str, bytes, type(None), int, int, float]
+
+
+async def test_journal_of_attempts_is_on_the_disk_of_the_machine(
+    url: DatabaseUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database restored to an earlier time does not restore it: it lies by the queue's id, for its owner alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    store = await Store.open_for_writing(url)
+
+    async with store.locked(command="work", now=NOW):
+        uid = await store.read(Reader.queue_uid)
+        journal = tmp_path / "batchkiln" / uid / "queue.attempts"
+        assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+
+    await store.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln_service.db.database import Database, connect, is_passing
+from batchkiln_service.db.database import Database, connect, is_temporary
 from batchkiln_service.errors import DatabaseVersionError
 
 
@@ -97,7 +97,7 @@ def test_books_of_another_version_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_books_are_opened_again(tmp_path: Path) -> None:
-    """The second opening finds what the first laid down."""
+    """The second setup_lock finds what the first laid down."""
     schema = "CREATE TABLE entry (number INTEGER PRIMARY KEY) STRICT;"
     with closing(connect(tmp_path / "books.db", schema)) as connection:
         insert(7, connection)
@@ -209,4 +209,4 @@ def test_only_what_may_pass_is_taken_for_passing(sql: str, is_for_now: bool) -> 
     with closing(sqlite3.connect(":memory:")) as books, pytest.raises(sqlite3.OperationalError) as raised:
         books.executescript(f"CREATE TABLE a (a); {sql}")
 
-    assert is_passing(raised.value) == is_for_now
+    assert is_temporary(raised.value) == is_for_now

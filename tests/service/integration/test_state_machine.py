@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -298,9 +299,9 @@ class ServiceBesideItsModel(RuleBasedStateMachine):
         assert sorted(str(row["id"]) for row in rows) == sorted(known)
 
 
-TestServiceBesideItsModel = ServiceBesideItsModel.TestCase
+TestServiceBesideItsModel = pytest.mark.long(ServiceBesideItsModel.TestCase)
 TestServiceBesideItsModel.settings = settings(
-    max_examples=DEEPER or examples(50),
+    max_examples=DEEPER or examples(25),
     stateful_step_count=40,
     derandomize=not DEEPER,
     database=None,

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from batchkiln_service import Limits
-from batchkiln_service.db.database import is_passing
+from batchkiln_service.db.database import is_temporary
 from batchkiln_service.db.setup import FILE_NAME
 
 from .service_world import World, WorldMaker, image_with
@@ -78,4 +78,4 @@ async def test_request_that_was_refused_so_is_in_the_log_once_it_can_be(roomy: W
 @pytest.mark.parametrize(("number", "passes"), [(errno.ENOSPC, True), (errno.EMFILE, True), (errno.EISDIR, False)])
 def test_disk_troubles_pass_and_mistakes_do_not(number: int, *, passes: bool) -> None:
     """Also what the storage meets: an upload that found no room can be sent again."""
-    assert is_passing(OSError(number, "no")) is passes
+    assert is_temporary(OSError(number, "no")) is passes

@@ -15,7 +15,7 @@ from batchkiln_service.dialects.openapi_rewrite import describe
 from batchkiln_service.dialects.sample_files import EXTENSIONS, small_file
 from support.examples import examples
 
-SEEDS = range(examples(200))
+SEEDS = range(examples(100))
 FORMS = ("prefix_hex", "uuid", "int", "digits", "base62", "long", "upper")
 PLACES = {
     Endpoint.MODELS: ("get", "/models"),

@@ -38,7 +38,7 @@ def test_after_every_and_times_are_exact() -> None:
     faults = Faults([FaultRule(kind="html", after=2, every=3, times=2)], seed=0)
 
     assert positions(faults, requests=20) == [4, 7]
-    assert faults.in_force() == []
+    assert faults.active_rules() == []
 
 
 def test_first_of_the_rules_that_would_strike_does() -> None:

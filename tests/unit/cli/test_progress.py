@@ -67,7 +67,7 @@ def drawn(shown: ProgressState) -> str:
         "estimated end: 2030-01-02 12:00 UTC",
     ],
 )
-def test_the_display_tells_each_figure(piece: str) -> None:
+def test_the_display_shows_each_figure(piece: str) -> None:
     """Done, problems, left, what is active and since when, credits, windows and the end are all there."""
     assert piece in drawn(state())
 
@@ -95,7 +95,7 @@ def test_the_bar_begins_at_what_is_already_done() -> None:
     assert (shown.total - shown.left, shown.total) == (6, 10)
 
 
-def test_a_wait_is_told_with_its_reason_and_end() -> None:
+def test_a_wait_is_reported_with_its_reason_and_end() -> None:
     """A person sees why nothing happens, and until when."""
     told = drawn(state(WaitReason.DAY_CREDITS))
 
@@ -108,7 +108,7 @@ def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
     assert "waits" not in drawn(state(WaitReason.POLL_INTERVAL))
 
 
-def test_what_the_service_said_is_told_beside_the_wait() -> None:
+def test_what_the_service_said_is_reported_beside_the_wait() -> None:
     """A person reads why the service asked for a pause, and not of troubles long over."""
     throttled = replace(worker(WaitReason.THROTTLED), last_error="429: rate_limited")
 
@@ -179,6 +179,6 @@ def test_a_picture_with_something_to_see_is_drawn_often_again(*, has_active_item
     if has_active_items:
         assert backoff.next(has_active_items=True) == 0.0
     else:
-        backoff.heard(is_news=True)
+        backoff.on_change(is_news=True)
 
     assert backoff.next(has_active_items=False) == 0.25

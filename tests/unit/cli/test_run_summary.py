@@ -79,10 +79,10 @@ def test_a_charge_above_the_maximum_is_four_and_says_how_to_go_on(capsys: pytest
 @pytest.mark.parametrize("reason", [WaitReason.HELD, WaitReason.NO_KEY])
 def test_a_slot_held_for_a_key_is_four(reason: WaitReason) -> None:
     """The account's one place belongs to an item whose key is missing, and others wait: 4."""
-    assert RunResult((LEFT,), rests=(reason,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+    assert RunResult((LEFT,), last_waits=(reason,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
 
 
-def test_stopped_as_wished_with_work_left_is_five() -> None:
+def test_stopped_by_an_option_with_work_left_is_five() -> None:
     """--until or --max-credits, with work left: 5."""
     assert RunResult((LEFT,), may_end_early=True).exit_status is ExitStatus.STOPPED_WITH_WORK_LEFT
 
@@ -108,7 +108,7 @@ def test_a_signal_wins(status: int) -> None:
     assert RunResult((LEFT,), blocked=(REFUSED,), signal_status=status).exit_status == status
 
 
-def test_a_refused_account_is_told_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_account_is_reported_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     """An old key is named as what it is, with the way out, and the command to go on. Service rule 5.4."""
     print_run_summary(RunResult((LEFT,), blocked=(REFUSED,)), common("run", "my birds.yaml"))
 
@@ -129,7 +129,7 @@ def test_json_keeps_words_off_standard_output(capsys: pytest.CaptureFixture[str]
     assert "To resume" in captured.err
 
 
-def test_a_manifest_from_standard_input_is_gone_on_with_by_work() -> None:
+def test_work_continues_a_manifest_from_standard_input() -> None:
     """What came by standard input cannot be read again: it is in the queue."""
     assert resume_command(common("run", "-")) == "batchkiln work --queue queue.db"
 
@@ -137,7 +137,7 @@ def test_a_manifest_from_standard_input_is_gone_on_with_by_work() -> None:
 def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     """Law 10: told as what it is, with what was charged, the lines to paste and the command that goes on."""
     entry = Misunderstood(Call.QUOTE, EPOCH, "names no price", '{"amount": string}', 200, "replies: {quote: /amount}")
-    ending = RunResult((LEFT,), rests=(WaitReason.NOT_UNDERSTOOD,), misunderstood=(("studio", "main", entry),))
+    ending = RunResult((LEFT,), last_waits=(WaitReason.NOT_UNDERSTOOD,), misunderstood=(("studio", "main", entry),))
 
     print_run_summary(ending, common("work"))
 

@@ -173,7 +173,7 @@ def test_a_damaged_request_is_given_as_it_is(queue: QueueFile, config: Config, t
     assert bundle(queue, config, tmp_path / "support.zip")["request-1.json"] == b"\xff{"
 
 
-def test_a_folder_that_is_not_there_is_told(queue: QueueFile, config: Config, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(queue: QueueFile, config: Config, tmp_path: Path) -> None:
     """The place and the reason."""
     queue.apply([spec("fox")])
 

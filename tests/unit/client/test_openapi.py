@@ -29,7 +29,7 @@ def test_the_local_service_is_as_the_client_expects() -> None:
     """No difference where there is none."""
     assert mismatches(WHOLE) == []
     (finding,) = check_description(Described("t", "1", WHOLE))
-    assert finding.message == "as batchkiln expects it"
+    assert finding.message == "matches the requests of batchkiln"
 
 
 def test_paths_may_be_described_with_their_prefix(document: Any) -> None:  # noqa: ANN401

@@ -151,7 +151,7 @@ def test_a_job_waits_for_those_before_it() -> None:
     assert ends == {"first": NOON + timedelta(seconds=60), "second": NOON + timedelta(seconds=90)}
 
 
-def test_the_calendar_tells_items_credits_and_slot_time_of_each_day() -> None:
+def test_the_calendar_shows_items_credits_and_slot_time_of_each_day() -> None:
     """Two thousand credits a day: 200 items of 10 today, the other one after the reset."""
     today, tomorrow = foretell(ItemClass(201, 10, 30)).days
 
@@ -189,7 +189,7 @@ def test_what_is_under_way_takes_time_and_no_credits() -> None:
     assert [(day.items, day.credits) for day in told.days] == [(0, 0)]
 
 
-def test_a_cap_below_the_quote_is_told() -> None:
+def test_a_cap_below_the_quote_is_reported() -> None:
     """Such items are rejected at once, and take no time (contract, section 7)."""
     told = foretell(ItemClass(3, 12, 30, cap=10))
 
@@ -197,7 +197,7 @@ def test_a_cap_below_the_quote_is_told() -> None:
     assert told.ends["birds"] == NOON
 
 
-def test_a_price_above_a_daily_budget_is_told() -> None:
+def test_a_price_above_a_daily_budget_is_reported() -> None:
     """The account's day and the job's own day both bound a single item."""
     over_day = foretell(ItemClass(1, 2001, 30)).unpayable
     over_job_day = foretell(ItemClass(1, 12, 30), credits_per_day=10).unpayable
@@ -206,7 +206,7 @@ def test_a_price_above_a_daily_budget_is_told() -> None:
     assert over_job_day == (Unpayable("birds", BudgetLimit.OVER_JOB_DAY, 1, 12, 10),)
 
 
-def test_what_the_jobs_budget_no_longer_covers_is_told() -> None:
+def test_what_the_jobs_budget_no_longer_covers_is_reported() -> None:
     """The first items use the budget up; the others are rejected (Law 6)."""
     told = foretell(ItemClass(5, 10, 30), credits_left=25)
 

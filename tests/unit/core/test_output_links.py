@@ -10,7 +10,7 @@ def link(url: str, identity: str | None = None) -> OutputLink:
     return OutputLink("image", url, None, identity)
 
 
-def test_mark_outlives_a_signature_and_tells_no_link() -> None:
+def test_mark_survives_a_new_signature_and_discloses_no_link() -> None:
     """A fresh link of the same file has the same mark, which is a hash (Law 8)."""
     mark = mark_of(link("https://files/a/1.png?sig=one"))
 
@@ -42,7 +42,7 @@ def test_extension_is_that_of_the_path(url: str, extension: str | None) -> None:
     assert extension_of(link(url)) == extension
 
 
-def test_links_that_only_their_query_tells_apart_are_told_by_bytes() -> None:
+def test_links_that_differ_only_in_their_query_are_identified_by_bytes() -> None:
     """Where siblings have one mark, it says nothing: whatever is saved may be either of them."""
     links = [link("https://files/get?file=1"), link("https://files/get?file=2")]
 

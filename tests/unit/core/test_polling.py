@@ -18,7 +18,7 @@ def test_next_poll_keeps_the_gap(last: float | None, now: float, at: float) -> N
     assert next_poll_at(last_settled_at=last, interval_seconds=10.0, now=now) == at
 
 
-def test_long_pending_is_told_after_an_hour() -> None:
+def test_long_pending_is_reported_after_an_hour() -> None:
     """A person should look; the id is polled on. Service rule 4.5."""
     assert not is_long_pending(NOON, NOON + timedelta(hours=1))
     assert is_long_pending(NOON, NOON + timedelta(hours=1, seconds=1))

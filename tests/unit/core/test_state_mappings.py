@@ -85,7 +85,10 @@ def _named_nodes() -> list[tuple[str, ast.AST]]:
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         relative = path.relative_to(SOURCE).as_posix()
-        for statement in ast.parse(path.read_text("utf-8")).body:
+        text = path.read_text("utf-8")
+        if not any(name in text for name in ENUMS):
+            continue
+        for statement in ast.parse(text).body:
             name = ""
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 name = statement.target.id

@@ -108,7 +108,7 @@ def test_a_jump_that_this_machines_clock_made_too_is_followed_at_once() -> None:
 
 
 @pytest.mark.parametrize("year", [1, 1969, 9500, 9999])
-def test_a_date_that_no_service_has_is_not_heard(year: int) -> None:
+def test_an_impossible_date_is_ignored(year: int) -> None:
     """However often it is said, and without overflowing anything."""
     date = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
 

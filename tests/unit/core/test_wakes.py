@@ -23,7 +23,7 @@ def test_outcome_wakes_its_own_account_alone() -> None:
     changes = ChangeNotifier()
     own, other = changes.next(OWN), changes.next(OTHER)
 
-    changes.announce(Change.WENT_ON, OWN)
+    changes.announce(Change.PROGRESSED, OWN)
 
     assert own.is_set()
     assert not other.is_set()
@@ -41,10 +41,20 @@ def test_outcome_wakes_whoever_waits_for_credits() -> None:
     assert other.is_set()
 
 
+def test_item_that_is_free_again_wakes_idle_accounts() -> None:
+    """An account at rest may begin it while its own is still busy."""
+    changes = ChangeNotifier()
+    other = changes.next(OTHER)
+
+    changes.announce(Change.REQUEUED, OWN)
+
+    assert other.is_set()
+
+
 def test_news_before_the_first_wait_are_kept() -> None:
     """A worker that has looked, and not waited so far, must not act on what it saw before its own change."""
     changes = ChangeNotifier()
-    changes.announce(Change.WENT_ON, OWN)
+    changes.announce(Change.PROGRESSED, OWN)
 
     assert changes.has_news(OWN, 0)
 

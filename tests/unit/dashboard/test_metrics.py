@@ -13,7 +13,7 @@ from batchkiln.dashboard.metrics import Metric, exposition, queue_metrics, reque
 from batchkiln.dashboard.snapshot import PageSnapshot
 from batchkiln.presentation.overview import Overview
 from batchkiln.presentation.worker_views import NO_KEY, Undriven
-from batchkiln.store.jobs import Credits, Trouble
+from batchkiln.store.jobs import Credits, ProblemGroup
 from support.view_builders import NOW, job_view, shared_by
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
@@ -51,10 +51,10 @@ def test_leases_are_told_where_workers_share_the_queue() -> None:
     assert found["batchkiln_worker_alive", (("egress", "fra-1"), ("worker", "fra-1/4711-9c2e"))] == 1
 
 
-def test_jobs_are_told_by_state_cause_and_money() -> None:
+def test_jobs_are_reported_by_state_cause_and_money() -> None:
     """Every state is there, also those of no item, so that a rule finds a zero."""
-    trouble = Trouble(ItemState.HELD, "key_missing", 1, None)
-    view = job_view({ItemState.DONE: 7, ItemState.HELD: 1}, troubles=[trouble], money=Credits(1, 20, 5))
+    problem = ProblemGroup(ItemState.HELD, "key_missing", 1, None)
+    view = job_view({ItemState.DONE: 7, ItemState.HELD: 1}, problems=[problem], money=Credits(1, 20, 5))
 
     found = samples(exposition(queue_metrics(PageSnapshot(Overview((view,), (), None), (), is_all=True))))
 
@@ -101,8 +101,8 @@ def test_the_manual_names_the_metrics_that_are_there() -> None:
     """And no label that Prometheus gives itself, which would take its place."""
     meter = RequestMeter()
     meter.record("/images", "202", 1.0)
-    trouble = Trouble(ItemState.HELD, "key_missing", 1, None)
-    view = job_view({ItemState.DONE: 7}, troubles=[trouble], ends_at=NOW)
+    problem = ProblemGroup(ItemState.HELD, "key_missing", 1, None)
+    view = job_view({ItemState.DONE: 7}, problems=[problem], ends_at=NOW)
     now = PageSnapshot(Overview((view,), (), None, shared_by(undriven=(UNDRIVEN,))), (), is_all=True)
     metrics = [*queue_metrics(now), *request_metrics(meter)]
 

@@ -170,7 +170,7 @@ def test_damaged_outputs_are_left_out_and_named(tmp_path: Path, wanted: Format) 
     assert [(one.item, one.reason) for one in result.left_out] == [
         ("bird-0", "the file is gone"),
         ("bird-1", f"it has {rows[1].size_bytes + 4} bytes, and {rows[1].size_bytes} were recorded"),
-        ("bird-2", "its content is not what was recorded"),
+        ("bird-2", "its content differs from the recorded hash"),
     ]
     assert result.left_out_count == 3
 

@@ -135,7 +135,7 @@ async def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_any() -> None:
     assert clock.slept[:2] == [30.0, MAX_WAIT_SECONDS]
 
 
-async def test_what_goes_wrong_inside_ends_the_telling_alone() -> None:
+async def test_an_internal_error_ends_only_the_notifier() -> None:
     """A bug in a channel, or a full disk, is logged and not raised: the run goes on."""
     channel = Channel(RuntimeError("a bug"))
 

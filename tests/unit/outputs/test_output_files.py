@@ -188,7 +188,7 @@ async def finish(
         name_for=lambda extension: f"fox.{extension}",
         content_type=content_type,
         link_extension=link_extension,
-        believed_sha256=believed,
+        accepted_sha256=believed,
     )
 
 

@@ -69,7 +69,7 @@ def test_a_full_minute_waits_for_its_first_request_to_leave_it(queue: QueueFile)
     assert found.wait.until == AT + timedelta(seconds=30)
 
 
-def test_a_pause_that_the_service_asked_for_is_told_until_its_end(queue: QueueFile) -> None:
+def test_a_pause_that_the_service_asked_for_is_reported_until_its_end(queue: QueueFile) -> None:
     """Retry-After is kept across restarts, and so is its reason."""
     queue.connection.execute(
         "UPDATE account SET creates_held_until = ?, creates_held_reason = 'throttled'", (NOW + 90_000,)

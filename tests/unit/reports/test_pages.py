@@ -186,8 +186,8 @@ def test_sums_are_those_of_the_items() -> None:
     )
 
     assert (totals.items, totals.states[ItemState.DONE], totals.images, totals.size_bytes) == (2, 1, 1, 2048)
-    assert totals.money == CreditTotals(generations=2, charged=17, refunded=10, reserved=3)
-    assert totals.money.spent == 7
+    assert totals.credits == CreditTotals(generations=2, charged=17, refunded=10, reserved=3)
+    assert totals.credits.spent == 7
     assert totals.days == {DAY: CreditTotals(1, 10, 10, 3), tomorrow: CreditTotals(1, 7, 0, 0)}
     assert {name: (model.items, model.done) for name, model in totals.models.items()} == {
         "epsilon-2": (1, 1),

@@ -83,7 +83,7 @@ def test_a_row_holds_nothing_of_attempts(queue: QueueFile) -> None:
     assert queue.one("SELECT idempotency_key FROM attempt") not in str(asdict(row))
 
 
-def test_an_unknown_job_is_told(queue: QueueFile) -> None:
+def test_an_unknown_job_is_reported(queue: QueueFile) -> None:
     """With the one that is near."""
     queue.apply([spec("fox")])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -183,6 +183,13 @@ class TakenMeanwhile:
         self.workers.beat(B)
         assert self.workers.take(B) is not None
         result: T = self.workers.world.write(work, *args, **kwargs)
+        return result
+
+    async def write_and_then(
+        self, follow: Callable[[list[Any]], None], work: Callable[..., T], *args: object, **kwargs: object
+    ) -> T:
+        result = await self.write(work, *args, **kwargs)
+        follow([result])
         return result
 
     async def read(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:

@@ -22,11 +22,15 @@ SCANNED: Final = {
     "job_credits": {"attempt USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally USING INDEX tally_open"},
-    "ready_inputs_of_heads": {"head"},  # the next five
+    "ready_inputs_of_heads": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
     "open_jobs": {"t USING INDEX tally_open"},
     "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
     "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
     "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
+    # Lost attempts: none, but for those of a restored copy.
+    "queued_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
+    "accounts_under_way": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
+    "recorded_attempts": {"old"},  # once a start, from the newest on, up to the service's retention
     "get_lease": {"lease"},  # one row
     "drop_lease": {"lease"},
     "jobs_at_work": {"job"},  # jobs are few

@@ -95,26 +95,26 @@ def test_a_story_has_all_of_one_item(queue: QueueFile) -> None:
     queue.move("fox", Event.GENERATION_FAILED)
     queue.finish("fox")
 
-    story = Items(queue.connection).detail("birds", "fox")
+    detail = Items(queue.connection).detail("birds", "fox")
 
-    assert (story.job, story.item.name, story.recipe, story.priority, story.file_name) == (
+    assert (detail.job, detail.item.name, detail.recipe, detail.priority, detail.file_name) == (
         "birds",
         "fox",
         RECIPE,
         2,
         "x",
     )
-    assert [file.path for file in story.inputs] == ["/b", "/a"]
-    assert [(one.number, one.state, one.generation_id, one.is_refunded) for one in story.attempts] == [
+    assert [file.path for file in detail.inputs] == ["/b", "/a"]
+    assert [(one.number, one.state, one.generation_id, one.is_refunded) for one in detail.attempts] == [
         (1, "failed", "one", True),
         (2, "succeeded", "gen-fox", False),
     ]
-    assert [event.kind for event in story.events][:3] == ["attempt_recorded", "accepted", "generation_failed"]
-    assert story.events[-1].state is ItemState.DONE
-    assert len(story.item.outputs) == 1
-    assert story.quote_credits == 5
-    assert story.arrival is not None
-    assert story.arrival.detail["items"] == 2
+    assert [event.kind for event in detail.events][:3] == ["attempt_recorded", "accepted", "generation_failed"]
+    assert detail.events[-1].state is ItemState.DONE
+    assert len(detail.item.outputs) == 1
+    assert detail.quote_credits == 5
+    assert detail.arrival is not None
+    assert detail.arrival.detail["items"] == 2
 
 
 def test_a_story_never_holds_the_request_bytes(queue: QueueFile) -> None:

@@ -11,7 +11,7 @@ from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.core.waits import WaitReason
 from batchkiln.store.accounts import Accounts
-from batchkiln.store.jobs import Credits, Jobs, JobSummary, Trouble
+from batchkiln.store.jobs import Credits, Jobs, JobSummary, ProblemGroup
 from batchkiln.store.operations import pause
 from support.queue_file import JOB, NOW, QueueFile, spec
 
@@ -78,9 +78,9 @@ def test_troubles_are_grouped_by_reason(queue: QueueFile) -> None:
     queue.move("e", Event.REQUEUED)
     queue.move("a", Event.RETRY_REQUESTED)
 
-    assert summary_of(queue).troubles == (
-        Trouble(ItemState.REJECTED, "over_cap", 2, "because of over_cap"),
-        Trouble(ItemState.FAILED, "generation_failed", 1, "because of generation_failed"),
+    assert summary_of(queue).problems == (
+        ProblemGroup(ItemState.REJECTED, "over_cap", 2, "because of over_cap"),
+        ProblemGroup(ItemState.FAILED, "generation_failed", 1, "because of generation_failed"),
     )
 
 

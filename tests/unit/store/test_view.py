@@ -11,6 +11,7 @@ from batchkiln.core.queue_types import Candidate, Scope, Snapshot, Viewpoint
 from batchkiln.store import planner_snapshot
 from support.attempt_steps import account_of, begin, candidate, known, prepared
 from support.builders import NO, NOON, day_of
+from support.trips import CountedTrips
 from support.worker_world import World
 
 
@@ -131,3 +132,17 @@ def test_outstanding_leaves_out_what_is_a_persons(world: World) -> None:
     assert (found.total, found.under_way) == (2, 1)
     assert planner_snapshot.outstanding(world.connection, Scope()).total == 1
     assert planner_snapshot.outstanding(world.connection, Scope(frozenset({2}))).total == 0
+
+
+def test_look_takes_at_most_two_trips(world: World) -> None:
+    """Whatever is queued and under way: a database that is far away is asked twice, and no more often."""
+    world.enqueue("first", budget_credits_per_day=50)
+    world.enqueue("second", priority=2)
+    begin(world)
+    session = CountedTrips(world.connection)
+    viewpoint = Viewpoint(account_of(world, "main"), "test", "main", is_first=True, scope=Scope())
+
+    found = planner_snapshot.snapshot(session, viewpoint, [day_of(NOON)])
+
+    assert found.queue.unresolved is not None
+    assert session.trips <= 2

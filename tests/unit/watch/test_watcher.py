@@ -49,7 +49,7 @@ class FakeDesk:
         return {"errors": [mistake.line for mistake in error.mistakes]}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
     with silence():
         yield
@@ -267,7 +267,7 @@ def test_damaged_queue_ends_the_watch(tmp_path: Path, desk: FakeDesk) -> None:
     assert not (tmp_path / "birds.result.json").exists()
 
 
-def test_folder_that_is_gone_is_told(tmp_path: Path, desk: FakeDesk) -> None:
+def test_folder_that_is_gone_is_reported(tmp_path: Path, desk: FakeDesk) -> None:
     """There is nothing to watch any more."""
     folder = tmp_path / "inbox"
     folder.mkdir()
@@ -285,7 +285,7 @@ def test_manifest_moved_away_is_still_answered(tmp_path: Path, desk: FakeDesk) -
     assert answer(tmp_path, "birds")["status"] == "ended"
 
 
-def test_end_is_told_after_a_restart_also_where_the_manifest_is_gone(tmp_path: Path, desk: FakeDesk) -> None:
+def test_end_is_reported_after_a_restart_also_where_the_manifest_is_gone(tmp_path: Path, desk: FakeDesk) -> None:
     """Who tidied up waits for the end as well; an answer of another folder, or of nobody, is left alone."""
     (tmp_path / "birds.yaml").write_text("birds")
     watched(tmp_path, desk, (5, (tmp_path / "birds.yaml").unlink))

@@ -1,4 +1,4 @@
-"""When a file that lacks its end is believed to be what was paid for."""
+"""A file that always comes without its end is accepted after enough equal downloads."""
 
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ OUTPUT = (1, 1)
     ],
 )
 def test_the_same_bytes_often_and_for_long(came: list[tuple[float, str]], *, is_believed: bool) -> None:
-    """Neither many in a short time nor two that are far apart show that there is no other file."""
+    """Many downloads within a short time are not enough, and neither are two that are far apart."""
     files = TruncatedFiles()
     for at, sha256 in came:
         files.count(OUTPUT, sha256, at)
@@ -37,7 +37,7 @@ def test_the_same_bytes_often_and_for_long(came: list[tuple[float, str]], *, is_
     [(1, "a", True), (3, "a", False), (3, "abc", False), (23, "abcd", True), (25, "abcd", False)],
 )
 def test_last_day_believes_anything(hours_left: int, came: str, *, is_believed: bool) -> None:
-    """What came a few times, and at the very end what came at all, is more than what the service has deleted."""
+    """On the last day of retention a few different downloads suffice, and at the very end a single one."""
     files = TruncatedFiles()
     for at, sha256 in enumerate(came):
         files.count(OUTPUT, sha256, float(at))

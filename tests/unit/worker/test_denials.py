@@ -78,7 +78,7 @@ async def test_upload_link_that_expired_meanwhile_is_no_denial(world: World) -> 
 async def test_rest_after_denials_outlasts_a_restart_and_ends_when_asked_again(
     world: World, kind: str, reply: object
 ) -> None:
-    """Nothing more is spent before a person says so; then all of it is made."""
+    """A restart spends nothing more; once a person asks again, all items are made."""
     deny(world, kind, reply)
     enqueue(world)
     await world.run()

@@ -1,4 +1,4 @@
-"""Paid results: fetched whole, continued where they broke off, or known to be lost."""
+"""Paid results are fetched whole, continued after an interruption, or recorded as lost."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -31,7 +31,7 @@ async def test_broken_download_is_continued_by_range(world: World) -> None:
 
 
 async def test_results_that_cannot_be_fetched_hold_up_no_other(world: World) -> None:
-    """Law 3: a part of the service's storage is away, and what is paid behind it is fetched all the same."""
+    """Law 3: while a part of the storage is unavailable, the other paid results are fetched."""
     world.service.duration_seconds = 1.0
     world.service.broken_files = {f"gen-{number}" for number in range(1, 51)}
     world.enqueue(*(f"item-{number:02}" for number in range(1, 52)))
@@ -82,7 +82,7 @@ async def test_file_that_always_lacks_its_end_is_believed_at_last(world: World) 
 
 
 async def test_two_different_cuts_are_not_believed_for_each_other(world: World) -> None:
-    """Only the same bytes count: as long as something else comes, a whole file may come as well."""
+    """Downloads with different bytes are not accepted: a later one may be whole."""
     world.service.downloads_cut = 12
     world.service.cuts_differ = True
     (item,) = world.enqueue()

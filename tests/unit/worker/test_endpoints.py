@@ -284,10 +284,10 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(tmp_path: Path)
     assert 0.7 * HOUR < last - before < 1.3 * HOUR
     _, account, _ = await world.workers[0].snapshot(world.clock.now())
     assert WaitReason.NO_PRICE in {due.reason for due in account.waits.quotes.values()}
-    story, summary = Items(world.connection).detail("a-first", "poison"), Jobs(world.connection).summary("a-first")
+    detail, summary = Items(world.connection).detail("a-first", "poison"), Jobs(world.connection).summary("a-first")
     assert summary is not None
-    told = explain_item(story, summary, ItemContext(world.clock.instant, is_driven=True))
-    assert f"the service does not supply its price: {NO.code}" in told.story
+    told = explain_item(detail, summary, ItemContext(world.clock.instant, is_driven=True))
+    assert f"the service does not supply its price: {NO.code}" in told.situation
     world.close()
 
 

@@ -1,4 +1,4 @@
-"""Windows, budgets, orders and the wishes of who runs it, as the service's own ledger sees them."""
+"""Rate limits, budgets, orders and options of a run, checked against the service's own ledger."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -246,7 +246,7 @@ async def test_item_that_never_fits_is_rejected_with_its_reason(
 
 
 async def test_job_budget_is_never_overstepped(world: World) -> None:
-    """Law 6: with failures in between, a job pays as much as it may, and the rest is rejected."""
+    """Law 6: with failures in between, the job spends at most its budget, and the rest is rejected."""
     world.service.outcomes.extend([GenerationStatus.FAILED, GenerationStatus.SUCCESS, GenerationStatus.FAILED])
     world.enqueue(*(f"item-{n}" for n in range(5)), budget_credits=30)
 
@@ -453,7 +453,7 @@ async def test_short_days_and_minutes_of_a_sped_up_service(tmp_path: Path) -> No
 
 
 async def test_machine_window_begins_with_the_last_minute_of_an_earlier_run(tmp_path: Path) -> None:
-    """Law 5: a program restarted in a circle asks for the time no more often than the firewall allows."""
+    """Law 5: repeated restarts send no more requests a minute than the firewall allows."""
     world = World(tmp_path, limits=Limits(requests_per_minute_per_ip=3))
     world.enqueue("a", "b", "c")
 
@@ -526,7 +526,7 @@ async def test_lowered_limit_binds_what_was_not_created(world: World, after_seco
 
 
 async def test_pause_holds_what_was_not_created(world: World) -> None:
-    """A person said so before it was paid."""
+    """An attempt that created nothing waits while its job is paused."""
     await postponed(world)
     world.write(operations.pause, "job", 0)
 

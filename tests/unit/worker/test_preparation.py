@@ -1,4 +1,4 @@
-"""Quotes and uploads: made ahead, within the windows, and never a reason to pay."""
+"""Quotes and uploads are made ahead, within the rate limits, and charge nothing."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -62,7 +62,7 @@ async def test_refused_quote_rejects_the_item(world: World) -> None:
 
 
 async def test_recipe_refused_again_and_again_is_rejected_whole(world: World) -> None:
-    """A million items of a recipe that the service refuses cost three quotes, not a million."""
+    """A recipe whose quote is refused three times is rejected with all its items."""
     world.service.say("quote", *[Refused(RefusalKind.INVALID, NO)] * 99)
     world.enqueue(*(f"item-{n}" for n in range(20)))
 
@@ -84,7 +84,7 @@ async def test_blocked_account_at_a_quote_ends_the_run(world: World) -> None:
 
 
 async def test_refused_account_prepares_nothing_more(world: World) -> None:
-    """Its upload was on the way when a create was refused: it is not completed, and the run ends."""
+    """An upload under way when the account is refused is not completed, and the run ends."""
     world.service.latencies = {"create": 1.0, "put": 20.0}
     world.service.say("create", AccountBlocked(AccountProblem.KEY_REFUSED, NO))
     world.enqueue("a")

@@ -11,7 +11,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from batchkiln.core.outcomes import DOWNLOADS, FACTS, READS, Download, Fact
 from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.queue_types import ItemNames
-from batchkiln.core.request import idempotency_key
 from batchkiln.core.responses import ErrorInfo, GenerationStatus, NoResponse, RecordRead, RefusalKind, Refused
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
@@ -20,6 +19,7 @@ from batchkiln.worker.spans import ROOTS_KEPT, Spans
 from support.builders import attempt, record
 
 SECOND = 1_000_000_000
+KEYS = {1: "bk-first", 2: "bk-second"}
 DONE = Committed(DOWNLOADS[Download.ALL_SAVED], ItemState.DONE)
 
 
@@ -34,7 +34,6 @@ class Process:
         self.asked: list[int] = []
         self.spans = Spans(
             provider.get_tracer("test"),
-            queue_uid="uid",
             names_of=self.names_of,
             now_ns=self.now_ns,
             ns_of=lambda _: SECOND,
@@ -42,7 +41,7 @@ class Process:
 
     async def names_of(self, item_id: int) -> ItemNames:
         self.asked.append(item_id)
-        return ItemNames("foxes", "red", "epsilon-2", 2)
+        return ItemNames("foxes", "red", "epsilon-2", KEYS)
 
     def now_ns(self) -> int:
         return next(self._seconds) * SECOND
@@ -87,8 +86,8 @@ async def test_another_process_continues_the_trace_of_an_attempt() -> None:
 
 
 async def test_what_prepares_an_item_belongs_to_its_next_attempt(process: Process) -> None:
-    """A quote is asked before the attempt has a key; the key is derived, so it is known."""
-    begun = attempt(number=2, idempotency_key=idempotency_key("uid", item_id=1, number=2))
+    """A quote is asked before the attempt has a key; the store knows which one it will be."""
+    begun = attempt(number=2, idempotency_key=KEYS[2])
     await process.spans.timed("quote", 1, returning("a price"))
     await process.spans.committed(begun, Facts(), DONE)
 
@@ -162,7 +161,7 @@ async def test_a_call_that_raises_is_a_span_and_still_raises(process: Process) -
 
 
 async def test_a_call_that_is_cancelled_leaves_no_span(process: Process) -> None:
-    """Neither one that waits, nor one that had not begun when its names were looked up."""
+    """A cancelled call has no span, whether it was waiting or had not begun."""
     task = asyncio.create_task(process.spans.timed("create", attempt(), asyncio.Event().wait()))
     await asyncio.sleep(0)
     task.cancel()

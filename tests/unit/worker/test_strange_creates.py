@@ -93,7 +93,7 @@ async def test_replay_that_is_refused_for_an_hour_is_a_persons(world: World, den
 
 
 async def test_conflict_on_a_fresh_key_is_asked_again_before_it_is_believed(world: World) -> None:
-    """Our bytes are unchanged, so it is busy first: ever longer waits, and the same bytes. Service rule 4.3."""
+    """A conflict on a fresh key is retried with the same bytes after ever longer waits. Service rule 4.3."""
     world.service.say("create", *[IdempotencyConflict(NO)] * 3)
     first, second = world.enqueue("first", "second")
 
@@ -105,7 +105,7 @@ async def test_conflict_on_a_fresh_key_is_asked_again_before_it_is_believed(worl
 
 
 async def test_lasting_conflict_stops_the_account_and_not_one_item_after_the_other(world: World) -> None:
-    """Service rule 4.3: the next key would fare no better; what is queued stays queued."""
+    """Service rule 4.3: the next key would conflict as well, so the other items stay queued."""
     world.service.rule = lambda kind, _: IdempotencyConflict(NO) if kind == "create" else None
     first, *others = world.enqueue(*(f"item-{n}" for n in range(15)))
 
@@ -144,7 +144,7 @@ async def test_misunderstood_creates_rest_over_a_restart(world: World) -> None:
 
 
 async def test_misunderstood_create_spends_six_creates_and_stops_the_account(world: World) -> None:
-    """Law 10: it may be paid each time, so that no second item is sent; its credits stay reserved."""
+    """Law 10: each send may be charged, so no second item is sent, and the credits stay reserved."""
     world.service.rule = lambda kind, _: STRANGE if kind == "create" else None
     world.enqueue("first", "second")
 
@@ -261,7 +261,7 @@ async def test_outage_does_not_keep_a_key_remembered(world: World, outage: Creat
 
 
 async def test_ids_that_the_service_denies_stop_the_account(world: World) -> None:
-    """What is read as an id may be none: each further create would be paid, and not found."""
+    """Ids that the service denies may be misread; each further create would be paid and lost."""
     world.service.rule = lambda kind, _: NotFound(NO) if kind == "read" else None
     world.enqueue(*(f"item-{n}" for n in range(6)))
 
@@ -272,7 +272,7 @@ async def test_ids_that_the_service_denies_stop_the_account(world: World) -> Non
 
 
 async def test_id_that_is_given_twice_stops_the_account(world: World) -> None:
-    """The account's own id, read as a generation's, is in each reply to a create."""
+    """An id that comes with every reply, such as the account's, names no generation."""
     world.service.rule = lambda kind, _: (
         Accepted(record(GenerationStatus.FAILED, id="same")) if kind == "create" else None
     )
@@ -304,7 +304,7 @@ async def test_person_has_the_same_request_sent_again(world: World) -> None:
 
 
 async def test_contact_keeps_a_doubt_with_the_program(world: World) -> None:
-    """A service that answers for it, if only with errors, has not forgotten the key by being away."""
+    """While the service answers the request, if only with errors, the program goes on sending it."""
     world.service.say("create", Lost.REPLY, *[Throttled(timedelta(hours=20), NO)] * 3)
     (item,) = world.enqueue()
 

@@ -130,7 +130,7 @@ async def test_person_has_it_fetched_again_for_nothing(world: World) -> None:
 
 
 async def test_person_takes_what_is_on_disk_for_all_of_it(world: World) -> None:
-    """A poster that never comes is no reason to pay for the clip again."""
+    """A person may end an item with the outputs that were saved; nothing is paid again."""
     world.service.outputs_count = 2
     world.service.spoils = lambda path, content: PAGE if path == "gen-1/2" else content
     world.enqueue("fox")
@@ -155,7 +155,7 @@ async def test_storage_that_always_refuses_is_told_after_a_day(world: World) -> 
 
 
 async def test_link_that_is_barred_is_told_soon(world: World) -> None:
-    """What the configuration forbids does not mend by itself."""
+    """A link that the configuration forbids is reported without hours of retries."""
     world.service.rule = lambda kind, _: LinkBarred("it leads to plain http") if kind == "download" else None
     world.enqueue("fox")
 
@@ -192,7 +192,7 @@ async def test_file_above_the_limit_is_not_fetched(tmp_path: Path, *, is_announc
 
 
 async def test_success_without_outputs_is_told_after_a_day(world: World) -> None:
-    """A result that never shows is asked for less and less often, and a person hears of it."""
+    """A success without outputs is read ever more rarely, and reported after a day."""
     world.enqueue("fox")
 
     def empty(kind: str, _account: str) -> object:
@@ -288,7 +288,7 @@ async def test_rest_of_another_file_is_not_joined(world: World) -> None:
 
 
 async def test_what_cannot_be_continued_is_begun_again(world: World) -> None:
-    """A storage that does not give the rest is asked for the whole, and for no rest any more."""
+    """A storage that ignores ranges is asked for the whole file from then on."""
     parts_of(world, (0, 9, '"a"', [b"one"], True))
     world.service.say("download", NotContinued("the rest of another file"))
     parts_of(world, (0, 8, '"b"', [b"two-"], True), (0, 8, '"b"', [b"two-four"], False))

@@ -87,6 +87,7 @@ def _apply(session: PostgresSession, url: DatabaseUrl) -> int:
             session.script(script)
             if version == 0:
                 write_meta(session, "queue_uid", secrets.token_hex(16))
+                write_meta(session, "keys_from", "names")
             version = number
         write_meta(session, VERSION_KEY, str(version))
         session.execute("COMMIT")

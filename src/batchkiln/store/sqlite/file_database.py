@@ -278,6 +278,8 @@ def _migrate(connection: sqlite3.Connection, version: int, script: str) -> bool:
             if version == 1:
                 uid = secrets.token_hex(16)
                 connection.execute("INSERT INTO meta (key, value) VALUES ('queue_uid', ?)", (uid,))
+                # Only here: a queue of an earlier version keeps its keys, also one restored from before its update.
+                connection.execute("INSERT INTO meta (key, value) VALUES ('keys_from', 'names')")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {version}")
         connection.execute("COMMIT")
@@ -302,7 +304,8 @@ def _statements(script: str) -> list[str]:
 def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | QueueBusy | sqlite3.DatabaseError:
     """Translate errors of the environment into this program's errors; programming errors pass."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if "decode to UTF-8" in str(error):  # the sqlite3 module's error about a row has no code
+    if "decode to UTF-8" in str(error) or str(error).startswith("no such"):
+        # The sqlite3 module's error about a row has no code; and all statements fit the schema unless it is damaged.
         code = sqlite3.SQLITE_CORRUPT
     match code:
         case sqlite3.SQLITE_NOTADB if not was_used_before(path):

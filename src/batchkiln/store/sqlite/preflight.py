@@ -17,6 +17,7 @@ PRIVATE_MODE: Final = 0o600
 
 APPLICATION_ID: Final = 0x626B6C6E  # "bkln": distinguishes a queue from other SQLite files
 _APPLICATION_ID_OFFSET: Final = 68
+_PAGE_SIZE_OFFSET: Final = 16
 _MODE_OFFSET: Final = 18  # header byte: write-ahead log or journal
 _WAL_MODE: Final = b"\x02\x02"
 
@@ -33,8 +34,9 @@ def corruption_error(path: Path, what: str) -> QueueUnusable:
     """Return the error for a damaged queue, with the remedy."""
     return QueueUnusable(
         f"{path}: the queue is damaged ({what}); nothing more is sent. Move the file, its -wal and its -shm away "
-        "together and keep them. Then restore a backup, even an old one (later payments are found again with the "
-        "same idempotency keys), or recover the file with the sqlite3 tool. A new queue in its place would pay again"
+        "together and keep them. Then restore a backup, even an old one (later payments are found again by the "
+        "queue's .attempts file, which stays in its place), or recover the file with the sqlite3 tool. A new queue in "
+        "its place would pay again"
     )
 
 
@@ -47,7 +49,12 @@ def make_folder(folder: Path) -> None:
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder. Raise `OSError`."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as fault:
@@ -96,9 +103,22 @@ def check_file(path: Path, *, is_connected: bool = False) -> bool:
         raise corruption_error(
             path, "the file is empty although it has been used; to start over, delete it and its -wal"
         )
+    if not has_log and _ends_within_a_page(path, status.st_size):
+        raise corruption_error(path, "its last page is cut off")
     if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_beside(path, "-journal")):
         raise _beside_a_journal(path)
     return status.st_size > 0
+
+
+def _ends_within_a_page(path: Path, size_bytes: int) -> bool:
+    """Return whether a queue file lost its last bytes; SQLite takes them for zeros, and an empty page ends with zeros.
+
+    A log beside it may hold the page, which a checkpoint was writing.
+    """
+    if _read(path, 4, _APPLICATION_ID_OFFSET) != APPLICATION_ID.to_bytes(4):
+        return False  # what is no queue is told as such
+    page_size = int.from_bytes(_read(path, 2, _PAGE_SIZE_OFFSET))
+    return page_size > 1 and size_bytes % page_size != 0
 
 
 def check_there(path: Path) -> None:

@@ -67,7 +67,7 @@ def test_an_item_that_is_not_there_is_named_with_the_nearest(queued: Workspace) 
     assert set(states(queued).values()) == {"queued"}
 
 
-def test_pause_and_unpause_are_told_in_status(queued: Workspace) -> None:
+def test_pause_and_unpause_are_reported_in_status(queued: Workspace) -> None:
     """A paused job is paused until it is unpaused; doing it twice changes nothing."""
     assert queued.call("pause", "foxes", "--json").document == {"job": "foxes", "paused": True, "changed": True}
     assert queued.call("status", "foxes", "--json").document["paused"] is True
@@ -79,7 +79,7 @@ def test_pause_and_unpause_are_told_in_status(queued: Workspace) -> None:
     assert queued.call("status", "foxes", "--json").document["paused"] is False
 
 
-def test_show_tells_why_an_item_is_held_and_what_to_do(queued: Workspace) -> None:
+def test_show_shows_why_an_item_is_held_and_what_to_do(queued: Workspace) -> None:
     """The reason and the way out are in plain words."""
     hold(queued, "fox-1")
 
@@ -145,7 +145,7 @@ def test_resolve_ends_only_the_hold_that_was_asked_about(queued: Workspace) -> N
     ended = on_a_terminal(queued, *arguments, question=question, answer="fox-1")
 
     assert (refused[0], still) == (2, "held")
-    assert "has gone on since you were asked" in refused[1]
+    assert "has changed since you were asked" in refused[1]
     assert (ended[0], states(queued)["fox-1"]) == (0, "queued")
 
 

@@ -1,7 +1,7 @@
-"""Requests of the probe within the account's windows, each written down before it leaves (Law 5).
+"""Sends the probe's requests within the account's limits, and records each before it is sent (Law 5).
 
-A worker that is not driven keeps them, in the process that holds the queue's lock: what an earlier run has used counts,
-and what is used here counts for the next run.
+An `AccountWorker` without a loop counts them, in the process that holds the queue's lock. Usage of earlier runs counts
+here, and usage of the probe counts in the next run.
 """
 
 import asyncio
@@ -26,46 +26,46 @@ from batchkiln.worker.startup import sync_clock
 T = TypeVar("T")
 
 LONGEST_WAIT_SECONDS: Final = 120.0
-"""How long, in service time, a place in a window is waited for; a longer wait is only told."""
+"""Maximum wait for a rate limit, in service seconds; a longer wait raises `RequestNotSent`."""
 
 BEGIN_SECONDS: Final = 120.0
-"""How long, in real time, the service is asked for its time before the probe gives up."""
+"""Time within which the service has to answer at the start, in seconds of real time."""
 
 
-class NoPlace(Exception):
-    """The windows have no place that is near enough; the message says why."""
+class RequestNotSent(Exception):
+    """Raised if the limits allow no request soon, or the service does not answer. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """One account's way to the service, with its windows."""
+class CountedClient:
+    """A client of one account whose requests are counted in the account's limits."""
 
     worker: AccountWorker
     client: ObservingClient
 
     @classmethod
-    async def of(cls, driver: Engine, profile: str, account: str) -> "Counted":
-        """Build the way. Raises `InputError` where the account has no key."""
+    async def open(cls, driver: Engine, profile: str, account: str) -> "CountedClient":
+        """Create the client. Raises `InputError` if the account has no key."""
         worker = await driver.worker_of(profile, account, client_type=ObservingClient)
-        worker.control = RunState()  # the end of a drive is not the end of this
+        worker.control = RunState()  # its own: the end of a run does not end the probe
         if not isinstance(worker.ports.service, ObservingClient):
             raise InvariantBroken("a worker has another client than it was built with")
         return cls(worker, worker.ports.service)
 
-    async def begin(self) -> None:
-        """Learn the service's time from its description, and take over the windows. Raises `NoPlace`."""
+    async def start(self) -> None:
+        """Learn the service's time from its description, and restore the account's usage. Raises `RequestNotSent`."""
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
                 await sync_clock(self.worker)
         except TimeoutError:
-            raise NoPlace("the service does not answer any more") from None
+            raise RequestNotSent("the service does not answer") from None
 
     async def ask(
         self, kind: RequestKind, send: Callable[[], Awaitable[T]], *, files: int = 0, size_bytes: int = 0
     ) -> T:
-        """Wait for a place, write the request down, and send it. Raises `NoPlace`."""
+        """Wait until the limits allow the request, record it, and send it. Raises `RequestNotSent`."""
         worker = self.worker
-        await self._place(kind, files, size_bytes)
+        await self._wait_for_capacity(kind, files, size_bytes)
         request = worker.new_request(kind, worker.ports.clock.now(), files=files, size_bytes=size_bytes)
         async with worker.rate_limited(request):
             await worker.ports.queue.record_request(request)
@@ -76,18 +76,18 @@ class Counted:
             await worker.ports.queue.update_account(worker.account_id, hold, now)
         return reply
 
-    async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:
-        # By the windows of creates and reads alone: what rests, since it is not understood, is asked on purpose.
+    async def _wait_for_capacity(self, kind: RequestKind, files: int, size_bytes: int) -> None:
+        # Only the rate limits count. A call that waits because its replies are not understood is sent on purpose.
         worker, call = self.worker, Call.CREATE if kind.is_create else Call.READ
         now = worker.ports.clock.now()
         _, account, _ = await worker.snapshot(now)
         due, limits, used = account.call_due(call, now), worker.rates.limits, account.rates.usage
         if due.at - now.monotonic > LONGEST_WAIT_SECONDS:
             how_long = "" if due.at == inf else f" {format_duration(due.at - now.monotonic)}"
-            raise NoPlace(f"it would wait{how_long} for {REASONS[due.reason]}")
+            raise RequestNotSent(f"it would wait{how_long} for {REASONS[due.reason]}")
         if used.upload_files + files > limits.upload_files_per_day or (
             used.upload_bytes + size_bytes > limits.upload_bytes_per_day
         ):
-            raise NoPlace("today's uploads of the account are used up")
+            raise RequestNotSent("today's uploads of the account are used up")
         if not await worker.wait_for_capacity(call):
-            raise NoPlace("the program is being stopped")
+            raise RequestNotSent("the program is being stopped")

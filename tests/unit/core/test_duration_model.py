@@ -68,7 +68,7 @@ def test_drawn_shapes_are_the_likely_ones() -> None:
     assert all(median == pytest.approx(30.0, rel=0.08) for median in medians)
 
 
-def test_reads_at_one_moment_leave_in_doubt_what_they_cannot_tell() -> None:
+def test_reads_at_one_moment_leave_the_distribution_open() -> None:
     """All had ended by 20 s, says nothing of when: the shapes drawn differ, so that other moments are tried."""
     known = DurationModel(USUAL, [Observation(0.0, 20.0)] * 30)
 

@@ -1,4 +1,4 @@
-"""How troubles are told from the service's log: by kind, by place, and by how each ended."""
+"""Incidents are read from the service's log: by kind, by endpoint, and by how each ended."""
 
 from dataclasses import replace
 
@@ -20,15 +20,15 @@ POLL = replace(CREATE, path="/generations/{id}", status=200)
 BUSY = replace(CREATE, status=503, code="unavailable", faults=("unavailable",), generation_id=None)
 
 
-def troubles(*log: LoggedRequest, lost: tuple[LostRequest, ...] = ()) -> list[Incident]:
-    return read_incidents(log, lost).troubles()
+def incidents(*log: LoggedRequest, lost: tuple[LostRequest, ...] = ()) -> list[Incident]:
+    return read_incidents(log, lost).by_kind()
 
 
 def test_lost_reply_that_was_replayed() -> None:
     """The next create was answered with the generation of the first: it is a replay, and is called one."""
     lost = replace(CREATE, faults=("reply_lost",))
 
-    told = troubles(lost, replace(CREATE, at_ms=2_000, is_replay=True))
+    told = incidents(lost, replace(CREATE, at_ms=2_000, is_replay=True))
 
     assert told == [Incident("reply_lost", "create", 1, {"replayed": 1})]
 
@@ -37,21 +37,21 @@ def test_request_that_never_arrived_was_sent_again() -> None:
     """The network cut it, the service has no row of it: the next create made the generation."""
     lost = LostRequest(at_ms=500, key_sha256="k", path="/api/v1/images", kind="reset_before")
 
-    told = troubles(CREATE, lost=(lost,))
+    told = incidents(CREATE, lost=(lost,))
 
     assert told == [Incident("connection_reset_before", "create", 1, {"sent again": 1})]
 
 
 def test_every_trouble_before_a_success_ends_with_it() -> None:
     """Two refusals in a row are two troubles, both waited out."""
-    told = troubles(BUSY, replace(BUSY, at_ms=2_000), replace(CREATE, at_ms=3_000))
+    told = incidents(BUSY, replace(BUSY, at_ms=2_000), replace(CREATE, at_ms=3_000))
 
     assert told == [Incident("unavailable", "create", 2, {"waited, sent again": 2})]
 
 
 def test_success_of_another_key_or_endpoint_ends_nothing() -> None:
     """Another account's create, and a read, say nothing of the one that met the trouble."""
-    told = troubles(BUSY, replace(CREATE, key_sha256="other"), POLL)
+    told = incidents(BUSY, replace(CREATE, key_sha256="other"), POLL)
 
     assert told == [Incident("unavailable", "create", 1, {NEVER: 1})]
 
@@ -60,7 +60,7 @@ def test_refusal_without_a_fault_is_a_trouble_too() -> None:
     """What the service refused by its own rules is told with its code."""
     refused = replace(CREATE, status=429, code="rate_limited", generation_id=None)
 
-    told = troubles(refused, replace(CREATE, at_ms=2_000))
+    told = incidents(refused, replace(CREATE, at_ms=2_000))
 
     assert told == [Incident("refused: rate_limited", "create", 1, {"sent again": 1})]
 
@@ -73,13 +73,15 @@ def test_struck_generation_ends_as_its_item_did() -> None:
 
     incident_log.add_generations({"gen_1": ItemState.DONE, "gen_2": ItemState.FAILED})
 
-    assert incident_log.troubles() == [
+    assert incident_log.by_kind() == [
         Incident("fail_generation", "create", 2, {"refunded, tried again": 1, "item failed": 1})
     ]
 
 
 def test_most_frequent_trouble_comes_first() -> None:
     """A reader sees first what happened most."""
-    told = troubles(BUSY, POLL, replace(POLL, status=0, faults=("reset_before",)), replace(BUSY, at_ms=9), POLL, CREATE)
+    told = incidents(
+        BUSY, POLL, replace(POLL, status=0, faults=("reset_before",)), replace(BUSY, at_ms=9), POLL, CREATE
+    )
 
-    assert [(trouble.kind, trouble.times) for trouble in told] == [("unavailable", 2), ("reset_before", 1)]
+    assert [(incident.kind, incident.times) for incident in told] == [("unavailable", 2), ("reset_before", 1)]

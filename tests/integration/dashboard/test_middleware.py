@@ -9,7 +9,7 @@ SECRET_PAGES = ["/", "/jobs/birds", "/events", "/metrics", "/jobs/birds/pause"]
 
 
 @pytest.mark.parametrize("path", SECRET_PAGES)
-async def test_a_stranger_sees_nothing(stranger: Browser, path: str) -> None:
+async def test_an_unauthorized_visitor_sees_nothing(stranger: Browser, path: str) -> None:
     """Without token or cookie there is only a page that says how to get in."""
     page = await stranger.get(path)
 
@@ -89,7 +89,7 @@ async def test_what_is_posted_has_a_bound(browser: Browser) -> None:
     assert answer.status == 413
 
 
-async def test_no_page_tells_a_secret(browser: Browser, queue: QueueFile) -> None:
+async def test_no_page_discloses_a_secret(browser: Browser, queue: QueueFile) -> None:
     """Nothing of an upload's link, of a request's bytes, or of the token is on any page (Law 8)."""
     canary = "signature=c0ffee"
     queue.connection.execute(

@@ -39,7 +39,7 @@ def test_schema_is_json_schema(workspace: Workspace) -> None:
     assert workspace.call("schema").document["$schema"].startswith("https://json-schema.org/")
 
 
-def test_serve_tells_where_it_is_and_serves_until_a_signal(workspace: Workspace) -> None:
+def test_serve_shows_where_it_is_and_serves_until_a_signal(workspace: Workspace) -> None:
     """Base URL, the key's file and how to use them; the key itself is not printed; SIGTERM: exit 0."""
     server = workspace.start("serve", "--state-dir", "service", "--time-scale", "600")
     line = until_line(server, "export BATCHKILN_BASE_URL=")
@@ -85,7 +85,7 @@ def test_the_queues_jobs_are_completed(done: Workspace) -> None:
     assert "foxes" in result.out
 
 
-def test_a_mistyped_command_is_told_with_the_one_that_is_near(workspace: Workspace) -> None:
+def test_a_mistyped_command_is_reported_with_the_one_that_is_near(workspace: Workspace) -> None:
     """Exit 2."""
     result = workspace.call("stauts")
 
@@ -126,7 +126,7 @@ def test_serve_takes_a_file_that_names_no_state_folder(workspace: Workspace) -> 
     assert (workspace.folder / "there" / "key-second").is_file()
 
 
-def test_a_mistake_in_the_services_file_is_told_without_its_values(workspace: Workspace) -> None:
+def test_a_mistake_in_the_services_file_is_reported_without_its_values(workspace: Workspace) -> None:
     """Exit 2, with the field; a key that stands there is not shown."""
     (workspace.folder / "service.yaml").write_text("accounts: [{name: main, kyes: [secret-key]}]\n")
 

@@ -45,7 +45,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def setting(folder: Path, limits: Limits | None = None) -> AppContext:
+def app(folder: Path, limits: Limits | None = None) -> AppContext:
     config = load_config(None, {})
     local = replace(config.profiles["local"], limits=limits or Limits())
     return AppContext(folder / "queue.db", Config({"local": local}, "local"), working_dir=folder)
@@ -57,18 +57,18 @@ def played(
     """Rehearse a manifest whose outputs would go to an absolute folder."""
     manifest = folder / "animals.yaml"
     manifest.write_text(MANIFEST.format(job="animals", out=folder / "out", repeat=repeat))
-    wish = RehearsalOptions([str(manifest)], level, seed, START, io.BytesIO())
-    return rehearse(setting(folder, limits), wish)
+    options = RehearsalOptions([str(manifest)], level, seed, START, io.BytesIO())
+    return rehearse(app(folder, limits), options)
 
 
 def test_calm_rehearsal_has_the_bill(tmp_path: Path) -> None:
-    """Every item is done, each charged once, and the two books agree."""
+    """Every item is done, each charged once, and the two service_folder agree."""
     outcome = played(tmp_path)
 
     assert outcome.is_all_done
     assert outcome.is_sound
     assert outcome.charged_credits == outcome.jobs[0].credits.charged == 20
-    assert outcome.troubles == ()
+    assert outcome.incidents == ()
 
 
 def test_nothing_of_the_users_is_touched(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_no_key_of_the_users_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert outcome.is_all_done
 
 
-def test_no_secret_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys and signed links that went over the network in memory are in no report (Law 8)."""
     canaries = Canaries()
 
@@ -119,9 +119,9 @@ def test_rough_rehearsal_charges_nothing_twice(tmp_path: Path) -> None:
 
     assert outcome.charged_twice == 0
     assert outcome.is_sound
-    assert sum(trouble.times for trouble in outcome.troubles) > 20
-    assert [trouble for trouble in outcome.troubles if NEVER in trouble.endings] == []
-    assert any("replayed" in trouble.endings for trouble in outcome.troubles)
+    assert sum(trouble.times for trouble in outcome.incidents) > 20
+    assert [trouble for trouble in outcome.incidents if NEVER in trouble.endings] == []
+    assert any("replayed" in trouble.endings for trouble in outcome.incidents)
 
 
 def test_limits_are_those_of_the_profile(tmp_path: Path) -> None:
@@ -137,18 +137,18 @@ def test_same_seed_gives_the_same_rehearsal(tmp_path: Path) -> None:
     """What was seen can be looked at again; another seed gives other troubles."""
     first, again, other = (played(tmp_path, level="rough", seed=seed, repeat=20) for seed in (5, 5, 6))
 
-    assert first.troubles == again.troubles
+    assert first.incidents == again.incidents
     assert first.ends_at == again.ends_at
-    assert first.troubles != other.troubles
+    assert first.incidents != other.incidents
 
 
-def test_item_over_its_cap_is_told(tmp_path: Path) -> None:
+def test_item_over_its_cap_is_reported(tmp_path: Path) -> None:
     """What would be rejected later is seen now, and costs nothing."""
     manifest = tmp_path / "dear.yaml"
     text = MANIFEST.format(job="dear", out="out", repeat=1).replace("defaults: {", "defaults: {max_cost_credits: 1, ")
     manifest.write_text(text)
 
-    outcome = rehearse(setting(tmp_path), RehearsalOptions([str(manifest)], "none", 1, START, io.BytesIO()))
+    outcome = rehearse(app(tmp_path), RehearsalOptions([str(manifest)], "none", 1, START, io.BytesIO()))
 
     assert outcome.jobs[0].items[ItemState.REJECTED] == 2
     assert not outcome.is_all_done
@@ -157,7 +157,7 @@ def test_item_over_its_cap_is_told(tmp_path: Path) -> None:
 
 def test_manifests_for_two_services_are_refused(tmp_path: Path) -> None:
     """One service stands on the stage: which one is to be said."""
-    given = setting(tmp_path)
+    given = app(tmp_path)
     given.config.profiles["studio"] = replace(given.config.profiles["local"], name="studio")
     for name in ("local", "studio"):
         text = MANIFEST.format(job=name, out="out", repeat=1)

@@ -26,29 +26,29 @@ def test_manual_has_the_rates() -> None:
 
 def test_no_faults_unless_asked_for() -> None:
     """The default level strikes nothing."""
-    weather = ConnectionCuts("none", 1, sender="program")
-    weather.see("program", REQUEST)
+    cuts = ConnectionCuts("none", 1, sender="program")
+    cuts.inspect("program", REQUEST)
 
     assert fault_rules("none") == ()
-    assert {weather.misfortune("program", 0.0) for _ in range(1000)} == {"none"}
+    assert {cuts.next_fault("program", 0.0) for _ in range(1000)} == {"none"}
 
 
 def test_cut_is_remembered_by_path_and_without_the_key() -> None:
     """Of the API key only its hash is kept, as in the service's log (Law 8)."""
-    weather = ConnectionCuts("rough", 1, sender="program")
+    cuts = ConnectionCuts("rough", 1, sender="program")
     for _ in range(1000):
-        weather.see("program", REQUEST)
-        weather.misfortune("program", 3.0)
+        cuts.inspect("program", REQUEST)
+        cuts.next_fault("program", 3.0)
 
-    assert 5 <= len(weather.cuts) <= 50
-    assert {cut.path for cut in weather.cuts} == {"/api/v1/images"}
-    assert {cut.key_sha256 for cut in weather.cuts} == {sha256(KEY.encode()).hexdigest()}
-    assert KEY not in repr(weather.cuts)
+    assert 5 <= len(cuts.cuts) <= 50
+    assert {cut.path for cut in cuts.cuts} == {"/api/v1/images"}
+    assert {cut.key_sha256 for cut in cuts.cuts} == {sha256(KEY.encode()).hexdigest()}
+    assert KEY not in repr(cuts.cuts)
 
 
 def test_replies_are_left_to_the_service() -> None:
     """What the service writes is never cut here: its own faults spoil replies, and log that they did."""
-    weather = ConnectionCuts("rough", 1, sender="program")
-    weather.see("service", REQUEST)
+    cuts = ConnectionCuts("rough", 1, sender="program")
+    cuts.inspect("service", REQUEST)
 
-    assert {weather.misfortune("service", 0.0) for _ in range(1000)} == {"none"}
+    assert {cuts.next_fault("service", 0.0) for _ in range(1000)} == {"none"}

@@ -233,15 +233,15 @@ TABLE: Final[list[Row]] = [
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row[0].__name__)
-def test_each_way_to_stand_has_its_sentences(queue: QueueFile, row: Row) -> None:
+def test_each_situation_has_its_sentences(queue: QueueFile, row: Row) -> None:
     """Where it stands, what it has cost, what to do, and the commands to type."""
-    way, story, charge, remedy, commands = row
+    way, situation, charge, remedy, commands = row
     queue.apply([spec("fox")])
     way(queue)
 
     telling = told(queue).explanation
 
-    assert story in telling.story
+    assert situation in telling.situation
     assert charge in telling.charged
     assert charge != "5 credits" or telling.charged == charge
     assert remedy in telling.next
@@ -250,7 +250,7 @@ def test_each_way_to_stand_has_its_sentences(queue: QueueFile, row: Row) -> None
         assert named.startswith(f"batchkiln {wanted}")
 
 
-def test_equal_costs_of_several_attempts_are_told_once(queue: QueueFile) -> None:
+def test_equal_costs_of_several_attempts_are_reported_once(queue: QueueFile) -> None:
     """Two refunded failures are one sentence, with their number."""
     queue.apply([spec("fox")])
     for number in (1, 2):
@@ -290,9 +290,9 @@ def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: WaitRea
 
     assert set(WAITS) == set(REASONS) == set(WaitReason)
     if reason is not WaitReason.NOW:
-        assert "(until 2027-01-15 08:05 UTC)" in driven.story
+        assert "(until 2027-01-15 08:05 UTC)" in driven.situation
         is_of_the_run = reason in {WaitReason.ENOUGH, WaitReason.NOTHING}
-        assert ("starts nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.story
+        assert ("starts nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.situation
     assert driven.commands
     assert alone.commands[0] == "batchkiln work"
     if reason is WaitReason.HELD:
@@ -300,7 +300,7 @@ def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: WaitRea
 
 
 @pytest.mark.parametrize("way", [submitting, active])
-def test_what_is_stuck_is_told_to_the_support_and_never_replaced(queue: QueueFile, way: Way) -> None:
+def test_what_is_stuck_is_reported_to_the_support_and_never_replaced(queue: QueueFile, way: Way) -> None:
     """After an hour without an end a person hears of the bundle; until then nobody is bothered. Service rule 4.5."""
     queue.apply([spec("fox")])
     way(queue)
@@ -314,7 +314,7 @@ def test_what_is_stuck_is_told_to_the_support_and_never_replaced(queue: QueueFil
     assert "never" in late.next
 
 
-def test_commands_can_be_typed_as_they_stand(queue: QueueFile) -> None:
+def test_commands_can_be_typed_as_printed(queue: QueueFile) -> None:
     """A name with spaces and quotes is quoted, a manifest from standard input is `-`; the commands are real ones."""
     name = "fox's {den} $HOME"
     queue.apply([spec(name)], job=replace(JOB, manifest_path="<stdin>"))
@@ -344,16 +344,16 @@ def test_commands_take_an_item_whatever_it_is_called(queue: QueueFile, name: str
     assert [value for value in understood.values() if value in {"birds", name}] == ["birds", name]
 
 
-def test_retention_is_told_from_when_the_generation_was_made(queue: QueueFile) -> None:
+def test_retention_is_reported_from_when_the_generation_was_made(queue: QueueFile) -> None:
     """Recorded without a network, sent and made a fortnight later: it can be had for another fortnight."""
     queue.apply([spec("fox")])
     downloading(queue)
     made_at = to_milliseconds(AT + timedelta(days=15))
     queue.connection.execute("UPDATE attempt SET generation_created_at = ?", (made_at,))
 
-    story = told(queue, now=AT + timedelta(days=15)).explanation.story
+    situation = told(queue, now=AT + timedelta(days=15)).explanation.situation
 
-    assert f"keeps it until {format_minute(AT + timedelta(days=29))}" in story
+    assert f"keeps it until {format_minute(AT + timedelta(days=29))}" in situation
 
 
 def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
@@ -363,7 +363,7 @@ def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
 
     telling = told(queue).explanation
 
-    assert "its job is paused" in telling.story
+    assert "its job is paused" in telling.situation
     assert telling.commands == ("batchkiln unpause birds",)
 
 
@@ -411,7 +411,7 @@ def test_an_item_without_a_price_or_its_images_is_being_prepared(queue: QueueFil
     assert wait_of(queue).reason is WaitReason.NOW
 
 
-def test_a_day_that_is_used_up_is_told_with_its_end(queue: QueueFile) -> None:
+def test_a_day_that_is_used_up_is_reported_with_its_end(queue: QueueFile) -> None:
     """Credits, requests, and the job's own daily budget: until the reset."""
     queue.apply([spec("fox")], job=replace(JOB, budget_credits_per_day=6))
     queue.quote(5)
@@ -425,7 +425,7 @@ def test_a_day_that_is_used_up_is_told_with_its_end(queue: QueueFile) -> None:
     assert wait_of(queue) == Wait(WaitReason.JOB_DAY_CREDITS, "main", reset)
 
 
-def test_a_wait_that_the_service_asked_for_is_told_until_it_ends(queue: QueueFile) -> None:
+def test_a_wait_that_the_service_asked_for_is_reported_until_it_ends(queue: QueueFile) -> None:
     """By its reason, as the driver noted it; one that is over is none."""
     queue.apply([spec("fox")])
     queue.quote(5)
@@ -449,7 +449,7 @@ def test_who_has_the_one_place_is_named(queue: QueueFile) -> None:
     queue.move("owl", Event.KEY_MISSING, code="key_missing")
     stuck = told(queue)
 
-    assert "birds/owl occupies the only slot of account main" in busy.explanation.story
+    assert "birds/owl occupies the only slot of account main" in busy.explanation.situation
     assert busy.context.wait is not None
     assert busy.context.wait.reason is WaitReason.NOW
     assert stuck.context.wait is not None
@@ -457,7 +457,7 @@ def test_who_has_the_one_place_is_named(queue: QueueFile) -> None:
     assert "batchkiln show birds owl" in stuck.explanation.commands
 
 
-def test_a_budget_that_hangs_on_what_is_under_way_is_told(queue: QueueFile) -> None:
+def test_a_budget_that_hangs_on_what_is_under_way_is_reported(queue: QueueFile) -> None:
     """A failure of the item under way would give credits back."""
     queue.apply([spec("fox"), spec("owl")], job=replace(JOB, budget_credits=8))
     queue.quote(5)

@@ -163,7 +163,7 @@ def test_request_that_a_look_did_not_see_counts_on_top() -> None:
     assert rates.due(NOW, is_create=False).reason is WaitReason.DAY_REQUESTS
 
 
-def test_wait_that_was_told_is_exact_and_a_stored_one_a_minimum() -> None:
+def test_wait_from_a_reply_is_exact_and_a_stored_one_a_minimum() -> None:
     """A stored wait holds until this process itself is told one; without a number, a throttled reply says no more."""
     rates = RateLimits.of(Limits(), ServiceDay())
     stored = Stored((DayUsage(),), creates_held=HeldUntil(NOW.instant + timedelta(seconds=50), WaitReason.THROTTLED))
@@ -171,10 +171,10 @@ def test_wait_that_was_told_is_exact_and_a_stored_one_a_minimum() -> None:
 
     assert rates.due(NOW, is_create=True).at == NOW.monotonic + 50
 
-    rates.hold(NotBefore(NOW.monotonic + 20, WaitReason.THROTTLED), is_create=True, is_told=False)
+    rates.hold(NotBefore(NOW.monotonic + 20, WaitReason.THROTTLED), is_create=True, is_exact=False)
     assert rates.due(NOW, is_create=True).at == NOW.monotonic + 50
 
-    rates.hold(NotBefore(NOW.monotonic + 30, WaitReason.THROTTLED), is_create=True, is_told=True)
+    rates.hold(NotBefore(NOW.monotonic + 30, WaitReason.THROTTLED), is_create=True, is_exact=True)
     assert rates.due(NOW, is_create=True).at == NOW.monotonic + 30
     assert rates.due(NOW, is_create=False).at == NOW.monotonic
 

@@ -40,7 +40,7 @@ async def stands(world: World) -> list[Notification]:
     return await status_notifications(driver_of(world), Store(world.database), "uid")
 
 
-async def test_end_of_a_job_is_told_with_counts_and_credits(world: World) -> None:
+async def test_end_of_a_job_is_reported_with_counts_and_credits(world: World) -> None:
     """One notice, at its last event; no prompt is in it."""
     world.enqueue("a", "b")
     await world.run()
@@ -54,7 +54,7 @@ async def test_end_of_a_job_is_told_with_counts_and_credits(world: World) -> Non
     assert happened(world) == [notice]
 
 
-async def test_unfinished_job_is_not_told(world: World) -> None:
+async def test_unfinished_job_is_not_reported(world: World) -> None:
     """Nor one that ended before the cursor; a retried one that ends again is."""
     world.enqueue("a", "b")
     await world.run_until("a", ItemState.DONE)
@@ -81,7 +81,7 @@ async def test_held_items_are_one_notice(world: World) -> None:
 
     held = [notice for notice in happened(world) if notice.kind is NotificationKind.ITEM_HELD]
     (notice,) = held
-    assert notice.title == "job: 7 items need you"
+    assert notice.title == "job: 7 items need your decision"
     assert notice.data["held"] == 7
     assert notice.data["items"] == [f"item-{number}" for number in range(5)]
     assert "and 2 more" in notice.text
@@ -116,7 +116,7 @@ async def test_audience_is_who_the_manifest_names(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_budget", [True, False])
-async def test_a_spent_day_with_work_left_is_told_once_a_day(tmp_path: Path, *, is_budget: bool) -> None:
+async def test_a_spent_day_with_work_left_is_reported_once_a_day(tmp_path: Path, *, is_budget: bool) -> None:
     """With `--until budget` after the run, without it while it waits; the reset is named."""
     world = World(tmp_path, limits=Limits(credits_per_day=25))
     world.enqueue("a", "b", "c")
@@ -146,7 +146,7 @@ async def test_a_spent_day_without_work_left_is_no_news(tmp_path: Path) -> None:
     world.close()
 
 
-async def test_a_refused_account_is_told_with_the_problem(world: World) -> None:
+async def test_a_refused_account_is_reported_with_the_problem(world: World) -> None:
     """The message of the service stays in the queue; the problem says enough."""
     world.service.say("create", AccountBlocked(AccountProblem.KEY_REFUSED, NO))
     world.enqueue("a")
@@ -159,7 +159,7 @@ async def test_a_refused_account_is_told_with_the_problem(world: World) -> None:
     assert NO.message not in notice.text
 
 
-async def test_paid_results_are_told_of_before_they_are_gone(world: World) -> None:
+async def test_paid_results_are_reported_before_they_expire(world: World) -> None:
     """From three days before the end of their retention, once a day, gathered by job."""
     world.service.say("download", *[Lost.REQUEST] * 400)
     world.enqueue("a")
@@ -181,7 +181,7 @@ async def ledger_of(world: World) -> QueueOutbox:
     return await QueueOutbox.open(driver_of(world), Store(world.database), "ci", None, uid="uid")
 
 
-async def test_what_was_told_survives_a_restart(world: World) -> None:
+async def test_delivered_notifications_survive_a_restart(world: World) -> None:
     """A new notifier is told from now on; what was told is not told again; what was not, is, under the same id."""
     world.enqueue("old", job="old")
     await world.run()
@@ -212,7 +212,7 @@ async def test_no_prompt_reaches_a_notice(world: World) -> None:
     assert CANARY not in repr(happened(world)) + repr(await stands(world))
 
 
-async def test_what_is_not_understood_is_told_once(world: World) -> None:
+async def test_what_is_not_understood_is_reported_once(world: World) -> None:
     """Law 10: with what the reply lacks and its shape, and never as an outage."""
     strange = NotUnderstood("names no price", '{"amount": string}', 200)
     world.service.say("quote", strange, strange)

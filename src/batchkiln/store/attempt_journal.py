@@ -1,0 +1,178 @@
+"""The journal of attempts: a file beside the queue, which an older copy of the queue does not replace.
+
+For a queue in PostgreSQL, it is a file of the machine that drives the queue (`location.journal_place`).
+
+Each attempt has a line, flushed before its first send. What the journal has and the queue does not know was lost with
+a restored copy, and `store.lost_attempts` brings it back. A line names the attempt and holds no prompt, no link and no
+API key (Law 8). Its CRC-32 tells a damaged line, which is skipped: a wrong key would be paid again.
+
+An attempt is committed to the queue first, then appended here, then sent. A crash in between leaves a row without a
+line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, the
+crash would leave a line without a row, which looks like a restored copy and makes everybody wait for a minute.
+"""
+
+import json
+import os
+import stat
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from batchkiln.core.errors import QueueBusy, QueueUnusable
+from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder, sync_folder
+
+_CRC_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One attempt. `checksum` is that of the queue's row; `recorded_at` is milliseconds of service time."""
+
+    queue_uid: str
+    job: str
+    item: str
+    profile: str
+    account: str
+    number: int
+    idempotency_key: str
+    key_fingerprint: str
+    checksum: int
+    quote_credits: int
+    recorded_at: int
+
+
+_TYPES: Final = [field.type for field in fields(JournalEntry)]
+
+
+def _line(values: Sequence[str | int]) -> bytes:
+    """Return a line of the journal, with its CRC-32 in front."""
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _read_line(line: bytes) -> JournalEntry | str | None:
+    """Return the entry of a line, or the key of an attempt that was refused; None for a damaged line."""
+    text = line[_CRC_DIGITS + 1 :]
+    if line != b"%08x %s" % (zlib.crc32(text), text):
+        return None
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return None
+    match values:
+        case [str(key)]:
+            return key
+        case [*_] if [type(value) for value in values] == _TYPES:
+            return JournalEntry(*values)
+        case _:
+            return None
+
+
+class AttemptJournal:
+    """The journal of one queue file. Its functions run in the thread of the queue's connection."""
+
+    def __init__(self, queue: Path) -> None:
+        """Use the journal beside a queue file, or beside the place of one; nothing is opened."""
+        self.path = Path(f"{queue}.attempts")
+        self._handle: int | None = None
+        self.is_torn = False
+
+    def read(self) -> tuple[list[JournalEntry], int]:
+        """Return the entries in order, and how many lines are damaged. A missing journal has none.
+
+        An attempt that was refused created nothing, and is left out: to ask again would be refused again.
+
+        A last line without its end was cut off by a crash, before its attempt was sent.
+        """
+        *lines, rest = self._content().split(b"\n")
+        self.is_torn = bool(rest)
+        found = [_read_line(line) for line in lines if line]
+        entries: dict[str, JournalEntry] = {}
+        for entry in found:
+            if isinstance(entry, JournalEntry):
+                entries[entry.idempotency_key] = entry
+            elif entry is not None:
+                entries.pop(entry, None)  # a restored queue may have made it again afterwards, under the same key
+        return list(entries.values()), found.count(None)
+
+    def _content(self) -> bytes:
+        try:
+            if not stat.S_ISREG(self.path.stat().st_mode):
+                raise QueueUnusable(f"{self.path}: the journal of attempts is not a regular file; move it away")
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise self._failed("read", error) from error
+
+    def begin(self, entries: Iterable[JournalEntry] | None) -> None:
+        """Open the journal for lines to come. Entries, where given, replace what is in it, all at once."""
+        try:
+            make_folder(self.path.parent)
+            if entries is not None:
+                self._replace(entries)
+            self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise self._failed("written", error) from error
+
+    def _replace(self, entries: Iterable[JournalEntry]) -> None:
+        new = Path(f"{self.path}.new")
+        new.unlink(missing_ok=True)
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
+        try:
+            _write(handle, b"".join(_line(astuple(entry)) for entry in entries))
+            _sync(handle)
+        finally:
+            os.close(handle)
+        new.replace(self.path)
+        self.is_torn = False
+
+    def append(self, *entries: JournalEntry) -> None:
+        """Add entries; they are on the disk when this returns. Raise `QueueBusy` where the disk refuses."""
+        self._append(b"".join(_line(astuple(entry)) for entry in entries), is_flushed=True)
+
+    def append_refused(self, idempotency_key: str) -> None:
+        """Add that an attempt was refused, and created nothing. Raise `QueueBusy` as `append` does.
+
+        The line is not flushed by itself, and reaches the disk with the next entry at the latest. A power cut that
+        takes it, and a restored copy besides, cost no more than a replay: the item has no later attempt, whose entry
+        would have flushed the line, and the copy would send it anyway. Nothing was charged under the key before.
+        """
+        self._append(_line([idempotency_key]), is_flushed=False)
+
+    def _append(self, lines: bytes, *, is_flushed: bool) -> None:
+        assert self._handle is not None, "the journal is open while the queue is driven"
+        try:
+            _write(self._handle, (b"\n" if self.is_torn else b"") + lines)
+            if is_flushed:
+                _sync(self._handle)
+        except OSError as error:
+            self.is_torn = True  # a part of the line may be there, and the next one must not be joined to it
+            raise self._failed("written", error) from error
+        self.is_torn = False
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._handle is not None:
+            with suppress(OSError):  # each line is on the disk
+                os.close(self._handle)
+            self._handle = None
+
+    def _failed(self, what: str, error: OSError) -> QueueBusy:
+        return QueueBusy(
+            f"{self.path}: the journal of attempts cannot be {what}: {error.strerror}. Nothing was sent that is not in "
+            "it, and nothing is lost: free disk space or repair the disk, and run the same command again"
+        )
+
+
+def _write(handle: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(handle, content) :]
+
+
+def _sync(handle: int) -> None:
+    os.fsync(handle)

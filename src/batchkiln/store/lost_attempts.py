@@ -1,0 +1,200 @@
+"""Attempts that a restored copy of the queue has lost: found in the journal beside it, and recorded again.
+
+The service charged for them, or may have. Each is recorded again for the same account, with the same key and bytes, as
+an attempt in doubt: it is replayed like any other (Law 2). Until then nobody begins its item (`lost_item`).
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from batchkiln.core.job import Attempt
+from batchkiln.core.polling import RETENTION
+from batchkiln.core.queue_types import LostAttempt, NewAttempt
+from batchkiln.core.request import request_body
+from batchkiln.core.states import Event, ItemState
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store import attempts
+from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
+from batchkiln.store.attempts import insert_attempt
+from batchkiln.store.charges import reserve
+from batchkiln.store.database import Database
+from batchkiln.store.meta import queue_uid, read_meta, write_meta
+from batchkiln.store.preparations import asset_urls, item_request
+from batchkiln.store.row_types import recipe_of
+from batchkiln.store.session import Session
+from batchkiln.store.sql import query
+from batchkiln.store.transitions import transition
+from batchkiln.store.usage import count_in_days
+
+_FOUND_AT: Final = "lost_attempts_found_at"
+_KEPT_MS: Final = int(RETENTION.total_seconds() * 1000)
+"""The journal keeps an attempt for as long after its end as the service keeps its result."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Journal and queue, compared: how many attempts were lost, and what is to replace the journal, if anything."""
+
+    lost: int
+    foreign: int
+    replacement: list[JournalEntry] | None
+
+
+async def open_journal(database: Database, journal: AttemptJournal, now: datetime) -> None:
+    """Compare the journal with the queue, record what the queue has lost, and open the journal for lines to come.
+
+    `now` is the machine's time. Raise `QueueBusy` where the disk refuses, `QueueUnusable` for what is no file.
+    """
+    entries, damaged = await database.run(_read, journal)
+    compared = await database.write(_compare, entries, to_milliseconds(now))
+    is_changed = compared.replacement is not None or damaged or journal.is_torn
+    await database.run(_begin, journal, (compared.replacement or entries) if is_changed else None)
+    _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
+
+
+def _read(connection: Session, journal: AttemptJournal) -> tuple[list[JournalEntry], int]:
+    del connection
+    return journal.read()
+
+
+def _begin(connection: Session, journal: AttemptJournal, entries: list[JournalEntry] | None) -> None:
+    del connection
+    journal.begin(entries)
+
+
+def _tell(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> None:
+    if compared.lost:
+        reason = (
+            "the queue is an older copy of itself: the journal beside it has attempts that it does not know. They are "
+            "sent again under their own keys, which costs nothing again, after a minute and a poll interval in which "
+            "nothing is sent: what the copy had used of its limits is lost as well"
+        )
+        log.warning("queue_restored", queue=str(path), attempts=compared.lost, reason=reason)
+    if damaged:
+        reason = "lines of the journal of attempts are damaged and are dropped; the queue itself has its own records"
+        log.warning("attempt_journal_damaged", path=str(path), number=damaged, reason=reason)
+    if compared.foreign and not has_own:
+        reason = "the journal of attempts is another queue's: it is kept, and not used for this one"
+        log.warning("attempt_journal_foreign", path=str(path), number=compared.foreign, reason=reason)
+
+
+def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Compared:
+    """Record the attempts that the queue does not know, and find what the journal lacks or no longer needs.
+
+    The horizon is counted from the newest attempt, since the machine's clock may be wrong.
+    """
+    uid = queue_uid(connection)
+    own = [entry for entry in entries if entry.queue_uid == uid]
+    newest = connection.execute(query("newest_attempt")).fetchone()["recorded_at"] or 0
+    horizon = max([newest, *(entry.recorded_at for entry in own)]) - _KEPT_MS
+    words = json.dumps([entry.idempotency_key for entry in own])
+    rows = connection.execute(query("journaled_attempts"), {"keys": words})
+    known = {row["idempotency_key"]: row["ended_at"] for row in rows}
+    keys, kept, lost = set(), [entry for entry in entries if entry.queue_uid != uid], 0
+    for entry in own:
+        if entry.idempotency_key not in known:
+            lost += _lose(connection, entry)
+        ended_at = known.get(entry.idempotency_key)
+        if ended_at is None or ended_at >= horizon:
+            kept.append(entry)
+            keys.add(entry.idempotency_key)
+    missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
+    if lost:
+        write_meta(connection, _FOUND_AT, str(now))
+    is_changed = bool(missing) or len(kept) < len(entries)
+    return _Compared(lost, len(entries) - len(own), [*kept, *missing] if is_changed else None)
+
+
+def _lose(connection: Session, entry: JournalEntry) -> bool:
+    """Record a lost attempt, unless a later one of its item is known: it had ended before that was begun (Law 2)."""
+    return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
+
+
+def _columns(entry: JournalEntry) -> dict[str, str | int]:
+    return {
+        "job": entry.job,
+        "item": entry.item,
+        "profile": entry.profile,
+        "account": entry.account,
+        "number": entry.number,
+        "key": entry.idempotency_key,
+        "key_fingerprint": entry.key_fingerprint,
+        "checksum": entry.checksum,
+        "quote_credits": entry.quote_credits,
+        "recorded_at": entry.recorded_at,
+    }
+
+
+def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
+    """Return the queue's attempts since the horizon, in the order in which they were recorded."""
+    rows = connection.execute(query("recorded_attempts"), {"horizon": horizon})
+    return [JournalEntry(*row) for row in rows if row["recorded_at"] >= horizon]
+
+
+def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
+    """Begin an attempt as `attempts.begin_attempt` does; return it with its entry for the journal."""
+    attempt = attempts.begin_attempt(connection, new, keep_seconds=keep_seconds)
+    if attempt is None:
+        return None
+    row = connection.execute(query("recorded_attempt"), {"attempt_id": attempt.id}).fetchone()
+    return attempt, JournalEntry(*row)
+
+
+def found_at(connection: Session) -> datetime | None:
+    """Return the machine's time at which lost attempts were last found; None if that never happened."""
+    found = read_meta(connection, _FOUND_AT)
+    return None if found is None else from_milliseconds(int(found))
+
+
+def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
+    """Record the oldest lost attempt of an account again, as one that may have been sent.
+
+    Its checksum is the journal's. Where the same bytes cannot be made again, since the item was changed or its image
+    was uploaded anew, the resend finds that out, and holds the item for a person. Return None where there is none,
+    or where the account has an unresolved attempt (Law 4).
+    """
+    viewpoint, request = wanted.viewpoint, wanted.request
+    place = {"profile": viewpoint.profile, "account": viewpoint.account}
+    lost = connection.execute(query("next_lost"), place).fetchone()
+    if lost is None:
+        return None
+    row, account_id, day = item_request(connection, lost["item_id"]), viewpoint.account_id, request.days[-1]
+    urls = asset_urls(connection, row["inputs"], account_id) or []
+    recipe, cost, number = recipe_of(row), lost["quote_credits"], max(lost["number"], row["next_number"])
+    fields = {
+        "is_video": recipe.mode.makes_video,
+        "idempotency_key": lost["idempotency_key"],
+        "key_fingerprint": lost["key_fingerprint"],
+        "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=cost),
+        "checksum": lost["checksum"],
+        "item_id": row["id"],
+        "job_id": row["job_id"],
+        "account_id": account_id,
+        "number": number,
+        "quote_credits": cost,
+        "day": to_milliseconds(day),
+        "now": lost["recorded_at"],
+    }
+    attempt = insert_attempt(connection, fields)
+    if attempt is None:
+        return None
+    connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
+    reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
+    count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    transition(
+        connection,
+        item_id=row["id"],
+        expected=ItemState.QUEUED,
+        event=Event.ATTEMPT_RECORDED,
+        now=to_milliseconds(request.at),
+        attempt_id=attempt.id,
+        detail={"number": number, "quote_credits": cost, "is_recovered": True},
+    )
+    return attempt

@@ -1,0 +1,51 @@
+-- name: newest_attempt -- its moment; NULL without attempts
+SELECT (SELECT recorded_at FROM attempt WHERE id = (SELECT max(id) FROM attempt)) AS recorded_at;
+
+-- name: journaled_attempts -- those of these keys that the queue knows
+SELECT idempotency_key, ended_at FROM attempt WHERE idempotency_key IN (SELECT value FROM json_each(:keys));
+
+-- name: insert_lost -- unless a later attempt of its item is known
+INSERT INTO lost_attempt (job, item, profile, account, number, idempotency_key, key_fingerprint, checksum,
+                          quote_credits, recorded_at)
+SELECT :job, :item, :profile, :account, :number, :key, :key_fingerprint, :checksum, :quote_credits, :recorded_at
+WHERE :number > coalesce((
+    SELECT max(attempt.number) FROM attempt
+    JOIN item ON item.id = attempt.item_id
+    JOIN job ON job.id = item.job_id
+    WHERE job.name = :job AND item.name = :item), 0)
+ON CONFLICT (job, item) DO UPDATE
+SET profile = excluded.profile, account = excluded.account, number = excluded.number,
+    idempotency_key = excluded.idempotency_key, key_fingerprint = excluded.key_fingerprint,
+    checksum = excluded.checksum, quote_credits = excluded.quote_credits, recorded_at = excluded.recorded_at
+WHERE excluded.number > lost_attempt.number;
+
+-- name: recorded_attempts -- as the journal has them, behind the last one before the horizon; a refused one created nothing
+SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
+       account.profile, account.name AS account, attempt.number, attempt.idempotency_key,
+       attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at
+FROM attempt
+JOIN item ON item.id = attempt.item_id
+JOIN job ON job.id = item.job_id
+JOIN account ON account.id = attempt.account_id
+WHERE attempt.state <> 'refused'
+  AND attempt.id > coalesce((
+      SELECT old.id FROM attempt AS old WHERE old.recorded_at < :horizon ORDER BY old.id DESC LIMIT 1), 0)
+ORDER BY attempt.id;
+
+-- name: recorded_attempt
+SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
+       account.profile, account.name AS account, attempt.number, attempt.idempotency_key,
+       attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at
+FROM attempt
+JOIN item ON item.id = attempt.item_id
+JOIN job ON job.id = item.job_id
+JOIN account ON account.id = attempt.account_id
+WHERE attempt.id = :attempt_id;
+
+-- name: next_lost -- of an account, the oldest whose item may be begun
+SELECT * FROM lost_item
+WHERE profile = :profile AND account = :account AND state = 'queued'
+ORDER BY recorded_at LIMIT 1;
+
+-- name: forget_lost -- it is an attempt again
+DELETE FROM lost_attempt WHERE idempotency_key = :key;

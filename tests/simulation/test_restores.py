@@ -1,0 +1,26 @@
+"""A queue that is restored from an older copy, while several accounts work, pays nothing twice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from .log_silencing import silence
+from .restores import ACCOUNTS_MOST, RESTORES, play_restores
+from .simulated_world import RESTORED
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The dead of these worlds have nothing to say to who reads the tests."""
+    with silence():
+        yield
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(ACCOUNTS_MOST))
+def test_older_copy_of_a_queue_pays_nothing_twice(seed: int) -> None:
+    """Laws 2 and 5: with one to eight accounts; what the copy lacks is replayed by the account that sent it."""
+    outcome = play_restores(seed)
+
+    assert outcome.violations == ()
+    assert outcome.died_at.count(RESTORED) == RESTORES

@@ -1,0 +1,303 @@
+"""A queue that was restored from an older copy: what it lost is in the journal beside it, and is replayed."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+import pytest
+
+from batchkiln.core.errors import QueueBusy
+from batchkiln.core.responses import ErrorInfo, RefusalKind, Refused
+from batchkiln.core.states import ItemState
+from batchkiln.store import attempt_journal
+from batchkiln.store.meta import write_meta
+from batchkiln.store.operations import pause, unpause
+from support.builders import NO
+from support.fake_service import Lost
+from support.stores import is_postgres, open_session
+from support.worker_world import World
+
+ACCOUNTS: Final = ("main", "second", "third")
+QUIET: Final = timedelta(seconds=70)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A queue with three accounts and a journal."""
+    made = World(tmp_path, accounts=ACCOUNTS, keeps_journal=True)
+    yield made
+    made.close()
+
+
+def copied(world: World) -> Path:
+    """Return a copy of the queue as it is now; in PostgreSQL, the tables themselves are copied."""
+    path = world.path.with_name("copy.db")
+    if is_postgres():
+        _on_server(world, "DROP SCHEMA IF EXISTS saved CASCADE; CREATE SCHEMA saved", "CREATE TABLE {1} AS TABLE {0}")
+        return path
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(world.path)) as source, closing(sqlite3.connect(path)) as target:
+        source.backup(target)
+    return path
+
+
+def restored(world: World, copy: Path, *, after_seconds: float = 0.0) -> None:
+    """Put a copy in the queue's place, and begin another process on it."""
+    world.close()
+    if is_postgres():
+        unchecked = "SET session_replication_role = replica"
+        _on_server(world, unchecked, "DELETE FROM {0}; INSERT INTO {0} SELECT * FROM {1}")
+    else:
+        for ending in ("-wal", "-shm"):
+            Path(f"{world.path}{ending}").unlink(missing_ok=True)
+        world.path.write_bytes(copy.read_bytes())
+    world.restart(after_seconds=after_seconds)
+
+
+def _on_server(world: World, first: str, of_each_table: str) -> None:
+    """Run a script, and one for each table and its copy."""
+    with closing(open_session(world.path)) as session:
+        script: Any = getattr(session, "script")  # noqa: B009  what only PostgreSQL's has
+        script(first)
+        tables = session.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        for (table,) in tables:
+            script(of_each_table.format(f'public."{table}"', f'saved."{table}"'))
+
+
+def enqueued(world: World, count: int = 6) -> tuple[str, ...]:
+    """Enqueue items for all accounts."""
+    return world.enqueue(*(f"item-{number}" for number in range(count)), accounts=ACCOUNTS)
+
+
+async def test_lost_attempts_are_replayed_by_their_own_accounts(world: World) -> None:
+    """Law 2: whoever sent it sends it again, with the same key and bytes; nothing is charged twice."""
+    items = enqueued(world)
+    copy = copied(world)
+    await world.run()
+    before = set(world.service.creates)
+
+    restored(world, copy)
+    await world.run()
+
+    assert set(world.service.creates) == before
+    assert world.service.charged == 10 * len(items)
+    assert {world.state(item) for item in items} == {ItemState.DONE}
+    assert world.money() == (0, 60, 0)
+
+
+async def test_nothing_is_sent_for_a_minute_and_a_poll_interval(world: World) -> None:
+    """Law 5: the windows, and the moment of the last poll, were lost with the attempts."""
+    enqueued(world)
+    copy = copied(world)
+    await world.run()
+    last = world.service.requests[-1].at
+
+    restored(world, copy)
+    began = world.clock.instant
+    await world.run()
+
+    later = [entry.at for entry in world.service.requests if entry.at > last and entry.kind in {"create", "read"}]
+    assert QUIET <= min(later) - began < QUIET + timedelta(seconds=1)
+    assert world.service.violations == []
+
+
+async def test_quiet_minute_survives_a_kill(world: World) -> None:
+    """A second start waits for what is left of it."""
+    enqueued(world)
+    copy = copied(world)
+    await world.run()
+    restored(world, copy)
+    sent = len(world.service.creates)
+    began = world.clock.instant
+    await world.run_killed(60)
+    world.restart()
+
+    await world.run()
+
+    first = [entry.at for entry in world.service.requests if entry.kind == "create"][sent]
+    assert QUIET <= first - began < QUIET + timedelta(seconds=1)
+
+
+async def test_item_that_is_enqueued_again_is_found_by_its_name(world: World) -> None:
+    """The copy is older than the job, and the items come back in another order."""
+    copy = copied(world)
+    items = enqueued(world)
+    await world.run()
+
+    restored(world, copy)
+    world.enqueue(*reversed(items), accounts=ACCOUNTS)
+    await world.run()
+
+    assert world.service.charged == 60
+    assert {world.state(item) for item in items} == {ItemState.DONE}
+
+
+async def test_older_queue_that_lost_its_items_pays_nothing_twice(world: World) -> None:
+    """Law 2: its keys come from ids, which other items have now: each gets the journal's key, or one by its name."""
+    world.write(write_meta, "keys_from", None)
+    copy = copied(world)
+    items = enqueued(world)
+    await world.run()
+
+    restored(world, copy)
+    world.enqueue("new", *reversed(items), accounts=ACCOUNTS)
+    await world.run()
+
+    assert world.service.charged == 70
+    assert {world.state(item) for item in ("new", *items)} == {ItemState.DONE}
+
+
+async def test_later_attempt_of_an_item_is_the_one_that_counts(world: World) -> None:
+    """Law 2: the first ended before the second was begun, which is paid: the first is not asked for again."""
+    (item,) = world.enqueue("item", accounts=ACCOUNTS)
+    copy = copied(world)
+    world.service.say("create", Refused(RefusalKind.OVER_QUOTE, NO))
+    await world.run()
+    assert world.attempts(item) == ["refused", "succeeded"]
+
+    restored(world, copy)
+    await world.run()
+
+    assert world.attempts(item) == ["succeeded"]
+    assert world.service.charged == 10
+
+
+async def test_refused_attempt_is_not_asked_for_again(world: World) -> None:
+    """It created nothing: its item is free, and is not held for an hour over an old refusal."""
+    world.service.say("create", Refused(RefusalKind.INVALID, ErrorInfo("blocked_prompt", "no")))
+    (item,) = world.enqueue("item", accounts=ACCOUNTS)
+    copy = copied(world)
+    await world.run()
+
+    restored(world, copy)
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert world.service.charged == 10
+
+
+async def test_attempt_after_a_refused_one_of_the_same_key_is_journaled(world: World) -> None:
+    """Law 2: the restored queue made the refused attempt again, under its key, and that was paid."""
+    world.service.say("create", Refused(RefusalKind.INVALID, NO))
+    (item,) = world.enqueue("item", accounts=ACCOUNTS)
+    copy = copied(world)
+    await world.run()
+    restored(world, copy)
+    await world.run()
+
+    restored(world, copy)
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert world.service.charged == 10
+
+
+async def test_changed_item_is_held_and_not_sent(world: World) -> None:
+    """Law 2: a newer manifest has another prompt; under the old key it would be refused, under another one paid."""
+    (item,) = world.enqueue("item", accounts=ACCOUNTS)
+    copy = copied(world)
+    await world.run()
+    sent = len(world.service.creates)
+
+    restored(world, copy)
+    world.connection.execute("UPDATE item SET prompt = 'another one'")
+    await world.run()
+
+    assert len(world.service.creates) == sent
+    assert (world.state(item), world.error(item)) == (ItemState.HELD, "attempt_damaged")
+
+
+async def test_item_of_an_account_without_its_key_is_held(world: World) -> None:
+    """Service rule 4.2: no other account, and no other API key, may ask for it; `show` names the remedy."""
+    (item,) = world.enqueue("item", accounts=("second",))
+    copy = copied(world)
+    await world.run()
+
+    restored(world, copy)
+    world.keys["second"] = ()
+    world.connection.execute("""UPDATE job SET accounts = '["main"]'""")
+    await world.run()
+
+    assert (world.state(item), world.error(item)) == (ItemState.HELD, "key_missing")
+    assert world.service.charged == 10
+
+
+async def test_item_whose_key_may_be_forgotten_is_held(world: World) -> None:
+    """Service rule 4.2 names no time: after a day, a person decides."""
+    (item,) = world.enqueue("item", accounts=ACCOUNTS)
+    copy = copied(world)
+    await world.run()
+    sent = len(world.service.creates)
+
+    restored(world, copy, after_seconds=25 * 3600)
+    await world.run()
+
+    assert len(world.service.creates) == sent
+    assert (world.state(item), world.error(item)) == (ItemState.HELD, "key_forgotten")
+
+
+async def test_lost_attempt_of_a_paused_job_waits_for_it(world: World) -> None:
+    """Law 2: it is replayed once the job goes on, and by nobody else before."""
+    (item,) = world.enqueue("item", accounts=ACCOUNTS)
+    copy = copied(world)
+    await world.run()
+
+    restored(world, copy)
+    world.write(pause, "job", now=world.now_ms)
+    await world.run()
+    world.write(unpause, "job", now=world.now_ms)
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert world.service.charged == 10
+
+
+async def test_full_disk_at_the_journal_sends_nothing(world: World) -> None:
+    """Law 1: what would not survive a restored copy is not sent; the next start goes on."""
+    (item,) = world.enqueue("item", accounts=ACCOUNTS)
+
+    with (
+        mock.patch.object(attempt_journal, "_sync", side_effect=OSError(28, "No space left on device")),
+        pytest.raises(QueueBusy, match="journal of attempts cannot be written"),
+    ):
+        await world.run()
+
+    assert world.service.creates == []
+    world.restart()
+    await world.run()
+    assert world.state(item) is ItemState.DONE
+    assert world.service.charged == 10
+
+
+async def test_every_death_around_the_journal_pays_once(world: World) -> None:
+    """Laws 1 and 2: wherever the process dies, and whether an older copy follows or not."""
+    for steps in range(1, 60, 2):
+        item = f"item-{steps}"
+        world.enqueue(item, accounts=ACCOUNTS)
+        copy = copied(world)
+        await world.run_killed(steps)
+        if steps % 4 == 1:
+            restored(world, copy)
+        else:
+            world.restart()
+        await world.run()
+        assert world.state(item) is ItemState.DONE
+        assert world.service.charges_of(f"a {item}") == 1
+
+
+async def test_lost_reply_of_a_lost_attempt_is_replayed(world: World) -> None:
+    """Law 2: in doubt before and after the restore."""
+    world.service.say("create", Lost.REPLY)
+    enqueued(world, 3)
+    copy = copied(world)
+    await world.run_until_true(lambda: len(world.service.creates) >= 3)
+
+    restored(world, copy)
+    world.service.say("create", Lost.REPLY)
+    await world.run()
+
+    assert world.service.charged == 30
