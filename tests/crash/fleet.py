@@ -106,7 +106,7 @@ class Round:
         for process in lives.values():
             process.send_signal(signal.SIGTERM)
         for name, process in lives.items():
-            if (code := process.wait(60)) != 143:
+            if (code := process.wait(60)) not in {143, -signal.SIGTERM}:  # it may have just been started
                 self.violations.append(f"{name} ended with {code} after SIGTERM")
 
     def _check(self, jobs: dict[str, int]) -> None:

@@ -170,7 +170,7 @@ class FleetEngine(Engine):
         log.warning("database_lost", worker=self._keeper.worker.name, reason=str(error))
         while True:
             try:
-                await self.store.reconnect()
+                await self.store.reconnect(now=self.app.environment.wall())
             except QueueBusy:  # away still, or with too many connections
                 if self._ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
                     raise
@@ -325,9 +325,10 @@ async def open_fleet_engine(
 
     `clock` takes the place of the database's own.
     """
-    keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
-    engine = FleetEngine(store, app, control, keeper)
-    try:
-        yield engine
-    finally:
-        await engine.close()
+    async with store.shared(now=app.environment.wall()):
+        keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
+        engine = FleetEngine(store, app, control, keeper)
+        try:
+            yield engine
+        finally:
+            await engine.close()

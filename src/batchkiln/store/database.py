@@ -12,7 +12,6 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.location import QueueLocation
 from batchkiln.store.session import Session
-from batchkiln.store.sql import query
 
 JOINED_AT_MOST: Final = 8
 """Maximum number of waiting writes that are committed together with an earlier one, which waits for all of them."""
@@ -74,7 +73,9 @@ class Database(ABC):
 
     def clock(self, session: Session) -> int:
         """Return the database's own time, in milliseconds since 1970: leases expire by it alone."""
-        return int(session.execute(query("database_clock")).fetchone()[0])
+        from batchkiln.store.leases import database_clock  # noqa: PLC0415  only workers of a fleet need it
+
+        return database_clock(session)
 
     def may_take_leases(self, session: Session) -> bool:
         """Return whether no process has the whole queue, until the end of the transaction."""

@@ -240,6 +240,11 @@ def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: in
     session.execute(query("forget_worker"), {"name": worker.name})
 
 
+def database_clock(session: Session) -> int:
+    """Return the database's own time, in milliseconds since 1970."""
+    return int(session.execute(query("database_clock")).fetchone()[0])
+
+
 def drain(session: Session, name: str) -> list[str]:
     """Ask workers to give back what they drive, and to end; return their names.
 
@@ -253,8 +258,7 @@ def revoke(session: Session) -> str | None:
 
     Return a worker that drives an account, by the database's clock; then nothing is changed.
     """
-    now = session.execute(query("database_clock")).fetchone()[0]
-    row = session.execute(query("driving_worker"), {"now": int(now)}).fetchone()
+    row = session.execute(query("driving_worker"), {"now": database_clock(session)}).fetchone()
     if row is not None:
         return str(row["worker"])
     session.execute(query("revoke_leases"))
@@ -267,7 +271,7 @@ class Workers:
     def __init__(self, connection: Session, now: int | None = None) -> None:
         """Read on this connection; `now` takes the place of the database's clock, in milliseconds since 1970."""
         self._connection = connection
-        self._now = int(connection.execute(query("database_clock")).fetchone()[0]) if now is None else now
+        self._now = database_clock(connection) if now is None else now
 
     def all(self) -> list[WorkerState]:
         """Return all workers, by address."""

@@ -82,6 +82,8 @@ def test_run_joins_as_a_worker_where_its_address_is_free(shared: SharedQueue) ->
     assert code == 0, said
     assert "6 of 6 items done" in out
     assert set(drivers(shared, config).values()) == {None}
+    (journal,) = (shared.folder / "state").rglob("*.attempts")
+    assert journal.read_bytes().count(b"\n") == 6
 
 
 def test_account_without_a_key_here_is_left_and_told(shared: SharedQueue) -> None:

@@ -312,6 +312,26 @@ async def test_workers_and_a_process_with_the_whole_queue_keep_each_other_out(ur
     assert list(taken_afterwards) == [account]
 
 
+async def test_each_worker_of_a_machine_has_a_journal_of_its_own(
+    url: DatabaseUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 2: none replaces another's file, and the journal of one that ended is taken up by the next."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one, other = await Store.open_for_writing(url), await Store.open_for_writing(url)
+    try:
+        async with one.shared(now=NOW):
+            async with other.shared(now=NOW):
+                both = sorted(path.name for path in tmp_path.rglob("*.attempts"))
+            async with other.shared(now=NOW):
+                await other.reconnect(now=NOW)
+                again = sorted(path.name for path in tmp_path.rglob("*.attempts"))
+    finally:
+        await other.close()
+        await one.close()
+
+    assert both == again == ["queue-1.attempts", "queue-2.attempts"]
+
+
 async def test_a_reader_connects_again(url: DatabaseUrl) -> None:
     """The dashboard outlives a restart of the server: one page fails, and the next one is there."""
     reader = await PostgresDatabase.open_for_reading(url)
