@@ -124,7 +124,8 @@ class RemoteDatabase(SqliteDatabase):
 class FleetStore(Store):
     """A store without a named pipe: workers on other machines hear nothing of it."""
 
-    async def reconnect(self) -> None:
+    async def reconnect(self, *, now: datetime) -> None:
+        del now
         await self._database.reconnect()
 
     def listen(self, heard: Callable[[], None]) -> AbstractContextManager[None]:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from batchkiln.core.lease_types import Driver, WorkerState
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import JobView
+from batchkiln.presentation.worker_views import SharedBy, Undriven
 from batchkiln.store.jobs import Credits, JobSummary, ProblemGroup, UnderWay
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -53,3 +55,23 @@ def under_way(
         status=status,
         retention_ends_at=retention_ends_at,
     )
+
+
+def shared_by(*, silent_seconds: float = 1.0, undriven: tuple[Undriven, ...] = ()) -> SharedBy:
+    """One worker that drives one account of a shared queue, taken for the second time."""
+    worker = WorkerState(
+        name="fra-1/4711-9c2e",
+        egress="fra-1",
+        host="one",
+        pid=4711,
+        version="0.1.0",
+        started_at=NOW,
+        seen_at=NOW,
+        is_draining=False,
+        sender="fra-1/4711-9c2e",
+        driven=1,
+        silent_seconds=silent_seconds,
+        able=frozenset({1}),
+    )
+    driver = Driver("studio", "anna", worker.name, 3, NOW)
+    return SharedBy((worker,), (driver,), undriven, {("studio", "anna"): 2})

@@ -24,6 +24,7 @@ TASKS: Final = {
     "image-inputs",
     "budgets",
     "several-accounts",
+    "several-machines",
     "held",
     "new-account",
     "pipelines",

@@ -89,6 +89,11 @@ class Engine:
                 looking.cancel()
                 await asyncio.wait({looking})
 
+    @property
+    def workers_seen(self) -> list[AccountWorker]:
+        """The last worker of each account of this run, whether it has ended or not."""
+        return self.workers
+
     def announce(self) -> None:
         """Wake all tasks that wait for changes."""
         self.news.announce()

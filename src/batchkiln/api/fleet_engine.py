@@ -1,12 +1,16 @@
 """The engine of one worker among several on a queue: it drives the accounts that it has leases of."""
 
 import asyncio
+import os
+import secrets
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import structlog
 
+import batchkiln
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.engine import LOOK_SECONDS, Engine
 from batchkiln.api.shared_folder_check import check_shared_folder
@@ -22,7 +26,8 @@ from batchkiln.core.errors import (
 from batchkiln.core.lease_types import BEAT_SECONDS, Egress, WorkerIdentity, accounts_carried
 from batchkiln.core.queue_types import Outstanding
 from batchkiln.core.rate_limits import HostRateLimit
-from batchkiln.store import Store, StoreClock
+from batchkiln.core.wakes import Change
+from batchkiln.store import Reader, Store, StoreClock
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.lease_keeper import HeldLease, LeaseKeeper, Wish
 from batchkiln.worker.loop import TRACKS, drive, first_error
@@ -32,6 +37,9 @@ RECONNECT_SECONDS: Final = 3600.0
 """A worker whose database is away for longer ends with an error."""
 
 LONGEST_RECONNECT_WAIT_SECONDS: Final = 30.0
+
+END_LOOK_SECONDS: Final = 1.0
+"""How often a run looks whether its jobs have ended, which other workers may drive, in seconds of real time."""
 
 DISK_REST_SECONDS: Final = 60.0
 """How long a worker takes no accounts after its output folder refused a write."""
@@ -58,15 +66,28 @@ class FleetEngine(Engine):
         self._is_connected = False
         self._suspected = asyncio.Event()
         self._disk_rests_until = 0.0
+        self._refused_profiles: set[str] = set()
+        self._seen: dict[int, AccountWorker] = {}
+        self._wanted_ids: dict[int, tuple[str, str]] | None = None  # accounts with work, once they were read
+
+    @property
+    def workers_seen(self) -> list[AccountWorker]:
+        """The last worker of each account that was driven here."""
+        return list(self._seen.values())
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
+        ends_when_over = not self.control.waits_for_more
+        self.control.waits_for_more = True  # whether all is over, the workers of this process alone cannot tell
         with self.store.listen(self.on_wakeup):
             try:
                 async with asyncio.TaskGroup() as group:
-                    beating = group.create_task(self._beat_on(), name="beat")
+                    besides = [group.create_task(self._beat_on(), name="beat")]
+                    if ends_when_over:
+                        besides.append(group.create_task(self._end_when_over(), name="end"))
                     left = await drive(self, self.control)
-                    beating.cancel()
+                    for task in besides:
+                        task.cancel()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
         return left
@@ -78,6 +99,45 @@ class FleetEngine(Engine):
                 await self._keeper.leave()
         finally:
             await super().close()
+
+    # --- the end of a run ---
+
+    async def _end_when_over(self) -> None:
+        """End the run once nothing of it can change without a person, whoever drives it."""
+        left = -1
+        while True:
+            with suppress(QueueBusy):  # the beats connect again
+                now_left = (await self.outstanding(self.control.scope)).total
+                if now_left != left:
+                    self.news.announce(Change.ELSEWHERE)
+                left = now_left
+                if not left or await self._is_over():
+                    self.control.end()
+                    return
+            await self._ticker.sleep_until(self._ticker.monotonic() + END_LOOK_SECONDS, self.control.stopping)
+
+    async def _is_over(self) -> bool:
+        """Return whether this process's accounts are at rest, and nobody can drive the others.
+
+        Raise `InputError` for the first account without an API key on any machine, if nothing was driven here.
+        """
+        tracks = {(worker.account_id, track) for worker in self.workers for track in TRACKS}
+        if not self._is_connected or self._wanted_ids is None or not self.control.is_quiet(tracks, self.news.has_news):
+            return False
+        others = self._wanted_ids.keys() - {worker.account_id for worker in self.workers} - self.control.cut_off
+        if self._ends_early() and self._seen:
+            return True  # it ends for this process alone
+        if others & await self.store.read(_able_accounts):
+            return False
+        if others and not self._seen:
+            profile, account = self._wanted_ids[min(others)]
+            self.app.config.profiles[profile].keys(account)
+        return True
+
+    def _ends_early(self) -> bool:
+        """Return whether the person bounds this run by credits or time."""
+        control = self.control
+        return control.stops_at_reset or control.starts_until is not None or control.credits_left is not None
 
     # --- beats ---
 
@@ -99,6 +159,7 @@ class FleetEngine(Engine):
                 self.announce()
             self._has_been_rung = True
             self.control.pulse.set()
+            self.news.announce(Change.ELSEWHERE)
             await self._ticker.sleep_until(self._ticker.monotonic() + BEAT_SECONDS, self._suspected)
             self._suspected.clear()
 
@@ -110,7 +171,7 @@ class FleetEngine(Engine):
         log.warning("database_lost", worker=self._keeper.worker.name, reason=str(error))
         while True:
             try:
-                await self.store.reconnect()
+                await self.store.reconnect(now=self.app.environment.wall())
             except QueueBusy:  # away still, or with too many connections
                 if self._ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
                     raise
@@ -154,11 +215,15 @@ class FleetEngine(Engine):
         able = set()
         work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
         for profile, account in self._wanted(work):
+            if self.app.config.profiles[profile].is_embedded:
+                self._refuse_embedded(profile)
+                continue
             account_id = await self._account_id(profile, account)
             names[account_id] = profile, account
             wishes.setdefault(profile, set()).add(account_id)
             if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
                 able.add(account_id)
+        self._wanted_ids = names
         leases, given = await self._keeper.choose(
             [Wish(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in wishes.items()],
             able=able,
@@ -177,7 +242,15 @@ class FleetEngine(Engine):
                 await self._let_go(lease)
             raise
         self.workers += made
+        self._seen |= {worker.account_id: worker for worker in made}
         return made
+
+    def _refuse_embedded(self, profile: str) -> None:
+        """Leave the embedded service's jobs: each machine would have a service of its own, with books of its own."""
+        if profile not in self._refused_profiles:
+            self._refused_profiles.add(profile)
+            remedy = f"`batchkiln work --profile {profile}` runs its jobs alone; `batchkiln serve` is for all machines"
+            log.warning("profile_embedded", profile=profile, remedy=remedy)
 
     async def _account_id(self, profile: str, account: str) -> int:
         service = await self._service(profile)
@@ -228,15 +301,36 @@ class FleetEngine(Engine):
             self._give_back(tuple(self._leases))
 
 
+def _able_accounts(reader: Reader) -> frozenset[int]:
+    """Return the accounts whose API key a living worker has."""
+    return frozenset().union(*(worker.able for worker in reader.workers.all() if worker.is_alive))
+
+
+def identity_of(egress: str) -> WorkerIdentity:
+    """Return the name of this process as a worker, which no other process of any machine ever has."""
+    name = f"{egress}/{os.getpid()}-{secrets.token_hex(2)}"
+    return WorkerIdentity(name, egress, socket.gethostname(), os.getpid(), batchkiln.__version__)
+
+
 @asynccontextmanager
 async def open_fleet_engine(
-    store: Store, app: AppContext, control: RunState, *, worker: WorkerIdentity, egress: Egress, clock: StoreClock
+    store: Store,
+    app: AppContext,
+    control: RunState,
+    *,
+    worker: WorkerIdentity,
+    egress: Egress,
+    clock: StoreClock | None = None,
 ) -> AsyncIterator[FleetEngine]:
-    """Hold everything that a worker among several needs. Leases take the place of the queue's lock."""
+    """Hold everything that a worker among several needs. Leases take the place of the queue's lock.
+
+    `clock` takes the place of the database's own.
+    """
     await check_shared_folder(store, app, is_worker=True)
-    keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
-    engine = FleetEngine(store, app, control, keeper)
-    try:
-        yield engine
-    finally:
-        await engine.close()
+    async with store.shared(now=app.environment.wall()):
+        keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
+        engine = FleetEngine(store, app, control, keeper)
+        try:
+            yield engine
+        finally:
+            await engine.close()

@@ -6,8 +6,9 @@ leaving an open queue stops a run as the first Ctrl-C does: work in progress is 
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
@@ -19,21 +20,28 @@ from batchkiln.api.reading import Results
 from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
+from batchkiln.core.lease_types import Egress
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
     ApplyOptions,
+    DatabaseUrl,
     ItemSummary,
     LoggedEvent,
+    QueueLocation,
     Reader,
     RetryReport,
     Store,
+    Writer,
 )
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
     from batchkiln.api.run import Run
+
+ALONE: Final = frozenset({"doctor --probe"})
+"""Commands that need the whole queue for themselves, also in a database."""
 
 LOOK_SECONDS: Final = 1.0
 """How often a queue that another process runs is checked, in seconds of real time."""
@@ -137,14 +145,14 @@ class Queue(Changes):
 
     @asynccontextmanager
     async def driving(self, options: RunOptions = RunOptions(), *, command: str) -> "AsyncIterator[Run]":  # noqa: B008  frozen
-        """Hold the queue's lock, and yield a run, which the caller may limit to jobs and has to start.
+        """Yield a run that the caller limits to jobs and starts.
 
-        Raise `QueueInUse` if another process runs the queue.
+        A queue in a database is shared with other workers, by leases. Of a file, the lock is held: raise `QueueInUse`
+        where anybody drives it already.
         """
-        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
-        from batchkiln.api.run import Run  # noqa: PLC0415  as above
+        from batchkiln.api.run import Run  # noqa: PLC0415  slow to import: the client, and the worker
 
-        async with open_engine(self.writer, self.app, command=command) as engine:
+        async with self._engine_for(options, command) as engine:
             self._engine, self._is_forever = engine, options.is_forever
             try:
                 newest = await self.reader.read(lambda reader: reader.events.last_id())
@@ -152,6 +160,27 @@ class Queue(Changes):
             finally:
                 self._engine = None
                 engine.announce()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several workers may drive the queue: it is in a database, and the service is no embedded one."""
+        profile = self.app.config.profile(self.app.profile)
+        return isinstance(self.app.queue, DatabaseUrl) and not profile.is_embedded
+
+    def _engine_for(self, options: RunOptions, command: str) -> "AbstractAsyncContextManager[Engine]":
+        """Return the engine of a run: with leases where workers share the queue, else with the queue's lock."""
+        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
+        from batchkiln.api.fleet_engine import identity_of, open_fleet_engine  # noqa: PLC0415  as above
+        from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
+
+        if not self.is_shared or command in ALONE:
+            if options.egress is not None:
+                raise InputError(_no_egress(self.app))
+            return open_engine(self.writer, self.app, command=command)
+        limits = self.app.config.profile(self.app.profile).limits
+        egress = Egress(options.egress or socket.gethostname(), limits.requests_per_minute_per_ip)
+        worker = identity_of(egress.name)
+        return open_fleet_engine(self.writer, self.app, RunState(), worker=worker, egress=egress)
 
     async def start(
         self,
@@ -384,6 +413,26 @@ class Queue(Changes):
         self.writer.notify()
 
 
+def _no_egress(app: AppContext) -> str:
+    """Return the sentence for an address that is named where nobody shares it."""
+    if isinstance(app.queue, DatabaseUrl):
+        name = app.config.profile(app.profile).name
+        return (
+            f"--egress: the profile {name} is the local service inside this process, which other machines cannot reach,"
+            " so that one process runs its jobs; nothing was sent. Start `batchkiln serve`, and give its base_url"
+        )
+    return (
+        f"--egress: {app.queue} is a file, which one process runs; nothing was sent. Leave the option out, or name"
+        " a queue in a database (--queue postgresql://…), which several machines share"
+    )
+
+
+async def drained(location: QueueLocation, name: str) -> list[str]:
+    """Ask the workers of a name, an address or a machine to end; return their names."""
+    async with Store.open_for_update(location) as store:
+        return await store.write(Writer.drain_workers, name)
+
+
 def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:
     return reader.events.after(after, _EVENTS_AT_ONCE)
 
@@ -393,9 +442,9 @@ def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> l
 
 
 def _is_driven(reader: Reader) -> bool:
-    """Return whether a living process holds the queue's lease."""
+    """Return whether a living process has the queue, or a living worker shares it."""
     held = reader.lease()
-    return held is not None and held.is_alive
+    return (held is not None and held.is_alive) or any(worker.is_alive for worker in reader.workers.all())
 
 
 @asynccontextmanager

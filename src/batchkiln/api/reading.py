@@ -13,9 +13,11 @@ from batchkiln.store import ItemEnded, ItemSummary, QueueLocation, Reader, Store
 
 if TYPE_CHECKING:
     from batchkiln.config import Config
+    from batchkiln.core.lease_types import WorkerState
     from batchkiln.presentation.explain import Explanation
     from batchkiln.presentation.item_context import ItemContext
     from batchkiln.presentation.overview import JobView, Overview
+    from batchkiln.presentation.worker_views import SharedBy, WorkerView
     from batchkiln.store import ItemDetail, JobSummary, RequestRecord
 
 P = ParamSpec("P")
@@ -54,6 +56,16 @@ class QueueReader:
     def __init__(self, store: Store) -> None:
         """Use `open_reader` instead."""
         self._store = store
+
+    async def workers(self, config: "Config") -> "tuple[SharedBy | None, list[WorkerView]]":
+        """Return the workers that share the queue, with what each does at present."""
+        from batchkiln.presentation.worker_views import read_workers  # noqa: PLC0415  only `workers` needs it
+
+        return await self._store.read(read_workers, config, machine_now())
+
+    async def worker_states(self) -> "list[WorkerState]":
+        """Return the workers that share the queue."""
+        return await self._store.read(lambda reader: reader.workers.all())
 
     async def overview(
         self, config: "Config", jobs: Sequence[str] | None = None, observed: Mapping[str, datetime] | None = None

@@ -42,11 +42,15 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work."""
+    """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work.
+
+    `egress` names the address that this machine sends from, where several workers share a queue.
+    """
 
     until: Until = field(default_factory=Until)
     max_credits: int | None = None
     is_forever: bool = False
+    egress: str | None = None
 
     @property
     def may_end_early(self) -> bool:
@@ -205,15 +209,15 @@ class Run:
             may_end_early=self.options.may_end_early,
             blocked=tuple(
                 (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
-                for worker in self.engine.workers
+                for worker in self.engine.workers_seen
                 if worker.account_id in blocked
             ),
-            last_waits=tuple([(await next_due(worker)).reason for worker in self.engine.workers]),
-            did_anything=bool(self.engine.workers),
+            last_waits=tuple([(await next_due(worker)).reason for worker in self.engine.workers_seen]),
+            did_anything=bool(self.engine.workers_seen) or _items(after) != _items(before),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts
-                if view.summary.id in {worker.account_id for worker in self.engine.workers}
+                if view.summary.id in {worker.account_id for worker in self.engine.workers_seen}
                 for entry in view.summary.misunderstood
             ),
         )
@@ -225,6 +229,10 @@ def _has_work(overview: Overview) -> bool:
         not view.summary.is_finished or any(problem.code == "key_missing" for problem in view.summary.problems)
         for view in overview.jobs
     )
+
+
+def _items(overview: Overview) -> list[object]:
+    return [(view.summary.name, view.summary.items) for view in overview.jobs]
 
 
 def _changed_jobs(before: Overview, after: Overview) -> tuple[JobView, ...]:

@@ -53,6 +53,12 @@ class UntilType(click.ParamType):  # type: ignore[type-arg]  # not generic befor
 
 UNTIL = UntilType()
 
+EGRESS = click.option(
+    "--egress",
+    metavar="NAME",
+    help="The address that this machine sends from, for a queue in a database; default the host's name.",
+)
+
 
 def run_control_options(function: F) -> F:
     """Add the options for the end, the cost and the display of a run."""
@@ -82,12 +88,14 @@ def run_control_options(function: F) -> F:
     logs=True,
 )
 @MANIFESTS
+@EGRESS
 @run_control_options
 @on_change_options
 def run(
     common: Common,
     manifests: tuple[str, ...],
     *,
+    egress: str | None,
     until: Until,
     max_credits: int | None,
     assume_yes: bool,
@@ -100,10 +108,11 @@ def run(
 
     The same command resumes: known items stay unchanged, and nothing is charged twice. On a terminal, it first shows a
     short plan. It asks for confirmation if the cost exceeds `confirm_above_credits`, or if a price is unknown and
-    neither a cap nor a budget bounds it.
+    neither a cap nor a budget bounds it. A queue in a database is shared with other workers; the command then waits for
+    its jobs, whoever runs them.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
-    run_options = RunOptions(until=until, max_credits=max_credits)
+    run_options = RunOptions(until=until, max_credits=max_credits, egress=egress)
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, run_options, mode))
@@ -168,19 +177,25 @@ async def _applied(
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
+@EGRESS
 @run_control_options
 def work(
     common: Common,
     *,
     is_forever: bool,
+    egress: str | None,
     until: Until,
     max_credits: int | None,
     assume_yes: bool,
     has_dashboard: bool,
 ) -> ExitStatus:
-    """Run the whole queue until everything has ended."""
+    """Run the whole queue until everything has ended.
+
+    A queue in a database is shared: each process takes accounts whose API keys its machine has, and gives them back at
+    its end. Of several processes with the same --egress, one sends, and the others stand by.
+    """
     del assume_yes  # `work` asks nothing: the queued items were confirmed before
-    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever)
+    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever, egress=egress)
     return run_async(_work(common, run_options, has_dashboard=has_dashboard))
 
 

@@ -15,6 +15,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
+from batchkiln.presentation.worker_views import SharedBy
 
 
 def job_document(view: JobView) -> dict[str, Any]:
@@ -71,10 +72,16 @@ def _under_way(entry: UnderWay, view: JobView) -> dict[str, Any]:
     }
 
 
-def account_document(view: AccountView) -> dict[str, Any]:
-    """Return an account as `status --json` prints it; limits are null if its profile is not configured."""
+def account_document(view: AccountView, shared_by: SharedBy | None = None) -> dict[str, Any]:
+    """Return an account as `status --json` prints it; limits are null if its profile is not configured.
+
+    `driven_by` is there only where workers share the queue.
+    """
     limits = view.limits
-    return {
+    driver = {}
+    if shared_by is not None:
+        driver = {"driven_by": shared_by.driver_of(view.summary.profile, view.summary.name)}
+    return driver | {
         "profile": view.summary.profile,
         "account": view.summary.name,
         "today": {
@@ -114,10 +121,22 @@ def overview_document(overview: Overview) -> dict[str, Any]:
     lease = overview.lease
     return {
         "jobs": [job_document(view) for view in overview.jobs],
-        "accounts": [account_document(view) for view in overview.accounts],
+        "accounts": [account_document(view, overview.shared_by) for view in overview.accounts],
         "driver": None
         if lease is None
         else {"pid": lease.pid, "host": lease.host, "command": lease.command, "started_at": iso(lease.started_at)},
+    } | _shared_document(overview.shared_by)
+
+
+def _shared_document(shared_by: SharedBy | None) -> dict[str, Any]:
+    """Return what is told of workers, only where there are some."""
+    if shared_by is None:
+        return {}
+    return {
+        "workers": [state.name for state in shared_by.alive],
+        "undriven": [
+            {"profile": each.profile, "account": each.account, "reason": each.reason} for each in shared_by.undriven
+        ],
     }
 
 

@@ -12,6 +12,7 @@ from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES,
 from batchkiln.presentation.account_errors import CALLS, misunderstanding
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
+from batchkiln.presentation.worker_views import SharedBy
 
 _LONGEST_MESSAGE = 160
 
@@ -25,9 +26,11 @@ def show_overview(overview: Overview) -> None:
     out.print(_job_table(overview.jobs))
     if overview.accounts:
         out.print()
-        out.print(_account_table(overview.accounts))
+        out.print(_account_table(overview.accounts, overview.shared_by))
     out.print()
     out.print(_driver(overview))
+    for each in overview.shared_by.undriven if overview.shared_by is not None else ():
+        out.print(Text(f"Warning: nobody drives {each.name}: {each.reason}.", style="yellow"))
     for line in _unread_reply_lines(overview.accounts):
         out.print(line)
     for view in overview.jobs:
@@ -134,11 +137,13 @@ def _end(view: JobView) -> Text:
     return Text("not known yet" if view.estimated_end_at is None else format_minute(view.estimated_end_at))
 
 
-def _account_table(views: tuple[AccountView, ...]) -> Table:
+def _account_table(views: tuple[AccountView, ...], shared_by: SharedBy | None) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("ACCOUNT", no_wrap=True)
     for heading in ("CREDITS TODAY", "CREATES TODAY", "READS TODAY"):
         table.add_column(heading, justify="right", no_wrap=True)
+    if shared_by is not None:
+        table.add_column("DRIVEN BY", no_wrap=True)
     table.add_column("WAITING", overflow="fold")
     for view in views:
         limits, usage = view.limits, view.usage
@@ -147,6 +152,7 @@ def _account_table(views: tuple[AccountView, ...]) -> Table:
             _of(usage.credits, limits.credits_per_day if limits else None),
             _of(usage.creates, limits.creates_per_day if limits else None),
             _of(usage.reads, limits.reads_per_day if limits else None),
+            *([shared_by.driver_of(view.summary.profile, view.summary.name) or "-"] if shared_by else []),
             _waits(view),
         )
     return table
@@ -175,6 +181,8 @@ def _unread_reply_lines(views: Iterable[AccountView]) -> Iterator[Text]:
 
 def _driver(overview: Overview) -> Text:
     lease = overview.lease
+    if lease is None and overview.shared_by is not None:
+        return Text(overview.shared_by.summary, style="dim")
     if lease is None:
         is_finished = all(view.summary.is_finished for view in overview.jobs)
         hint = "" if is_finished else "; `batchkiln work` starts one"

@@ -99,7 +99,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """A worker as a person sees it. `sender` is the worker that holds the address, None where nobody does."""
+    """A worker as a person sees it. `sender` is the worker that holds the address, None where nobody does.
+
+    `silent_seconds` have passed since it was seen. `able` are the ids of the accounts whose API keys it has.
+    """
 
     name: str
     egress: str
@@ -111,6 +114,17 @@ class WorkerState:
     is_draining: bool
     sender: str | None
     driven: int
+    silent_seconds: float
+    able: frozenset[int]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was seen within the time that a lease holds."""
+        return self.silent_seconds <= LEASE_SECONDS
+
+    def is_named(self, name: str) -> bool:
+        """Return whether a person means this worker: by its own name, its address's or its machine's."""
+        return name in {self.name, self.egress, self.host}
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Change(Enum):
     PRICED = auto()  # a price became known
     REJECTED = auto()  # queued items that can never be paid or sent were rejected
     ACCOUNT = auto()  # one account's waits, backoffs or misunderstood calls changed
+    ELSEWHERE = auto()  # another worker of the queue may have changed what is its own
     PLACE_FREED = auto()  # a request is over
     CLOCK_SET = auto()  # the service's time became known or was corrected
     ANYTHING = auto()  # a person, another process, or the end of the run caused it
@@ -96,6 +97,8 @@ WAKES: Final[Mapping[Change, Wakes]] = {
     Change.REJECTED: Wakes(all=True, may_end_run=True),
     # No other account waits for it: these conditions belong to one account (Service section 8).
     Change.ACCOUNT: Wakes(),
+    # Its accounts are not driven here. Only a display of the queue, or a wait for the end of a run, needs it.
+    Change.ELSEWHERE: Wakes(own=False, may_end_run=True),
     # It is unknown when a place taken by a request under way becomes free, so a worker cannot wait for it by
     # the clock. All accounts of the machine share the limit per address (Service section 8).
     Change.PLACE_FREED: Wakes(own=False, others=frozenset({Awaited.PLACE}), is_of_queue=False),

@@ -10,6 +10,7 @@ from batchkiln.client.http_session import BOUNDS_SECONDS, RequestMeter
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import context_of
 from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
+from batchkiln.presentation.worker_views import SharedBy
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -67,10 +68,29 @@ def queue_metrics(now: PageSnapshot) -> Iterator[Metric]:
     yield from (items, problems, money, paused, ends)
     yield from _slot_metrics(now.slots)
     driven = Metric("batchkiln_driven", "gauge", "Whether a process runs the queue.")
-    driven.add(now.overview.lease is not None)
+    driven.add(now.overview.is_driven)
     help_needed = Metric("batchkiln_needs_person", "gauge", "Whether something waits for a person.")
     help_needed.add(headline(now).level is Level.HELP)
     yield from (driven, help_needed)
+    if now.overview.shared_by is not None:
+        yield from _lease_metrics(now.overview.shared_by)
+
+
+def _lease_metrics(shared: SharedBy) -> Iterator[Metric]:
+    """Yield the metrics of a queue that several workers share."""
+    held = Metric("batchkiln_lease_held", "gauge", "The worker that drives an account: 1 for the current one.")
+    taken = Metric("batchkiln_lease_takeovers_total", "counter", "How often a worker has taken an account.")
+    undriven = Metric("batchkiln_account_undriven", "gauge", "1 for an account with work that no worker drives.")
+    alive = Metric("batchkiln_worker_alive", "gauge", "Whether a worker was seen within the time that a lease holds.")
+    for driver in shared.drivers:
+        held.add(1, profile=driver.profile, account=driver.account, worker=driver.worker)
+    for (profile, account), count in sorted(shared.takeovers.items()):
+        taken.add(count, profile=profile, account=account)
+    for each in shared.undriven:
+        undriven.add(1, profile=each.profile, account=each.account)
+    for state in shared.workers:
+        alive.add(state.is_alive, worker=state.name, egress=state.egress)
+    yield from (held, taken, undriven, alive)
 
 
 def _slot_metrics(slots: Iterable[Slot]) -> Iterator[Metric]:

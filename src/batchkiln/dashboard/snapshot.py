@@ -1,6 +1,6 @@
 """The state of the queue at one moment, for the pages: the overview, the accounts with their limits, the headline."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.presentation.account_errors import misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
-from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, read_overview
+from batchkiln.presentation.overview import AccountView, Overview, alerts_of, read_overview
 
 JOBS_SHOWN: Final = 50
 
@@ -63,6 +63,7 @@ class Slot:
     last_error: str | None
     blocked: str | None
     resets_at: datetime | None
+    driven_by: str | None = None
 
     @property
     def name(self) -> str:
@@ -120,9 +121,9 @@ def read_snapshot(
     """Read one job, or the unfinished and the newest jobs, from one snapshot. Raise `InputError` if it is unknown."""
     names, is_all = ([job], False) if job is not None else _names(reader)
     overview = read_overview(reader, config, names, machine_now, live.times)
-    is_driven = overview.lease is not None
+    is_driven = overview.is_driven
     slots = tuple(
-        _slot(reader, view, overview.jobs, config, live.accounts.get(view.summary.id), is_driven=is_driven)
+        _slot(reader, view, overview, config, live.accounts.get(view.summary.id), is_driven=is_driven)
         for view in overview.accounts
     )
     return PageSnapshot(overview, slots, is_all)
@@ -141,7 +142,7 @@ def _names(reader: Reader) -> tuple[list[str], bool]:
 def _slot(
     reader: Reader,
     view: AccountView,
-    jobs: Sequence[JobView],
+    overview: Overview,
     config: Config,
     account_live: AccountLive | None,
     *,
@@ -162,7 +163,7 @@ def _slot(
         gauges=gauges,
         under_way=tuple(
             (job.summary.name, entry)
-            for job in jobs
+            for job in overview.jobs
             for entry in job.summary.under_way
             if job.summary.profile == summary.profile and entry.account == summary.name
         ),
@@ -170,6 +171,7 @@ def _slot(
         last_error=account_live.last_error if account_live is not None else None,
         blocked=account_live.blocked if account_live is not None else None,
         resets_at=profile.day.reset_after(view.now) if profile is not None else None,
+        driven_by=overview.shared_by.driver_of(summary.profile, summary.name) if overview.shared_by else None,
     )
 
 
@@ -224,8 +226,11 @@ def _open_problems(now: PageSnapshot) -> Iterator[str]:
             yield f"{plural(held, 'item')} of {view.summary.name} {verb} your decision"
         for warning in alerts_of(view):
             yield f"{view.summary.name}: {warning}"
+    if now.overview.shared_by is not None:
+        for each in now.overview.shared_by.undriven:
+            yield f"Nobody drives the account {each.name}: {each.reason}"
     left = _left(now)
-    if left and now.overview.lease is None:
+    if left and not now.overview.is_driven:
         verb = "is" if left == 1 else "are"
         yield f"No process runs this queue, and {plural(left, 'item')} {verb} left: `batchkiln work` starts one"
 

@@ -34,8 +34,9 @@ class QueueAccess:
 
     @classmethod
     def of_driver(cls, queue: Queue) -> "QueueAccess":
-        """Return the access of a process that holds the queue's lock."""
-        return cls(queue.app, queue.writer, _RequestLog(queue.writer, queue.app).record_request, is_alone=True)
+        """Return the access of a process that drives the queue, alone where nobody shares it."""
+        note = _RequestLog(queue.writer, queue.app).record_request
+        return cls(queue.app, queue.writer, note, is_alone=not queue.is_shared)
 
     async def keep_prices(self, quotes: "Quotes") -> None:
         """Store the quoted prices in the queue, so that the run does not ask for them again."""

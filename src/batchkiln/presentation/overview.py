@@ -11,6 +11,7 @@ from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.presentation.formatting import format_age, format_minute, plural, sanitize
+from batchkiln.presentation.worker_views import SharedBy, read_shared_by
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 
@@ -39,11 +40,20 @@ class AccountView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Jobs, accounts and the lease of the process that runs the queue; None if there is none."""
+    """Jobs, accounts and the lease of the process that runs the queue; None if there is none.
+
+    `shared_by` are the workers of a queue in a database; None where no worker ever shared it.
+    """
 
     jobs: tuple[JobView, ...]
     accounts: tuple[AccountView, ...]
     lease: Lease | None
+    shared_by: SharedBy | None = None
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether any process runs the queue."""
+        return self.lease is not None or (self.shared_by is not None and bool(self.shared_by.alive))
 
 
 def read_overview(
@@ -73,7 +83,8 @@ def read_overview(
         for summary in summaries
     )
     held = reader.lease()
-    return Overview(jobs, account_views, held if held is not None and held.is_alive else None)
+    lease = held if held is not None and held.is_alive else None
+    return Overview(jobs, account_views, lease, read_shared_by(reader, config))
 
 
 def read_accounts(

@@ -11,12 +11,13 @@ line and nothing sent, and the next start adds the line before anything is sent 
 crash would leave a line without a row, which looks like a restored copy and makes everybody wait for a minute.
 """
 
+import fcntl
 import json
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -114,6 +115,7 @@ class AttemptJournal:
             make_folder(self.path.parent)
             if entries is not None:
                 self._replace(entries)
+            self.close()  # after a lost connection, it is begun again
             self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
             sync_folder(self.path.parent)
         except OSError as error:
@@ -130,6 +132,22 @@ class AttemptJournal:
             os.close(handle)
         new.replace(self.path)
         self.is_torn = False
+
+    @contextmanager
+    def claimed(self) -> Iterator[bool]:
+        """Yield whether this process alone has the journal, until the end of the context or of the process."""
+        make_folder(self.path.parent)
+        handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_claimed = False
+        else:
+            is_claimed = True
+        try:
+            yield is_claimed
+        finally:
+            os.close(handle)
 
     def append(self, *entries: JournalEntry) -> None:
         """Add entries; they are on the disk when this returns. Raise `QueueBusy` where the disk refuses."""

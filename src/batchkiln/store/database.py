@@ -71,6 +71,17 @@ class Database(ABC):
         """Run `work(connection, …)`, which opens its own transactions."""
         return await self._hop(work, *args, **kwargs)
 
+    def clock(self, session: Session) -> int:
+        """Return the database's own time, in milliseconds since 1970: leases expire by it alone."""
+        from batchkiln.store.leases import database_clock  # noqa: PLC0415  only workers of a fleet need it
+
+        return database_clock(session)
+
+    def may_take_leases(self, session: Session) -> bool:
+        """Return whether no process has the whole queue, until the end of the transaction."""
+        del session
+        return True
+
     async def reconnect(self) -> None:  # noqa: B027  a file has nothing to do
         """Connect again after the connection was lost: a file has none that could be."""
 

@@ -86,10 +86,13 @@ class FencedDatabase:
 class Leases:
     """The leases of one queue, as a worker process uses them."""
 
-    def __init__(self, database: Transactions, clock: StoreClock) -> None:
-        """Use an open database and its clock."""
+    def __init__(
+        self, database: Transactions, clock: StoreClock, may_take: Callable[[Session], bool] = lambda _: True
+    ) -> None:
+        """Use an open database and its clock. `may_take` tells that no process has the whole queue."""
         self._database = database
         self._clock = clock
+        self._may_take = may_take
 
     async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
         """Renew the address, of which the worker holds an epoch or none, and the accounts that it drives.
@@ -106,8 +109,11 @@ class Leases:
         return await self._database.write(roster, self._clock, worker, able, driven)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Take accounts that nobody drives; return the epochs of those that were still free."""
-        return await self._database.write(take, self._clock, worker, account_ids)
+        """Take accounts that nobody drives; return the epochs of those that were still free.
+
+        None is, while one process has the whole queue.
+        """
+        return await self._database.write(self._take, worker, account_ids)
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
         """Give an account back: it is free at once."""
@@ -116,6 +122,9 @@ class Leases:
     async def leave(self, worker: WorkerIdentity, epoch: int | None) -> None:
         """Give the address back, and be no longer listed."""
         await self._database.write(leave, self._clock, worker, epoch)
+
+    def _take(self, session: Session, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
+        return take(session, self._clock, worker, account_ids) if self._may_take(session) else {}
 
 
 def fence(session: Session, held: Fence) -> None:
@@ -233,33 +242,67 @@ def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: in
     session.execute(query("forget_worker"), {"name": worker.name})
 
 
-def drain(session: Session, name: str) -> bool:
-    """Ask a worker to give back what it drives, and to end; return whether there is one of that name."""
-    return session.execute(query("drain_worker"), {"name": name}).rowcount == 1
+def database_clock(session: Session) -> int:
+    """Return the database's own time, in milliseconds since 1970."""
+    return int(session.execute(query("database_clock")).fetchone()[0])
 
 
-def workers(session: Session, now: int) -> list[WorkerState]:
-    """Return all workers, by address."""
-    return [
-        WorkerState(
-            name=row["name"],
-            egress=row["egress"],
-            host=row["host"],
-            pid=row["pid"],
-            version=row["version"],
-            started_at=from_milliseconds(row["started_at"]),
-            seen_at=from_milliseconds(row["seen_at"]),
-            is_draining=bool(row["is_draining"]),
-            sender=row["sender"],
-            driven=row["driven"],
-        )
-        for row in session.execute(query("workers"), {"now": now})
-    ]
+def drain(session: Session, name: str) -> list[str]:
+    """Ask workers to give back what they drive, and to end; return their names.
+
+    `name` is a worker's, or that of an address or of a machine, for all its workers.
+    """
+    return [row["name"] for row in session.execute(query("drain_workers"), {"name": name}).fetchall()]
 
 
-def drivers(session: Session, now: int) -> list[Driver]:
-    """Return who drives which account."""
-    return [
-        Driver(row["profile"], row["name"], row["worker"], row["epoch"], from_milliseconds(row["since"]))
-        for row in session.execute(query("drivers"), {"now": now})
-    ]
+def revoke(session: Session) -> str | None:
+    """End all leases that have expired, so that their workers write nothing more.
+
+    Return a worker that drives an account, by the database's clock; then nothing is changed.
+    """
+    row = session.execute(query("driving_worker"), {"now": database_clock(session)}).fetchone()
+    if row is not None:
+        return str(row["worker"])
+    session.execute(query("revoke_leases"))
+    return None
+
+
+class Workers:
+    """Reads the workers of a queue and their leases."""
+
+    def __init__(self, connection: Session, now: int | None = None) -> None:
+        """Read on this connection; `now` takes the place of the database's clock, in milliseconds since 1970."""
+        self._connection = connection
+        self._now = database_clock(connection) if now is None else now
+
+    def all(self) -> list[WorkerState]:
+        """Return all workers, by address."""
+        return [
+            WorkerState(
+                name=row["name"],
+                egress=row["egress"],
+                host=row["host"],
+                pid=row["pid"],
+                version=row["version"],
+                started_at=from_milliseconds(row["started_at"]),
+                seen_at=from_milliseconds(row["seen_at"]),
+                silent_seconds=max(0.0, (self._now - row["seen_at"]) / 1000),
+                is_draining=bool(row["is_draining"]),
+                sender=row["sender"],
+                driven=row["driven"],
+                able=frozenset(json.loads(row["accounts"])),
+            )
+            for row in self._connection.execute(query("workers"), {"now": self._now})
+        ]
+
+    def drivers(self) -> list[Driver]:
+        """Return who drives which account."""
+        return [
+            Driver(row["profile"], row["name"], row["worker"], row["epoch"], from_milliseconds(row["since"]))
+            for row in self._connection.execute(query("drivers"), {"now": self._now})
+        ]
+
+    def takeovers(self) -> dict[tuple[str, str], int]:
+        """Return how often each account, by profile and name, was taken by a worker."""
+        rows = self._connection.execute(query("lease_epochs"))
+        return {(row["profile"], row["name"]): row["epoch"] - 1 for row in rows}

@@ -7,8 +7,11 @@ RETURNING is_draining;
 -- name: set_able_accounts
 UPDATE worker SET accounts = :accounts WHERE name = :name;
 
--- name: drain_worker
-UPDATE worker SET is_draining = 1 WHERE name = :name;
+-- name: database_clock -- in milliseconds since 1970
+SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER);
+
+-- name: drain_workers
+UPDATE worker SET is_draining = 1 WHERE name = :name OR egress = :name OR host = :name RETURNING name;
 
 -- name: forget_worker
 DELETE FROM worker WHERE name = :name;
@@ -66,6 +69,17 @@ UPDATE account_lease SET expires_at = :now WHERE account_id = :account_id AND wo
 -- name: fence
 SELECT 1 FROM account_lease JOIN egress ON egress.name = :egress AND egress.epoch = :egress_epoch
 WHERE account_lease.account_id = :account_id AND account_lease.epoch = :epoch;
+
+-- name: driving_worker
+SELECT worker FROM account_lease WHERE expires_at > :now ORDER BY expires_at DESC LIMIT 1;
+
+-- name: revoke_leases -- what a worker still writes that was stopped for longer than its lease holds is refused
+UPDATE account_lease SET epoch = epoch + 1;
+
+-- name: lease_epochs -- each taking raises it
+SELECT account.profile, account.name, account_lease.epoch
+FROM account_lease JOIN account ON account.id = account_lease.account_id
+ORDER BY account.profile, account.name;
 
 -- name: workers
 SELECT worker.name, worker.egress, worker.host, worker.pid, worker.version, worker.started_at, worker.seen_at,

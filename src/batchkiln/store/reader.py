@@ -17,6 +17,7 @@ from batchkiln.store.session import Session
 if TYPE_CHECKING:
     from batchkiln.store.exports import Exports
     from batchkiln.store.generations import Generations
+    from batchkiln.store.leases import Workers
     from batchkiln.store.loads import Loads
     from batchkiln.store.notification_cursor import Notifications
     from batchkiln.store.operations import CancelReport, RetryReport
@@ -72,6 +73,13 @@ class Reader:
     def shared_mark(self) -> SharedMark | None:
         """Return the mark of the folder that the queue's machines share; None where none was used yet."""
         return shared_mark(self._connection)
+
+    @property
+    def workers(self) -> "Workers":
+        """The workers that share the queue, and the accounts that they drive."""
+        from batchkiln.store.leases import Workers  # noqa: PLC0415  slow to import, and few need it
+
+        return Workers(self._connection)
 
     def queue_uid(self) -> str:
         """Return the queue's own id, from which idempotency keys are derived."""

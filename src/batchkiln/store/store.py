@@ -1,8 +1,9 @@
 """The open queue: the only way in which the rest of the program reads and changes it."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
@@ -124,12 +125,40 @@ class Store:
                     self._journal.close()
                     self._journal = None
 
-    async def _open_journal(self, now: datetime) -> None:
+    @asynccontextmanager
+    async def shared(self, *, now: datetime) -> AsyncIterator[None]:
+        """Work by leases beside other processes, with a journal of attempts that no other process has open."""
+        if not isinstance(self.location, DatabaseUrl):
+            yield
+            return
+        with self._own_journal(await self.read(Reader.queue_uid)) as journal:
+            await self._open_journal(now, journal)
+            try:
+                yield
+            finally:
+                journal.close()
+                self._journal = None
+
+    @contextmanager
+    def _own_journal(self, uid: str) -> "Iterator[AttemptJournal]":
+        """Yield the first journal of this machine that no other process has; a crash gives it back."""
+        from batchkiln.store.attempt_journal import AttemptJournal  # noqa: PLC0415  only who drives needs it
+
+        place = journal_place(self.location, uid)
+        for number in count(1):
+            journal = AttemptJournal(place.with_name(f"{place.name}-{number}"))
+            with journal.claimed() as is_claimed:
+                if is_claimed:
+                    yield journal
+                    return
+
+    async def _open_journal(self, now: datetime, journal: "AttemptJournal | None" = None) -> None:
         from batchkiln.store.attempt_journal import AttemptJournal  # noqa: PLC0415  only who drives needs it
         from batchkiln.store.lost_attempts import open_journal  # noqa: PLC0415  as above
 
-        uid = await self.read(Reader.queue_uid)
-        journal = AttemptJournal(journal_place(self.location, uid))
+        if journal is None:
+            uid = await self.read(Reader.queue_uid)
+            journal = AttemptJournal(journal_place(self.location, uid))
         await open_journal(self._database, journal, now)
         self._journal = journal
 
@@ -137,15 +166,20 @@ class Store:
         """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
         return self._database.undriven()
 
-    def leases(self, clock: "StoreClock") -> "Leases":
-        """Return the leases of accounts and addresses, by the database's clock."""
+    def leases(self, clock: "StoreClock | None" = None) -> "Leases":
+        """Return the leases of accounts and addresses, by the database's clock unless another one is given."""
         from batchkiln.store.leases import Leases  # noqa: PLC0415  only workers of a fleet need it
 
-        return Leases(self._database, clock)
+        return Leases(self._database, clock or self._database.clock, self._database.may_take_leases)
 
-    async def reconnect(self) -> None:
-        """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still."""
+    async def reconnect(self, *, now: datetime) -> None:
+        """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still.
+
+        The database may be an older copy of itself, after a failover: it is compared with the journal again.
+        """
         await self._database.reconnect()
+        if self._journal is not None:
+            await self._open_journal(now, self._journal)
 
     def for_workers(
         self, changes: "ChangeNotifier", *, profile: str, day: ServiceDay, keep_requests_seconds: float

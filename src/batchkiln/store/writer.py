@@ -9,6 +9,7 @@ from batchkiln.store import misunderstood, operations
 from batchkiln.store.account_changes import service_time
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
+from batchkiln.store.leases import drain
 from batchkiln.store.meta import SharedMark, mark_shared_folder
 from batchkiln.store.misunderstood import AskedAgain
 from batchkiln.store.notification_cursor import NotificationPosition, write_cursor
@@ -89,6 +90,13 @@ class Writer(Reader):
     def end_waits(self, account: str | None = None) -> tuple[str, ...]:
         """End the stored waits of one account (PROFILE/NAME) or of all; return the accounts that had one."""
         return misunderstood.end_waits(self._connection, account)
+
+    def drain_workers(self, name: str) -> list[str]:
+        """Ask workers to give back what they drive, and to end; return their names.
+
+        `name` is a worker's, or that of an address or of a machine, for all its workers.
+        """
+        return drain(self._connection, name)
 
     def keep_quotes(self, *, profile: str, prices: Mapping[str, int], now: int) -> None:
         """Store prices in credits by price key."""

@@ -17,7 +17,6 @@ from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.copying import DRIVING
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.postgres.connecting import connect
-from batchkiln.store.postgres.server_database import clock_of_database
 from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, prepare_for_writing
 from batchkiln.store.store import Store
 from golden.files import instant_of, load, new_world, surround
@@ -194,7 +193,7 @@ async def test_a_worker_that_stood_still_during_the_move_ends(golden: Path, url:
     worker = WorkerIdentity(name="w1", egress="e", host="h", pid=1, version="1")
 
     with pytest.raises(QueueUnusable, match="was moved to"):
-        await store.leases(clock_of_database).beat(worker, Egress("e", 120), None, [])
+        await store.leases().beat(worker, Egress("e", 120), None, [])
 
     await store.close()
 

@@ -34,7 +34,7 @@ from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.postgres.connecting import ServerFacts, connect, start_checks, translated
 from batchkiln.store.postgres.postgres_session import CommitUnknown
 from batchkiln.store.postgres.schema_updates import VERSION_KEY
-from batchkiln.store.postgres.server_database import PostgresDatabase, clock_of_database
+from batchkiln.store.postgres.server_database import PostgresDatabase
 from batchkiln.store.session import Session
 from support import postgres
 
@@ -260,7 +260,7 @@ async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: D
     """A worker whose connection was lost takes its account again with a new epoch, and its old writes are refused."""
     worker, egress = WorkerIdentity("fra-1/1", "fra-1", "host", 1, "0.3.0"), Egress("fra-1", 120)
     database = await PostgresDatabase.open_for_writing(url)
-    leases = Leases(database, clock_of_database)
+    leases = Leases(database, database.clock)
     try:
         account = await database.write(account_id, "studio", "main")
         beat = await leases.beat(worker, egress, None, ())
@@ -279,6 +279,57 @@ async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: D
         await database.close()
 
     assert new[account] == old[account] + 1
+
+
+async def test_workers_and_a_process_with_the_whole_queue_keep_each_other_out(url: DatabaseUrl) -> None:
+    """Law 4: it waits for the end of all leases, no account is taken meanwhile, and old epochs write nothing more."""
+    worker, egress = WorkerIdentity("fra-1/1", "fra-1", "host", 1, "0.3.0"), Egress("fra-1", 120)
+    database = await PostgresDatabase.open_for_writing(url)
+    other = await PostgresDatabase.open_for_writing(url)
+    leases = Leases(database, database.clock, database.may_take_leases)
+    try:
+        account = await database.write(account_id, "studio", "main")
+        beat = await leases.beat(worker, egress, None, ())
+        epochs = await leases.take(worker, [account])
+        assert beat.egress_epoch is not None
+        held = Fence(account, epochs[account], egress.name, beat.egress_epoch)
+        for refused in (other.locked(command="work", now=NOW), other.undriven()):
+            with pytest.raises(QueueInUse, match=r"worker fra-1/1 drives accounts.*nothing was sent or changed"):
+                await refused.__aenter__()
+        await database.write(fenced_by, held)
+
+        await leases.release(worker, held)
+        async with other.locked(command="work", now=NOW):
+            taken_meanwhile = await leases.take(worker, [account])
+            with pytest.raises(LeaseLost):
+                await database.write(fenced_by, held)
+        taken_afterwards = await leases.take(worker, [account])
+    finally:
+        await other.close()
+        await database.close()
+
+    assert taken_meanwhile == {}
+    assert list(taken_afterwards) == [account]
+
+
+async def test_each_worker_of_a_machine_has_a_journal_of_its_own(
+    url: DatabaseUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 2: none replaces another's file, and the journal of one that ended is taken up by the next."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one, other = await Store.open_for_writing(url), await Store.open_for_writing(url)
+    try:
+        async with one.shared(now=NOW):
+            async with other.shared(now=NOW):
+                both = sorted(path.name for path in tmp_path.rglob("*.attempts"))
+            async with other.shared(now=NOW):
+                await other.reconnect(now=NOW)
+                again = sorted(path.name for path in tmp_path.rglob("*.attempts"))
+    finally:
+        await other.close()
+        await one.close()
+
+    assert both == again == ["queue-1.attempts", "queue-2.attempts"]
 
 
 async def test_a_reader_connects_again(url: DatabaseUrl) -> None:

@@ -12,10 +12,12 @@ from batchkiln.core.states import ItemState
 from batchkiln.dashboard.metrics import Metric, exposition, queue_metrics, request_metrics
 from batchkiln.dashboard.snapshot import PageSnapshot
 from batchkiln.presentation.overview import Overview
+from batchkiln.presentation.worker_views import NO_KEY, Undriven
 from batchkiln.store.jobs import Credits, ProblemGroup
-from support.view_builders import NOW, job_view
+from support.view_builders import NOW, job_view, shared_by
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
+UNDRIVEN: Final = Undriven("studio", "carl", NO_KEY)
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -33,6 +35,20 @@ def test_a_foreign_word_in_a_label_is_read_back_as_it_was() -> None:
     metric.add(3, code=strange)
 
     assert samples(exposition([metric])) == {("batchkiln_problems", (("code", strange),)): 3}
+
+
+def test_leases_are_told_where_workers_share_the_queue() -> None:
+    """Who drives what, how often that changed, and what nobody drives: for alerts."""
+    now = PageSnapshot(Overview((), (), None, shared_by(undriven=(UNDRIVEN,))), (), is_all=True)
+
+    found = samples(exposition(queue_metrics(now)))
+
+    account = (("account", "anna"), ("profile", "studio"))
+    assert found["batchkiln_driven", ()] == 1
+    assert found["batchkiln_lease_held", (*account, ("worker", "fra-1/4711-9c2e"))] == 1
+    assert found["batchkiln_lease_takeovers_total", account] == 2
+    assert found["batchkiln_account_undriven", (("account", "carl"), ("profile", "studio"))] == 1
+    assert found["batchkiln_worker_alive", (("egress", "fra-1"), ("worker", "fra-1/4711-9c2e"))] == 1
 
 
 def test_jobs_are_reported_by_state_cause_and_money() -> None:
@@ -87,7 +103,8 @@ def test_the_manual_names_the_metrics_that_are_there() -> None:
     meter.record("/images", "202", 1.0)
     problem = ProblemGroup(ItemState.HELD, "key_missing", 1, None)
     view = job_view({ItemState.DONE: 7}, problems=[problem], ends_at=NOW)
-    metrics = [*queue_metrics(PageSnapshot(Overview((view,), (), None), (), is_all=True)), *request_metrics(meter)]
+    now = PageSnapshot(Overview((view,), (), None, shared_by(undriven=(UNDRIVEN,))), (), is_all=True)
+    metrics = [*queue_metrics(now), *request_metrics(meter)]
 
     told = documented()
 

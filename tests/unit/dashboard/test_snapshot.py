@@ -13,9 +13,10 @@ from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.snapshot import Headline, Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview
+from batchkiln.presentation.worker_views import NO_KEY, Undriven
 from batchkiln.store.accounts import AccountSummary
 from batchkiln.store.lock import Lease
-from support.view_builders import NOW, job_view, under_way
+from support.view_builders import NOW, job_view, shared_by, under_way
 
 DRIVEN = Lease(1, "here", "run", NOW)
 
@@ -26,6 +27,11 @@ def slot(
     account = AccountSummary(1, "local", "main", NOW, DayUsage(), None, None)
     view = AccountView(replace(account, misunderstood=misunderstood), DayUsage(), Limits(), NOW)
     return Slot(view, None, (), (), wait, None, blocked, None)
+
+
+def shared(*jobs: JobView, silent_seconds: float = 1.0, undriven: tuple[Undriven, ...] = ()) -> PageSnapshot:
+    workers = shared_by(silent_seconds=silent_seconds, undriven=undriven)
+    return PageSnapshot(Overview(jobs, (), None, workers), (), is_all=True)
 
 
 def snapshot(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = DRIVEN) -> PageSnapshot:
@@ -39,6 +45,13 @@ def snapshot(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None =
         (snapshot(job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
         (snapshot(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
         (snapshot(job_view({ItemState.QUEUED: 3}), lease=None), Level.HELP, "batchkiln work"),
+        (shared(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
+        (shared(job_view({ItemState.QUEUED: 3}), silent_seconds=60.0), Level.HELP, "batchkiln work"),
+        (
+            shared(job_view({ItemState.QUEUED: 3}), undriven=(Undriven("studio", "carl", NO_KEY),)),
+            Level.HELP,
+            "Nobody drives the account studio/carl: no machine has an API key",
+        ),
         (snapshot(job_view({ItemState.QUEUED: 3}, is_paused=True), lease=None), Level.FINE, "paused"),
         (snapshot(job_view({ItemState.QUEUED: 1, ItemState.HELD: 1})), Level.HELP, "held"),
         (snapshot(job_view({ItemState.QUEUED: 1, ItemState.FAILED: 2})), Level.LOOK, "Working"),

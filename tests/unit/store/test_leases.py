@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pytest
 
 from batchkiln.core.errors import InputError, LeaseLost
-from batchkiln.core.lease_types import Beat, Egress, Fence, WorkerIdentity
+from batchkiln.core.lease_types import Beat, Egress, Fence, WorkerIdentity, WorkerState
 from batchkiln.store import leases
 from batchkiln.store.account_changes import account_id
 from support.worker_world import PROFILE, World
@@ -44,6 +44,10 @@ class Workers:
         if self.account not in epochs or address_epoch is None:
             return None
         return Fence(self.account, epochs[self.account], worker.egress, address_epoch)
+
+    def listed(self) -> list[WorkerState]:
+        """Return the workers as a person sees them."""
+        return self.world.write(lambda session: leases.Workers(session, self.now).all())
 
     def holds(self, fence: Fence) -> bool:
         """Tell whether a write with these epochs would pass."""
@@ -208,8 +212,8 @@ def test_who_drives_what_is_told(workers: Workers) -> None:
     """For `workers` and `status`."""
     workers.beat(STANDBY)
     workers.take(A)
-    listed = workers.world.write(leases.workers, workers.now)
-    (driver,) = workers.world.write(leases.drivers, workers.now)
+    listed = workers.listed()
+    (driver,) = workers.world.write(lambda session: leases.Workers(session, workers.now).drivers())
 
     assert [(each.name, each.sender, each.driven) for each in listed] == [
         (A.name, A.name, 1),
@@ -223,5 +227,5 @@ def test_worker_that_ends_is_no_longer_listed(workers: Workers) -> None:
     """And its address is free at once."""
     workers.world.write(leases.leave, workers.clock, A, workers.epochs[A.name])
 
-    assert [each.name for each in workers.world.write(leases.workers, workers.now)] == [B.name]
+    assert [each.name for each in workers.listed()] == [B.name]
     assert workers.beat(STANDBY).egress_epoch is not None

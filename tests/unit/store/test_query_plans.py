@@ -45,6 +45,10 @@ SCANNED: Final = {
     "senders": {"worker"},
     "account_leases": {"account_lease"},  # accounts
     "workers": {"account_lease", "worker"},
+    "drain_workers": {"worker"},
+    "driving_worker": {"account_lease"},
+    "revoke_leases": {"account_lease"},
+    "lease_epochs": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
     "drivers": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""

@@ -7,12 +7,13 @@ from typing import Any, Final
 import psycopg
 
 from batchkiln.core.errors import QueueInUse
+from batchkiln.store.leases import database_clock
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.lock import in_use
 from batchkiln.store.postgres.connecting import connect, translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
 from batchkiln.store.postgres.schema_updates import check_schema
-from batchkiln.store.postgres.server_database import clock_of_database, try_lock
+from batchkiln.store.postgres.server_database import try_lock
 
 _PATIENCE: Final = "SET idle_in_transaction_session_timeout = '10min'; SET statement_timeout = '1h'"
 """Each of the two databases waits in its transaction while the other one works."""
@@ -58,7 +59,7 @@ class DatabaseCopySession:
 
     def now(self) -> int:
         """Return the server's time, in milliseconds since 1970."""
-        return clock_of_database(self.session)
+        return database_clock(self.session)
 
     @contextmanager
     def translating(self) -> Iterator[None]:

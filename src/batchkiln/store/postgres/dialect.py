@@ -54,6 +54,7 @@ def _pages(condition: str, order: str) -> str:
 
 
 _OVERRIDES: Final = {
+    "database_clock": "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
     "item_ids": _pages("id > :after", "id"),
     "item_ids_before": _pages("id < :before", "id DESC"),
     "matching_items": """

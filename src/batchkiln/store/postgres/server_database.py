@@ -13,6 +13,7 @@ import psycopg
 from batchkiln.core.errors import QueueBusy, QueueInUse, QueueUnusable
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.database import Database
+from batchkiln.store.leases import revoke
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.lock import drop_lease, in_use, in_use_for_decision, record_lease
 from batchkiln.store.postgres.connecting import connect, translated
@@ -28,7 +29,6 @@ DRIVE_LOCK: Final = 0x626B6C64
 CHANNEL: Final = "batchkiln"
 """The channel of `NOTIFY`; a notice carries the key of its schema, since a database may hold several queues."""
 
-_CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
 
 
@@ -118,6 +118,7 @@ class PostgresDatabase(Database):
         if not await self._hop(try_lock):
             raise QueueInUse(await self.read(in_use, self._url))
         try:
+            await self._refuse_workers()
             await self.write(record_lease, command, to_milliseconds(now))
             yield
         finally:
@@ -131,10 +132,27 @@ class PostgresDatabase(Database):
         if not await self._hop(try_lock):
             raise QueueInUse(in_use_for_decision(self._url))
         try:
+            await self._refuse_workers()
             yield
         finally:
             with suppress(QueueBusy, QueueUnusable):
                 await self._hop(_unlock)
+
+    def may_take_leases(self, session: Session) -> bool:
+        """Return whether no process has the whole queue; none can take it before the end of the transaction."""
+        assert isinstance(session, PostgresSession)
+        return bool(session.scalar(f"SELECT pg_try_advisory_xact_lock_shared({DRIVE_LOCK}, {session.schema_key})"))
+
+    async def _refuse_workers(self) -> None:
+        """Raise `QueueInUse` while a worker drives an account; none can take one, as this process has the lock.
+
+        What a worker writes that was stopped for longer than its lease holds is refused from now on.
+        """
+        if worker := await self.write(revoke):
+            raise QueueInUse(
+                f"{self._url}: the worker {worker} drives accounts of this queue, and may be sending; nothing was sent"
+                " or changed. `batchkiln workers` lists the workers, and `batchkiln workers drain NAME` ends one"
+            )
 
     async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
         if self._is_closed:
@@ -155,11 +173,6 @@ class PostgresDatabase(Database):
             return work(self._session, *args, **kwargs)
         except psycopg.Error as error:
             raise translated(error, self._url) from error
-
-
-def clock_of_database(session: Session) -> int:
-    """Return the server's time, in milliseconds since 1970: leases expire by it alone."""
-    return int(session.execute(_CLOCK).fetchone()[0])
 
 
 def _heed(future: asyncio.Future[Any]) -> None:

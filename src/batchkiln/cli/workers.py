@@ -1,0 +1,136 @@
+"""`batchkiln workers`: the workers that share a queue in a database, what they drive, and an orderly end of one."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchkiln.api import DatabaseUrl
+from batchkiln.api.queue import drained
+from batchkiln.api.reading import open_reader
+from batchkiln.cli.command import Command, Common, command, run_async
+from batchkiln.cli.output import iso, print_json, print_result
+from batchkiln.core.errors import ExitStatus, InputError
+
+if TYPE_CHECKING:
+    from batchkiln.presentation.worker_views import SharedBy, WorkerView
+
+
+@command("drain", example="batchkiln workers drain fra-1")
+@click.argument("name")
+def drain(common: Common, name: str) -> ExitStatus:
+    """Have the worker NAME give its accounts back, and end, as SIGTERM does.
+
+    NAME is also the name of an address or of a machine, for all its workers. Work in progress is recorded first, and
+    other workers take the accounts within seconds.
+    """
+    _refuse_file(common)
+    return run_async(_drain(common, name))
+
+
+class _Workers(Command, click.Group):
+    """The command by itself lists the workers; `drain` ends one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  click's own signature
+        """Initialize with click's arguments."""
+        super().__init__(*args, **kwargs, commands={"drain": drain}, invoke_without_command=True)
+
+
+@command(
+    "workers",
+    example="batchkiln workers\nbatchkiln workers --json\nbatchkiln workers --check fra-1\n"
+    "batchkiln workers drain fra-1",
+    cls=_Workers,
+)
+@click.option("--check", "checked", metavar="NAME", help="Exit with 0 if the worker NAME is alive, else with 1.")
+def workers(common: Common, checked: str | None) -> ExitStatus:
+    """List the workers that share a queue in a database: their accounts, the last minute, and what they wait for.
+
+    Also lists accounts with work that nobody drives. NAME is a worker's name, the name of its address (--egress), or
+    that of its machine.
+    """
+    if click.get_current_context().invoked_subcommand is not None:
+        return ExitStatus.OK
+    _refuse_file(common)
+    return run_async(_check(common, checked) if checked is not None else _list(common))
+
+
+async def _list(common: Common) -> ExitStatus:
+    config = common.load_config()
+    async with open_reader(common.queue) as queue:
+        shared, views = await queue.workers(config)
+    if common.is_json:
+        print_json(_document(shared, views))
+    else:
+        from batchkiln.cli.workers_text import show_workers  # noqa: PLC0415  Rich is slow to import
+
+        show_workers(shared, views)
+    return ExitStatus.OK
+
+
+async def _check(common: Common, name: str) -> ExitStatus:
+    async with open_reader(common.queue) as queue:
+        found = [state for state in await queue.worker_states() if state.is_named(name)]
+    is_alive = any(state.is_alive for state in found)
+    if common.is_json:
+        print_json({"name": name, "alive": is_alive})
+    elif is_alive:
+        silent = min(state.silent_seconds for state in found)
+        print_result(f"{name} is alive: it was seen {silent:.0f} s ago.")
+    else:
+        print_result(f"{name} is not alive: no worker of this name was seen in the last 15 s.")
+    return ExitStatus.OK if is_alive else ExitStatus.UNEXPECTED
+
+
+async def _drain(common: Common, name: str) -> ExitStatus:
+    names = await drained(common.queue, name)
+    if not names:
+        raise InputError(f"there is no worker {name}; nothing was changed. `batchkiln workers` lists the workers")
+    if common.is_json:
+        print_json({"draining": names})
+    else:
+        print_result(f"Draining {', '.join(names)}. `batchkiln workers` shows when it has ended.")
+    return ExitStatus.OK
+
+
+def _refuse_file(common: Common) -> None:
+    if not isinstance(common.queue, DatabaseUrl):
+        raise InputError(
+            f"{common.queue} is a file, which one process runs, so that it has no workers; `batchkiln status` shows the"
+            " process. Name a queue in a database: --queue postgresql://…"
+        )
+
+
+def _document(shared: "SharedBy | None", views: "list[WorkerView]") -> dict[str, Any]:
+    return {
+        "workers": [_worker_document(view, shared) for view in views],
+        "undriven": [
+            {"profile": each.profile, "account": each.account, "reason": each.reason}
+            for each in (shared.undriven if shared else ())
+        ],
+    }
+
+
+def _worker_document(view: "WorkerView", shared: "SharedBy | None") -> dict[str, Any]:
+    state = view.state
+    return {
+        "worker": state.name,
+        "egress": state.egress,
+        "host": state.host,
+        "pid": state.pid,
+        "version": state.version,
+        "started_at": iso(state.started_at),
+        "seen_seconds_ago": round(state.silent_seconds, 1),
+        "alive": state.is_alive,
+        "sends": view.is_sender,
+        "draining": state.is_draining,
+        "accounts": [
+            {"profile": each.profile, "account": each.account, "since": iso(each.since)}
+            for each in (shared.drivers if shared else ())
+            if each.worker == state.name
+        ],
+        "accounts_with_key": len(state.able),
+        "requests_last_minute": view.requests,
+        "requests_limit": view.requests_limit,
+        "active": view.active,
+        "waits": [{"reason": reason, "accounts": count} for reason, count in view.waits],
+    }

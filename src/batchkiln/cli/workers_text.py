@@ -1,0 +1,40 @@
+"""The text of `workers`: a table of the workers, and the accounts that nobody drives."""
+
+from rich.table import Table
+from rich.text import Text
+
+from batchkiln.cli.rich_console import console
+from batchkiln.presentation.worker_views import SharedBy, WorkerView
+
+
+def show_workers(shared: SharedBy | None, views: list[WorkerView]) -> None:
+    """Print one line per worker, and one per account that nobody drives."""
+    out = console()
+    if shared is None:
+        out.print("No worker has been at this queue. `batchkiln work --forever` starts one.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("WORKER", "EGRESS", "VERSION", "SEEN", "ACCOUNTS", "LAST MINUTE", "ACTIVE", "WAITS FOR"):
+        table.add_column(heading, no_wrap=heading != "WAITS FOR", overflow="fold")
+    for view in views:
+        table.add_row(*_cells(view))
+    out.print(table)
+    for each in shared.undriven:
+        out.print(Text(f"Warning: nobody drives {each.name}: {each.reason}.", style="yellow"))
+
+
+def _cells(view: WorkerView) -> list[str]:
+    state = view.state
+    seen = f"{state.silent_seconds:.0f} s" if state.is_alive else f"silent for {state.silent_seconds:,.0f} s"
+    opening = [state.name, state.egress, state.version, seen]
+    if not view.is_sender:
+        whose = f"{state.egress} is {state.sender}'s" if state.sender else ""
+        return [*opening, "standby" if state.is_alive else "-", "", "", whose]
+    waits = ", ".join(f"{count} {reason}" for reason, count in view.waits) or "-"
+    return [
+        *opening,
+        f"{state.driven} of {len(state.able)}" + (", draining" if state.is_draining else ""),
+        f"{view.requests} of {view.requests_limit}",
+        str(view.active),
+        waits,
+    ]

@@ -1,0 +1,177 @@
+"""The workers that share a queue, as a person sees them: who drives what, and what nobody drives."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from batchkiln.config import Config, Profile
+from batchkiln.core.lease_types import Driver, WorkerState, accounts_carried
+from batchkiln.core.queue_types import Scope
+from batchkiln.presentation.formatting import REASONS, plural
+from batchkiln.store import Reader
+
+if TYPE_CHECKING:
+    from batchkiln.presentation.account_waits import AccountStatus
+    from batchkiln.presentation.overview import AccountView
+
+NO_KEY = "no machine has an API key of it that works"
+NO_WORKER = "no worker that has its API key may send"
+FULL = "each address with its API key carries as many accounts as it can"
+
+
+@dataclass(frozen=True, slots=True)
+class Undriven:
+    """An account with work that no worker drives or is about to take, and the reason."""
+
+    profile: str
+    account: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The account's name as PROFILE/ACCOUNT."""
+        return f"{self.profile}/{self.account}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBy:
+    """The workers of a queue, the accounts that they drive, and those that nobody drives.
+
+    `takeovers` counts, by profile and account, how often a worker took the account.
+    """
+
+    workers: tuple[WorkerState, ...]
+    drivers: tuple[Driver, ...]
+    undriven: tuple[Undriven, ...]
+    takeovers: Mapping[tuple[str, str], int]
+
+    @property
+    def alive(self) -> tuple[WorkerState, ...]:
+        """The workers that were seen within the time that a lease holds."""
+        return tuple(worker for worker in self.workers if worker.is_alive)
+
+    @property
+    def summary(self) -> str:
+        """One sentence: how many workers there are, and what they drive."""
+        if not self.alive:
+            return "No worker runs this queue; `batchkiln work` starts one."
+        verbs = ("shares", "drives") if len(self.alive) == 1 else ("share", "drive")
+        driven = plural(len(self.drivers), "account")
+        workers = plural(len(self.alive), "worker")
+        return f"{workers} {verbs[0]} this queue and {verbs[1]} {driven}; `batchkiln workers` lists them."
+
+    def driver_of(self, profile: str, account: str) -> str | None:
+        """Return the worker that drives an account."""
+        return next((each.worker for each in self.drivers if (each.profile, each.account) == (profile, account)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker: the requests of its address in the last minute of the busiest service, and its accounts.
+
+    `waits` says what its idle accounts wait for, each with their number.
+    """
+
+    state: WorkerState
+    requests: int
+    requests_limit: int
+    active: int
+    waits: tuple[tuple[str, int], ...]
+
+    @property
+    def is_sender(self) -> bool:
+        """Whether it holds its address; others of the same address stand by."""
+        return self.state.sender == self.state.name
+
+
+def read_shared_by(reader: Reader, config: Config) -> SharedBy | None:
+    """Read the workers of a queue; None where no worker ever shared it."""
+    workers = reader.workers
+    states = tuple(workers.all())
+    if not states:
+        return None
+    drivers = tuple(workers.drivers())
+    undriven = tuple(_undriven(reader, config, states, drivers))
+    return SharedBy(states, drivers, undriven, workers.takeovers())
+
+
+def _undriven(
+    reader: Reader, config: Config, states: Sequence[WorkerState], drivers: Sequence[Driver]
+) -> Iterator[Undriven]:
+    """Yield the accounts with work that nobody drives, except those that a worker takes at its next beat."""
+    driven = {(each.profile, each.account) for each in drivers}
+    ids = {(each.profile, each.name): each.id for each in reader.accounts.summaries()}
+    alive = [state for state in states if state.is_alive]
+    for profile, account in sorted(_with_work(reader, config) - driven):
+        able = [state for state in alive if ids.get((profile, account)) in state.able]
+        senders = [state for state in able if state.sender == state.name and not state.is_draining]
+        carried = accounts_carried(config.profiles[profile].limits)
+        if not able:
+            yield Undriven(profile, account, NO_KEY if alive else NO_WORKER)
+        elif not senders:
+            yield Undriven(profile, account, NO_WORKER)
+        elif all(state.driven >= carried for state in senders):
+            yield Undriven(profile, account, FULL)
+
+
+def _with_work(reader: Reader, config: Config) -> set[tuple[str, str]]:
+    """Return the accounts, by profile and name, that have or may begin work; an embedded service has no workers."""
+    work = reader.jobs.work(Scope())
+    found = set(work.under_way)
+    for job in work.jobs:
+        profile = config.profiles.get(job.profile)
+        if profile is not None:
+            found |= {(job.profile, account) for account in job.accounts or profile.account_names[:1]}
+    return {each for each in found if each[0] in config.profiles and not config.profiles[each[0]].is_embedded}
+
+
+def read_workers(reader: Reader, config: Config, machine_now: datetime) -> tuple[SharedBy | None, list[WorkerView]]:
+    """Read the workers with what they do at present."""
+    from batchkiln.presentation.account_waits import account_status  # noqa: PLC0415  imports `overview`
+    from batchkiln.presentation.overview import read_accounts  # noqa: PLC0415  imports this module
+
+    shared = read_shared_by(reader, config)
+    if shared is None:
+        return None, []
+    accounts, times = read_accounts(reader, config, machine_now)
+    statuses = {
+        (view.summary.profile, view.summary.name): (view, account_status(reader, view, profile))
+        for view in accounts
+        if (profile := config.profiles.get(view.summary.profile)) is not None
+        and shared.driver_of(profile.name, view.summary.name) is not None
+    }
+    services = [profile for profile in config.profiles.values() if not profile.is_embedded]
+    minutes = {profile.name: _minute(reader, profile, times[profile.name]) for profile in services}
+    return shared, [_worker(state, shared, statuses, services, minutes) for state in shared.workers]
+
+
+def _minute(reader: Reader, profile: Profile, now: datetime) -> Counter[str | None]:
+    """Count the requests of a service's last minute by address."""
+    seconds = profile.limits.minute_seconds
+    since = now - timedelta(seconds=seconds)
+    logged = reader.accounts.logged_requests(profile.name, seconds)
+    return Counter(request.egress for request in logged if request.sent_at > since)
+
+
+def _worker(
+    state: WorkerState,
+    shared: SharedBy,
+    statuses: "Mapping[tuple[str, str], tuple[AccountView, AccountStatus]]",
+    services: Sequence[Profile],
+    minutes: Mapping[str, Counter[str | None]],
+) -> WorkerView:
+    driven = [statuses.get((each.profile, each.account)) for each in shared.drivers if each.worker == state.name]
+    known = [each[1] for each in driven if each is not None]
+    waits = Counter(
+        REASONS[status.wait.reason] for status in known if not status.is_busy and status.wait.is_worth_saying
+    )
+    busiest = max(services, key=lambda profile: minutes[profile.name][state.egress], default=None)
+    return WorkerView(
+        state=state,
+        requests=minutes[busiest.name][state.egress] if busiest else 0,
+        requests_limit=busiest.limits.requests_per_minute_per_ip if busiest else 0,
+        active=sum(status.is_busy for status in known),
+        waits=tuple(sorted(waits.items())),
+    )

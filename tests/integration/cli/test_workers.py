@@ -1,0 +1,142 @@
+"""Several worker processes on one queue in PostgreSQL: who drives what, what is told of it, and what is refused."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.cli.workspace import Workspace
+from support import postgres
+from support.shared_queue import SharedQueue, wait_until
+
+ACCOUNTS = ("anna", "ben", "cleo", "dora")
+
+pytestmark = [pytest.mark.postgres, pytest.mark.long]
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[SharedQueue]:
+    """A queue with a service of four accounts."""
+    postgres.require()
+    with postgres.server().database() as url, SharedQueue(tmp_path, url, ACCOUNTS, scale=120.0).serving() as made:
+        yield made
+
+
+def drivers(shared: SharedQueue, config: str) -> dict[str, str | None]:
+    """Return who drives each account, as `status` tells."""
+    return {each["account"]: each.get("driven_by") for each in shared.document("status", config=config)["accounts"]}
+
+
+def egresses(shared: SharedQueue, config: str) -> list[str]:
+    return sorted(str(worker).partition("/")[0] for worker in drivers(shared, config).values())
+
+
+def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(shared: SharedQueue) -> None:
+    """Each takes as many accounts as the other; after SIGTERM the other has all of them within two beats."""
+    one, two = shared.machine("fra-1"), shared.machine("fra-2")
+    assert shared.call("enqueue", shared.manifest("birds", items=900), config=one)[0] == 0
+    first, second = shared.work("fra-1", config=one), shared.work("fra-2", config=two)
+    wait_until(lambda: egresses(shared, one) == ["fra-1", "fra-1", "fra-2", "fra-2"], shared.said)
+    table = shared.call("workers", config=one)
+    listed = shared.document("workers", config=one)["workers"]
+    checks = [shared.call("workers", "--check", name, config=one)[0] for name in ("fra-1", "fra-3")]
+
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(30) == 143, shared.said()
+    wait_until(lambda: egresses(shared, one) == ["fra-1"] * 4, shared.said, seconds=15)
+    drained = shared.call("workers", "drain", "fra-1", config=one)
+    code = first.wait(30)
+
+    assert table[0] == 0, table
+    assert "2 of 4" in table[1]
+    assert [(worker["egress"], worker["sends"], len(worker["accounts"])) for worker in listed] == [
+        ("fra-1", True, 2),
+        ("fra-2", True, 2),
+    ]
+    assert checks == [0, 1]
+    assert drained[0] == 0
+    assert drained[1].startswith("Draining fra-1/")
+    assert code in {0, 3, 5}, shared.said()
+
+
+def test_run_waits_for_its_job_while_its_address_is_anothers(shared: SharedQueue) -> None:
+    """`run` enqueues and stands by; it ends when the worker of its address has made all files."""
+    config = shared.machine("fra-1")
+    worker = shared.work("fra-1", config=config)
+    wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+
+    code, out, said = shared.call("run", shared.manifest("birds", items=6), "--egress", "fra-1", config=config)
+
+    assert code == 0, said + shared.said()
+    assert "6 of 6 items done" in out
+    assert worker.poll() is None
+
+
+def test_run_joins_as_a_worker_where_its_address_is_free(shared: SharedQueue) -> None:
+    """Without any worker the command does the job itself, and leaves no lease behind."""
+    config = shared.machine("fra-1")
+
+    code, out, said = shared.call("run", shared.manifest("birds", items=6), config=config)
+
+    assert code == 0, said
+    assert "6 of 6 items done" in out
+    assert set(drivers(shared, config).values()) == {None}
+    (journal,) = (shared.folder / "state").rglob("*.attempts")
+    assert journal.read_bytes().count(b"\n") == 6
+
+
+def test_account_without_a_key_here_is_left_and_told(shared: SharedQueue) -> None:
+    """A machine never drives what it has no key for, holds none of its items, and `status` warns of it."""
+    config = shared.machine("fra-1", ("anna",))
+    manifests = [shared.manifest(account, items=2, accounts=[account]) for account in ("anna", "ben")]
+    assert shared.call("enqueue", *manifests, config=config)[0] == 0
+    shared.work("fra-1", config=config)
+    wait_until(lambda: shared.done(config) == 2, shared.said)
+
+    status = shared.call("status", config=config)[1]
+    found = shared.document("workers", config=config)["undriven"]
+    ben = next(job for job in shared.document("status", config=config)["jobs"] if job["job"] == "ben")
+
+    assert found == [
+        {"profile": "studio", "account": "ben", "reason": "no machine has an API key of it that works"},
+    ]
+    assert "nobody drives studio/ben" in status
+    assert "DRIVEN BY" in status
+    assert "1 worker shares this queue and drives 1 account" in status
+    assert ben["items"]["queued"] == 2
+
+
+def test_run_without_any_key_is_an_error_and_not_an_endless_wait(shared: SharedQueue) -> None:
+    """The sentence is the one of a file's queue, and nothing was sent."""
+    config = shared.machine("fra-1", ())
+
+    code, _, said = shared.call("run", shared.manifest("birds", items=1, accounts=["anna"]), config=config)
+
+    assert code == 2
+    assert "account anna: no API key found in the file no-key-here" in said
+
+
+def test_another_limit_for_the_same_address_is_refused(shared: SharedQueue) -> None:
+    """Both would count the minute of one address, each with a limit of its own."""
+    config = shared.machine("fra-1")
+    shared.work("fra-1", config=config)
+    wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+
+    code, _, said = shared.call("work", "--forever", "--egress", "fra-1", config=shared.machine("fra-9", limit=60))
+
+    assert code == 2
+    assert "egress fra-1: worker fra-1/" in said
+    assert "nothing was sent" in said
+
+
+def test_a_file_has_no_workers_and_no_egress(workspace: Workspace) -> None:
+    """Both are refused with a sentence, and nothing is made."""
+    refused = [workspace.call("work", "--egress", "fra-1"), workspace.call("workers")]
+    asked = workspace.call("workers", "--help")
+
+    assert [call.exit for call in refused] == [2, 2]
+    assert "is a file, which one process runs; nothing was sent" in refused[0].err
+    assert "has no workers" in refused[1].err
+    assert asked.exit == 0
+    assert "drain" in asked.out

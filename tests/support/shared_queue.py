@@ -1,0 +1,183 @@
+"""Several worker processes on one PostgreSQL queue, against one local service, each from an address of its own."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from batchkiln.store.location import DatabaseUrl
+from support.source_relay import relay
+
+PATIENCE_SECONDS = 120.0
+
+_SERVICE = """
+state_dir: service
+port: {port}
+time_scale: {scale}
+tiny_media: true
+accounts: [{accounts}]
+limits: {{requests_per_minute_per_ip: 1000}}  # links to files do not lead through the relays
+"""
+
+_CONFIG = """
+queue: {url}
+allow_lost_commits: true
+shared_dir: .
+default_profile: studio
+profiles:
+  studio:
+    base_url: http://127.0.0.1:{door}/api/v1
+    time_scale: {scale}
+    accounts: [{accounts}]
+    limits: {{requests_per_minute_per_ip: {limit}}}
+"""
+
+_MANIFEST = """
+version: 1
+job: {job}
+accounts: [{accounts}]
+output: {{dir: out}}
+defaults:
+  model: epsilon-2
+  mode: text-to-image
+  parameters: {{resolution: 512x512, aspect_ratio: "1:1"}}
+items:
+  - matrix: {{n: [{numbers}]}}
+    id: "{job}-{{{{ n }}}}"
+    prompt: "{job} {{{{ n }}}}, ink on paper"
+"""
+
+
+@dataclass
+class SharedQueue:
+    """A folder with the service, a configuration for each machine, and the results."""
+
+    folder: Path
+    url: DatabaseUrl
+    accounts: Sequence[str]
+    scale: float = 60.0
+    port: int = field(default_factory=lambda: free_port())  # noqa: PLW0108  defined below
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    doors: dict[str, int] = field(default_factory=dict)
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    @contextmanager
+    def serving(self) -> Iterator["SharedQueue"]:
+        """Run the service; at the end, end all processes."""
+        accounts = ", ".join(f"{{name: {name}, credits: 100000}}" for name in self.accounts)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = _SERVICE.format(port=self.port, scale=self.scale, accounts=accounts)
+        (self.folder / "service.yaml").write_text(text)
+        try:
+            with self.stack:
+                self.start("serve", "--config", "service.yaml", log="serve.log")
+                wait_until(self._is_serving, self.said)
+                yield self
+        finally:
+            for process in self.processes:
+                if process.poll() is None:
+                    process.send_signal(signal.SIGCONT)
+                    process.kill()
+                process.wait()
+
+    def _is_serving(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return (self.folder / "service" / f"key-{self.accounts[-1]}").exists()
+        return False
+
+    def machine(self, name: str, accounts: Sequence[str] | None = None, *, limit: int = 120) -> str:
+        """Write the configuration of a machine with the keys of some accounts; return the file's name."""
+        if name not in self.doors:
+            source = f"127.0.0.{2 + len(self.doors)}"
+            self.doors[name] = self.stack.enter_context(relay(self.port, source))
+        keys = {account: f"service/key-{account}" for account in self.accounts}
+        if accounts is not None:
+            keys |= {account: "no-key-here" for account in self.accounts if account not in accounts}
+        entries = ", ".join(f"{{name: {account}, keys: [{{file: {file}}}]}}" for account, file in keys.items())
+        text = _CONFIG.format(
+            url=self.url.secret, door=self.doors[name], scale=self.scale, accounts=entries, limit=limit
+        )
+        (self.folder / f"{name}.yaml").write_text(text)
+        return f"{name}.yaml"
+
+    def manifest(self, job: str, *, items: int, accounts: Sequence[str] | None = None) -> str:
+        """Write a manifest of small pictures and return its name."""
+        numbers = ", ".join(str(number) for number in range(1, items + 1))
+        text = _MANIFEST.format(job=job, accounts=", ".join(accounts or self.accounts), numbers=numbers)
+        (self.folder / f"{job}-manifest.yaml").write_text(text)
+        return f"{job}-manifest.yaml"
+
+    def start(self, *arguments: str, log: str = "run.log") -> subprocess.Popen[str]:
+        """Start a command."""
+        source = str(Path(__file__).parents[2] / "src")
+        with (self.folder / log).open("a") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "batchkiln", *arguments],
+                cwd=self.folder,
+                env=os.environ | {"PYTHONPATH": source, "XDG_STATE_HOME": str(self.folder / "state")},
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                text=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def work(self, name: str, *, config: str | None = None, log: str | None = None) -> subprocess.Popen[str]:
+        """Start `work --forever` on a machine."""
+        config = config or self.machine(name)
+        return self.start("work", "--forever", "--egress", name, "--config", config, "-v", log=log or f"{name}.log")
+
+    def call(self, *arguments: str, config: str) -> tuple[int, str, str]:
+        """Run a command to its end; return its exit status, standard output and standard error."""
+        source = str(Path(__file__).parents[2] / "src")
+        done = subprocess.run(
+            [sys.executable, "-m", "batchkiln", *arguments, "--config", config],
+            cwd=self.folder,
+            env=os.environ | {"PYTHONPATH": source, "XDG_STATE_HOME": str(self.folder / "state")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def document(self, *arguments: str, config: str) -> Any:  # noqa: ANN401  JSON
+        """Run a command with --json and return its document."""
+        status, out, said = self.call(*arguments, "--json", config=config)
+        assert status == 0, said
+        return json.loads(out)
+
+    def done(self, config: str) -> int:
+        """Return how many items are done, of all jobs."""
+        return sum(job["items"]["done"] for job in self.document("status", config=config)["jobs"])
+
+    def said(self) -> str:
+        """Return the end of what all processes wrote."""
+        return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
+
+
+def wait_until(is_so: Callable[[], bool], said: Callable[[], str], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait for something that other processes do; fail with what they said."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, said()
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

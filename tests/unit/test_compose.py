@@ -1,0 +1,62 @@
+"""The compose file of docs/compose: its commands, its configurations and its promises fit the program."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+import yaml
+
+from batchkiln.cli.main import program
+from batchkiln.config import load_config
+from batchkiln_service.config import ServiceConfig
+
+PATH: Final = Path(__file__).resolve().parents[2] / "docs" / "compose" / "compose.yaml"
+COMPOSE: Final[dict[str, Any]] = yaml.safe_load(PATH.read_text("utf-8"))
+SERVICES: Final[dict[str, dict[str, Any]]] = COMPOSE["services"]
+OURS: Final = sorted(name for name, service in SERVICES.items() if "build" in service)
+WORKERS: Final = sorted(name for name in SERVICES if name.startswith("worker-"))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_each_command_is_one_of_the_programs(name: str) -> None:
+    """Options and names are those that the program takes."""
+    command, *arguments = SERVICES[name]["command"]
+    context = click.Context(program)
+    found = program.get_command(context, command)
+
+    assert found is not None
+    found.make_context(command, list(arguments), parent=context)
+
+
+def test_workers_have_addresses_of_their_own_and_time_to_end() -> None:
+    """Each sends from its container's address, ends in order, and is watched by name."""
+    egresses = [SERVICES[name]["command"][3] for name in WORKERS]
+
+    assert egresses == WORKERS == ["worker-1", "worker-2"]
+    for name in WORKERS:
+        assert SERVICES[name]["stop_grace_period"] == "120s"
+        assert SERVICES[name]["healthcheck"]["test"][1:] == ["batchkiln", "workers", "--check", name]
+        assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+
+
+def test_tables_are_made_once_before_anybody_works() -> None:
+    """`migrate` waits for a healthy server, and is not started again."""
+    assert SERVICES["migrate"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
+    assert SERVICES["migrate"]["restart"] == "no"
+    assert "synchronous_commit=on" in SERVICES["postgres"]["command"]
+
+
+def test_configurations_are_valid_and_agree(tmp_path: Path) -> None:
+    """The workers' accounts are the service's, with the same API keys, at the address where it listens."""
+    path = tmp_path / "batchkiln.yaml"
+    path.write_text(COMPOSE["configs"]["batchkiln"]["content"], "utf-8")
+    environment = COMPOSE["x-batchkiln"]["environment"]
+
+    profile = load_config(path, {}).profile(None)
+    service = ServiceConfig.model_validate(yaml.safe_load(COMPOSE["configs"]["service"]["content"]))
+
+    keys = {account.name: [environment[str(key.env)] for key in account.keys] for account in profile.accounts}
+    assert keys == {account.name: [key.value for key in account.key_configs] for account in service.accounts}
+    assert profile.base_url == f"{service.public_url}/api/v1"
+    assert profile.time_scale == service.time_scale
