@@ -153,8 +153,8 @@ def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) 
     assert first is write, "the thread takes them in the order in which they came"
     work, args, kwargs = write.work, write.args, write.kwargs
     joined: list[_Write] = []
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        connection.execute("BEGIN IMMEDIATE")  # PostgreSQL may have begun, and fail to get the lock
         result = work(connection, *args, **kwargs)
         while waiting and len(joined) < JOINED_AT_MOST:
             joined.append(waiting.popleft())

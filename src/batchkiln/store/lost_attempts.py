@@ -25,6 +25,7 @@ from batchkiln.store.charges import reserve
 from batchkiln.store.database import Database
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
+from batchkiln.store.resolution import end_outlived
 from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
@@ -55,7 +56,9 @@ async def open_journal(database: Database, journal: AttemptJournal, now: datetim
     entries, damaged = await database.run(_read, journal)
     compared = await database.write(_compare, entries, to_milliseconds(now))
     is_changed = compared.replacement is not None or damaged or journal.is_torn
-    await database.run(_begin, journal, (compared.replacement or entries) if is_changed else None)
+    await database.run(
+        _begin, journal, None if not is_changed else entries if compared.replacement is None else compared.replacement
+    )
     _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
 
 
@@ -114,6 +117,7 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
             keys.add(entry.idempotency_key)
+    _end_outlived(connection, now)
     missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
         write_meta(connection, _FOUND_AT, str(now))
@@ -124,6 +128,15 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
 def _lose(connection: Session, entry: JournalEntry) -> bool:
     """Record a lost attempt, unless a later one of its item is known: it had ended before that was begun (Law 2)."""
     return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
+
+
+def _end_outlived(connection: Session, now: int) -> None:
+    """End attempts that the copy has under way and that a lost one of their item followed.
+
+    They had ended before that one was begun (Law 2). Sent again, they would create anew.
+    """
+    for row in connection.execute(query("outlived_attempts")).fetchall():
+        end_outlived(connection, row["job"], row["item"], now)
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:

@@ -19,6 +19,14 @@ SET profile = excluded.profile, account = excluded.account, number = excluded.nu
     checksum = excluded.checksum, quote_credits = excluded.quote_credits, recorded_at = excluded.recorded_at
 WHERE excluded.number > lost_attempt.number;
 
+-- name: outlived_attempts
+SELECT job.name AS job, item.name AS item
+FROM lost_attempt
+JOIN job ON job.name = lost_attempt.job
+JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item
+JOIN attempt ON attempt.id = item.attempt_id
+WHERE attempt.state = 'sent' AND item.state IN ('submitting', 'held') AND attempt.number < lost_attempt.number;
+
 -- name: recorded_attempts -- as the journal has them, behind the last one before the horizon; a refused one created nothing
 SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
        account.profile, account.name AS account, attempt.number, attempt.idempotency_key,

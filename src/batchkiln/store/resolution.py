@@ -98,6 +98,17 @@ def resolve(
             return _accept_saved(connection, held, now)
 
 
+def end_outlived(connection: Session, job_name: str, item_name: str, now: int) -> None:
+    """Abandon an attempt that a restored copy of the queue wrongly has under way, and requeue its item."""
+    job_id = Jobs(connection).id_of(job_name)
+    item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
+    if state in WITH_SERVICE:
+        _set_aside(connection, item_id, state, now, decided_by="journal")
+    attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
+    held = _Held(item_id, job_id, f"{job_name}/{item_name}", attempt)
+    _leave(connection, held, Event.REQUEUED, now, decided_by="journal")
+
+
 def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> None:
     """Raise `InputError` for an item that needs no decision."""
     if state is ItemState.HELD or (is_undriven and state in WITH_SERVICE):
@@ -108,7 +119,7 @@ def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> 
     raise InputError(reason)
 
 
-def _set_aside(connection: Session, item_id: int, state: ItemState, now: int) -> None:
+def _set_aside(connection: Session, item_id: int, state: ItemState, now: int, *, decided_by: str = "person") -> None:
     """Hold an item that is under way. The caller must hold the queue's lock."""
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     connection.execute(query("dispute_attempt"), {"attempt_id": attempt["id"], "now": now})
@@ -120,11 +131,11 @@ def _set_aside(connection: Session, item_id: int, state: ItemState, now: int) ->
         now=now,
         attempt_id=attempt["id"],
         error=_SET_ASIDE,
-        detail={"decided_by": "person"},
+        detail={"decided_by": decided_by},
     )
 
 
-def _leave(connection: Session, held: _Held, event: Event, now: int) -> Resolved:
+def _leave(connection: Session, held: _Held, event: Event, now: int, *, decided_by: str = "person") -> Resolved:
     """Abandon the attempt, release its reserved credits, and apply the event to the item."""
     attempt_id: int | None = held.attempt["id"] if held.attempt else None
     if held.attempt is not None:
@@ -132,7 +143,7 @@ def _leave(connection: Session, held: _Held, event: Event, now: int) -> Resolved
             _settle(connection, held, charged=0)
         connection.execute(query("abandon_attempt"), {"attempt_id": attempt_id, "now": now})
     error = _GIVEN_UP if event is Event.GIVEN_UP else None
-    state = _move(connection, held, event, now, error=error, detail={"decided_by": "person"})
+    state = _move(connection, held, event, now, error=error, detail={"decided_by": decided_by})
     return Resolved(state, attempt_id, may_pay_again=held.attempt is not None and state is ItemState.QUEUED)
 
 

@@ -166,6 +166,29 @@ async def test_later_attempt_of_an_item_is_the_one_that_counts(world: World) -> 
     assert world.service.charged == 10
 
 
+async def test_attempt_that_a_lost_one_followed_is_not_sent_again(world: World) -> None:
+    """Law 2: the copy has an attempt under way; it had ended before the next one was begun, and paid."""
+    (item,) = world.enqueue("fox", accounts=("main",))
+    copies: list[Path] = []
+
+    def refuse_once(kind: str, _account: str) -> object:
+        if kind != "create" or copies:
+            return None
+        copies.append(copied(world))
+        return Refused(RefusalKind.OVER_QUOTE, NO)
+
+    world.service.rule = refuse_once
+    await world.run()
+    assert world.state(item) is ItemState.DONE
+
+    restored(world, copies[0])
+    await world.run()
+
+    assert world.service.charged == 10
+    assert world.state(item) is ItemState.DONE
+    assert world.rows("SELECT * FROM lost_attempt") == []
+
+
 async def test_refused_attempt_is_not_asked_for_again(world: World) -> None:
     """It created nothing: its item is free, and is not held for an hour over an old refusal."""
     world.service.say("create", Refused(RefusalKind.INVALID, ErrorInfo("blocked_prompt", "no")))
