@@ -266,8 +266,8 @@ BUGS: Final = (
     Bug(
         "a transaction is none",
         "store/database.py",
-        '    connection.execute("BEGIN IMMEDIATE")\n    try:\n        result = work(',
-        "    try:\n        result = work(",
+        '        connection.execute("BEGIN IMMEDIATE")  # PostgreSQL may have begun, and fail to get the lock\n',
+        "",
         (
             (
                 "store/database.py",

@@ -20,12 +20,11 @@ SET profile = excluded.profile, account = excluded.account, number = excluded.nu
 WHERE excluded.number > lost_attempt.number;
 
 -- name: outlived_attempts
-SELECT job.name AS job, item.name AS item
-FROM lost_attempt
-JOIN job ON job.name = lost_attempt.job
-JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item
-JOIN attempt ON attempt.id = item.attempt_id
-WHERE attempt.state = 'sent' AND item.state IN ('submitting', 'held') AND attempt.number < lost_attempt.number;
+SELECT lost_item.job, lost_item.item
+FROM lost_item
+CROSS JOIN item AS i ON i.id = lost_item.item_id
+CROSS JOIN attempt AS a ON a.id = i.attempt_id
+WHERE lost_item.state IN ('submitting', 'held') AND a.state = 'sent' AND a.number < lost_item.number;
 
 -- name: recorded_attempts -- as the journal has them, behind the last one before the horizon; a refused one created nothing
 SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,

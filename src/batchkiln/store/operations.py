@@ -46,6 +46,11 @@ _NOT_CANCELED: Final = {state: f"it has ended: {state}" for state in FINAL_STATE
 }
 
 
+_IS_LOST: Final = (
+    "an attempt of it was lost with a restored copy of the queue, and may be paid: the next run replays it"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """A named item that was left unchanged, and the reason."""
@@ -122,24 +127,35 @@ def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]
     """Return what `cancel` would do; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
+    lost = _lost(connection, job_id, item_names)
+    skipped += tuple(Skipped(name, _IS_LOST) for name in lost.values())
     if item_names:
-        return CancelReport(len(ids), skipped)
+        return CancelReport(len(set(ids) - set(lost)), skipped)
     params = {"job_id": job_id, "state": ItemState.QUEUED}
-    return CancelReport(connection.execute(query("count_in_state"), params).fetchone()[0], skipped)
+    return CancelReport(connection.execute(query("count_in_state"), params).fetchone()[0] - len(lost), skipped)
 
 
 def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
-    """Cancel queued items; without names, all of them. Sent items continue."""
+    """Cancel queued items; without names, all of them. Sent items continue, and so do those that may have been sent."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
+    lost = _lost(connection, job_id, item_names)
+    skipped += tuple(Skipped(name, _IS_LOST) for name in lost.values())
 
     def drop(item_ids: Sequence[int], state: ItemState) -> None:
         transition_all(connection, item_ids, expected=state, event=Event.CANCEL_REQUESTED, now=now)
 
     queued = (ItemState.QUEUED,)
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)
-    counts = _each(connection, pages, frozenset(queued), drop)
+    unsent = ([item_id for item_id in page if item_id not in lost] for page in pages)
+    counts = _each(connection, unsent, frozenset(queued), drop)
     return CancelReport(sum(counts.values()), skipped)
+
+
+def _lost(connection: Session, job_id: int, item_names: Sequence[str]) -> dict[int, str]:
+    """Return the queued items, by id, of which a restored copy of the queue lost an attempt: all, or those named."""
+    rows = connection.execute(query("lost_items_of_job"), {"job_id": job_id}).fetchall()
+    return {row["item_id"]: row["item"] for row in rows if not item_names or row["item"] in item_names}
 
 
 def pause(connection: Session, job_name: str, now: int) -> bool:

@@ -38,3 +38,9 @@ UPDATE item SET failures = 0 WHERE id IN (SELECT value FROM json_each(:ids)) AND
 
 -- name: count_in_state
 SELECT coalesce(sum(n), 0) FROM tally WHERE job_id = :job_id AND state = :state;
+
+-- name: lost_items_of_job
+SELECT lost_item.item_id, lost_item.item
+FROM lost_item JOIN job ON job.name = lost_item.job
+WHERE job.id = :job_id AND lost_item.state = 'queued'
+ORDER BY lost_item.item_id;

@@ -15,7 +15,7 @@ from batchkiln.core.responses import ErrorInfo, RefusalKind, Refused
 from batchkiln.core.states import ItemState
 from batchkiln.store import attempt_journal
 from batchkiln.store.meta import write_meta
-from batchkiln.store.operations import pause, unpause
+from batchkiln.store.operations import cancel, pause, preview_cancel, unpause
 from support.builders import NO
 from support.fake_service import Lost
 from support.stores import is_postgres, open_session
@@ -261,6 +261,25 @@ async def test_item_whose_key_may_be_forgotten_is_held(world: World) -> None:
 
     assert len(world.service.creates) == sent
     assert (world.state(item), world.error(item)) == (ItemState.HELD, "key_forgotten")
+
+
+async def test_item_that_may_be_paid_is_not_canceled(world: World) -> None:
+    """Canceling costs nothing, and what a lost attempt paid would be lost with it."""
+    items = world.enqueue("fox", "owl", accounts=("main",))
+    copy = copied(world)
+    await world.run()
+    restored(world, copy)
+    world.write(pause, "job", now=world.now_ms)
+    await world.run()
+
+    preview = world.write(preview_cancel, "job", ())
+    report = cancel(world.connection, "job", (), world.now_ms)
+    world.write(unpause, "job", now=world.now_ms)
+    await world.run()
+
+    assert (preview.canceled, report.canceled) == (0, 0)
+    assert [skipped.name for skipped in report.skipped] == ["fox", "owl"]
+    assert {world.state(item) for item in items} == {ItemState.DONE}
 
 
 async def test_lost_attempt_of_a_paused_job_waits_for_it(world: World) -> None:
