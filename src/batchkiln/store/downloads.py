@@ -14,7 +14,7 @@ from batchkiln.store.transitions import Detail
 
 
 def download_task(connection: Session, attempt_id: int, number: int = 1) -> DownloadTask:
-    """Return what is needed to fetch the files of a finished generation, and to name output `number`."""
+    """Return the data needed to download an attempt's files and to name output `number`."""
     row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
     task = DownloadTask(
         attempt=attempt_of(row),

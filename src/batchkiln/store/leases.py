@@ -98,22 +98,22 @@ class Leases:
         return await self._database.write(beat, self._clock, worker, egress, epoch, driven)
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
-        """Say which accounts' API keys the worker has; return who may send, and what nobody drives.
+        """Record which accounts' API keys the worker has; return the roster of workers and accounts.
 
-        An account that the worker has a lease of, and does not drive, is free for it.
+        An account that the worker has leased but does not drive counts as free for it.
         """
         return await self._database.write(roster, self._clock, worker, able, driven)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Take accounts that nobody drives; return the epochs of those that were still free."""
+        """Lease accounts that nobody drives; return the epochs of those that were still free, by account id."""
         return await self._database.write(take, self._clock, worker, account_ids)
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
-        """Give an account back: it is free at once."""
+        """End the lease of an account, which is free at once."""
         await self._database.write(release, self._clock, worker, fence)
 
     async def leave(self, worker: WorkerIdentity, epoch: int | None) -> None:
-        """Give the address back, and be no longer listed."""
+        """End the lease of the address, and remove the worker from the list."""
         await self._database.write(leave, self._clock, worker, epoch)
 
 

@@ -39,7 +39,7 @@ End = ItemRefused | RecipeRefused | NeverFits | InputLost
 
 
 def record_preparation(connection: Session, profile: str, candidate: Candidate, result: Preparation, now: int) -> None:
-    """Write what a preparation of a candidate came to."""
+    """Record the result of a candidate's preparation."""
     match result:
         case Priced(cost_credits=cost):
             parameters = {"profile": profile, "recipe_id": candidate.recipe_id, "cost": cost, "now": now}
