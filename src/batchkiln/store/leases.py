@@ -1,4 +1,4 @@
-"""Leases of accounts and addresses, for several workers on one queue: taken, renewed, given back, and held against.
+"""Leases of accounts and addresses, for several workers on one queue: taken, renewed, released and enforced.
 
 Every function takes a session inside a transaction. `now` is the database's clock, in milliseconds since 1970: expiry
 is never measured by a worker's clock.
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Transactions(Protocol):
-    """A database as the leases, and the workers' store, use it."""
+    """The part of a database that the leases and the workers' store use."""
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` in one durable transaction."""
@@ -49,22 +49,22 @@ class Transactions(Protocol):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, and then `follow([result])`, right behind the commit."""
+        """Run `work` as `write` does, then `follow([result])` right after the commit."""
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""
 
 
 class FencedDatabase:
-    """A database for the worker of one account: each write begins with a look at the epochs it was begun with."""
+    """A database for the worker of one account. Each write first checks that the worker's lease is still valid."""
 
     def __init__(self, database: Transactions, fence: Fence) -> None:
-        """Refuse each write as soon as the account or the address was taken by anybody else."""
+        """Create a database that refuses each write once another worker has taken the account or the address."""
         self._database = database
         self._fence = fence
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work(session, …)` in one durable transaction. Raise `LeaseLost` where the lease is another's."""
+        """Run `work(session, …)` in one durable transaction. Raise `LeaseLost` if another worker has the lease."""
         return await self._database.write(_fenced, self._fence, work, args, kwargs)
 
     async def write_and_then(
@@ -74,7 +74,7 @@ class FencedDatabase:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, and then `follow([result])`, right behind the commit."""
+        """Run `work` as `write` does, then `follow([result])` right after the commit."""
         return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -91,9 +91,9 @@ class Leases:
         self._clock = clock
 
     async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
-        """Renew the address, of which the worker holds an epoch or none, and the accounts that it drives.
+        """Renew the lease of the address, if the worker has one (`epoch`), and those of the accounts that it drives.
 
-        Raise `InputError` where another worker of the address counts with another limit.
+        Raise `InputError` if another worker of the address uses another limit.
         """
         return await self._database.write(beat, self._clock, worker, egress, epoch, driven)
 
@@ -118,7 +118,7 @@ class Leases:
 
 
 def fence(session: Session, held: Fence) -> None:
-    """Raise `LeaseLost` unless account and address are held with the same epochs still."""
+    """Raise `LeaseLost` unless account and address are still leased with the same epochs."""
     parameters = {
         "account_id": held.account_id,
         "epoch": held.epoch,
@@ -144,7 +144,7 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     epoch: int | None,
     driven: Collection[int],
 ) -> Beat:
-    """Renew what a worker holds, and take its address where that is free."""
+    """Renew a worker's leases, and lease its address if that is free."""
     now = clock(session)
     touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
     row = session.execute(query("touch_worker"), touched | {"version": worker.version, "now": now}).fetchone()
@@ -159,7 +159,7 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
-    """Renew an address, else take it if nobody has it; return its epoch, None where another worker has it."""
+    """Renew the lease of an address, or take it if it is free; return its epoch, None if another worker has it."""
     parameters = {
         "egress": egress.name,
         "worker": worker.name,
@@ -186,7 +186,7 @@ def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoc
 def roster(
     session: Session, clock: StoreClock, worker: WorkerIdentity, able: Collection[int], own_driven: Collection[int]
 ) -> Roster:
-    """Write down which accounts a worker has keys for; return who may send, and what nobody drives."""
+    """Record which accounts a worker has keys for; return the roster of workers and accounts."""
     now = clock(session)
     own = {"name": worker.name, "accounts": json.dumps(sorted(able))}
     session.execute(query("set_able_accounts"), own)
@@ -205,7 +205,7 @@ def roster(
 
 
 def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:
-    """Take accounts; return the epochs of those that were free, by account id."""
+    """Lease accounts; return the epochs of those that were free, by account id."""
     now = clock(session)
     epochs = {}
     for account_id in account_ids:
@@ -218,13 +218,13 @@ def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_id
 
 
 def release(session: Session, clock: StoreClock, worker: WorkerIdentity, held: Fence) -> None:
-    """Let an account be free from now on, unless it is another's already."""
+    """End the lease of an account at once, unless another worker has it."""
     parameters = {"account_id": held.account_id, "worker": worker.name, "epoch": held.epoch, "now": clock(session)}
     session.execute(query("release_account"), parameters)
 
 
 def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: int | None) -> None:
-    """Let an address be free from now on, and take the worker off the list."""
+    """End the lease of an address at once, and remove the worker from the list."""
     if epoch is not None:
         parameters = {"egress": worker.egress, "worker": worker.name, "epoch": epoch, "now": clock(session)}
         session.execute(query("release_egress"), parameters)
@@ -232,7 +232,7 @@ def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: in
 
 
 def drain(session: Session, name: str) -> bool:
-    """Ask a worker to give back what it drives, and to end; return whether there is one of that name."""
+    """Ask a worker to release its accounts and end; return whether a worker of that name exists."""
     return session.execute(query("drain_worker"), {"name": name}).rowcount == 1
 
 
@@ -256,7 +256,7 @@ def workers(session: Session, now: int) -> list[WorkerState]:
 
 
 def drivers(session: Session, now: int) -> list[Driver]:
-    """Return who drives which account."""
+    """Return the driven accounts with their workers."""
     return [
         Driver(row["profile"], row["name"], row["worker"], row["epoch"], from_milliseconds(row["since"]))
         for row in session.execute(query("drivers"), {"now": now})

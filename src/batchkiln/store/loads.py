@@ -52,12 +52,12 @@ class RecipeCount:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """How many of the newest attempts at each recipe succeeded, and their average duration in seconds."""
+    """The number of successes among each recipe's newest attempts, and their average duration in seconds."""
 
     by_recipe: Mapping[int, tuple[int, float]]
 
     def expected(self, recipe_id: int, mode: Mode, limits: Limits) -> float:
-        """Return how long an item occupies the slot: its recipe's average, weighted with the general one."""
+        """Return for how many seconds an item occupies the slot: its recipe's average, weighted with the overall one."""
         usual = with_poll_delay(CLIP_SECONDS if mode.makes_video else IMAGE_SECONDS, limits)
         count, mean = self.by_recipe.get(recipe_id, (0, 0.0))
         return (PRIOR_WEIGHT * usual + count * mean) / (PRIOR_WEIGHT + count)

@@ -1,4 +1,4 @@
-"""The queue as a worker uses it: each method is one transaction, and one hop to the connection's thread."""
+"""The queue for workers. Each method is one transaction in one call to the connection's thread."""
 
 import asyncio
 from collections.abc import Sequence, Set as AbstractSet
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Listener:
-    """The tracks of one account that wait: what wakes them, since when they have news, and what each awaits."""
+    """The waiting tracks of one account: their wake-up event, the version of their news, and what each track awaits."""
 
     event: asyncio.Event = field(default_factory=asyncio.Event)
     news_at: int = 0
@@ -51,7 +51,7 @@ class ChangeNotifier:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing changed."""
+        """Begin at version 0, without listeners."""
         self.version = 0
         self.may_have_ended_at = 0
         self._changed = asyncio.Event()
@@ -104,7 +104,7 @@ class ChangeNotifier:
 
 
 class WorkerStore:
-    """The queue for the accounts of one profile. What is written wakes whom it concerns of those who wait."""
+    """The queue for the accounts of one profile. Each write wakes the waiting tracks that it concerns."""
 
     def __init__(
         self,
@@ -116,9 +116,9 @@ class WorkerStore:
         keep_requests_seconds: float,
         journal: AttemptJournal | None = None,
     ) -> None:
-        """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute.
+        """Use an open database. Requests older than `keep_requests_seconds` count in no minute window any more.
 
-        Without `journal`, nothing is paid: a rehearsal, or a command that begins no attempt.
+        Without `journal`, nothing may be paid, as in a rehearsal or in a command that begins no attempt.
         """
         self._journal = journal
         self.changes = changes
@@ -128,7 +128,7 @@ class WorkerStore:
         self._keep = keep_requests_seconds
 
     def under(self, fence: Fence) -> "WorkerStore":
-        """Return this port for the worker of one account, whose writes need its lease."""
+        """Return this store for the worker of one account, whose writes require its lease."""
         fenced = copy(self)
         fenced._database = FencedDatabase(self._database, fence)  # noqa: SLF001  its own
         return fenced
@@ -136,7 +136,7 @@ class WorkerStore:
     # --- for the engine, at the start and the end of a run ---
 
     async def account(self, name: str) -> int:
-        """Return an account's id; a new account is stored."""
+        """Return an account's id. Store the account if it is new."""
         return await self._database.write(account_id, self._profile, name)
 
     async def durations(self) -> list[tuple[Kind, Observation]]:
@@ -144,7 +144,7 @@ class WorkerStore:
         return await self._database.read(planner_snapshot.durations, self._profile)
 
     async def remember_time(self, now: ClockReading) -> None:
-        """Store the service's time: the next start guesses no earlier one."""
+        """Store the service's time. The next start estimates no earlier time."""
         await self._database.write(remember_time, self._profile, now)
 
     async def lost_attempts_found_at(self) -> datetime | None:
@@ -220,7 +220,7 @@ class WorkerStore:
         return begun[0] if begun else None
 
     def _journal_begun(self, begun: list[tuple[Attempt, JournalEntry] | None]) -> None:
-        """Append attempts to the journal that were committed together, with one flush; in the connection's thread."""
+        """Append attempts that were committed together to the journal, with one flush, in the connection's thread."""
         entries = [each[1] for each in begun if each is not None]
         if self._journal is not None and entries:
             self._journal.append(*entries)

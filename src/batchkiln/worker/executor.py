@@ -301,7 +301,10 @@ async def _commit_key_missing(
 
 
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
-    """Delay creates after several refusals in a row with the same words: the cause is then hardly the request."""
+    """Delay creates after several refusals in a row with the same words, and block the account after too many.
+
+    The cause is then hardly the single request.
+    """
     times = worker.brakes.create_refused(error.said)
     pause = alike_pause_seconds(times)
     if times >= REFUSED_ALIKE:

@@ -66,14 +66,14 @@ class Service(Protocol):
 
     @property
     def newest_key(self) -> str:
-        """The fingerprint of the key for new attempts."""
+        """Return the fingerprint of the key for new attempts."""
 
     @property
     def fingerprints(self) -> frozenset[str]:
-        """The fingerprints of all configured keys."""
+        """Return the fingerprints of all configured keys."""
 
     def has_key(self, fingerprint: str) -> bool:
-        """Tell whether a key is configured."""
+        """Return whether a key is configured."""
 
     async def create(self, *, is_video: bool, body: bytes, idempotency_key: str, key_fingerprint: str) -> CreateReply:
         """Send exactly these bytes under exactly this key, once; return the reply or its loss."""

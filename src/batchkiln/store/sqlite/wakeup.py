@@ -72,6 +72,6 @@ def _open(bell: Path) -> int | None:
 
 
 def _is_private(bell: Path) -> bool:
-    """Return whether pipe and folder are our own: in a shared folder somebody else might have put them there."""
+    """Return whether pipe and folder belong to this user. In a shared folder, another user might have created them."""
     places = (bell.parent.lstat(), bell.lstat())
     return all(place.st_uid == os.getuid() for place in places) and stat.S_ISFIFO(places[1].st_mode)
