@@ -131,7 +131,7 @@ def accounts_carried(limits: Limits) -> int:
 
 
 def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_most: int) -> Choice:
-    """Return the wanted accounts that a worker takes and releases, so that all workers drive about as many.
+    """Return the wanted accounts that a worker takes and releases, so that all workers drive about equally many.
 
     A worker takes up to its share, and beyond it the accounts that no other worker can take. It releases one account at
     a time to the worker with the fewest, if that one drives at least `REBALANCE_APART` fewer and has the account's API

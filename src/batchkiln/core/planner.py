@@ -148,7 +148,7 @@ def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Cloc
 
 
 def _lacking(candidate: Candidate, account: AccountView) -> WaitReason:
-    """Return the wait reason of a candidate without a price or an upload: it is being requested, or is not understood."""
+    """Return why a candidate without a price or an upload waits: it is being requested, or is not understood."""
     calls = (Call.QUOTE,) if candidate.is_ready else (Call.UPLOAD, Call.COMPLETION)
     return WaitReason.NOT_UNDERSTOOD if account.is_suspended(*calls) else WaitReason.PREPARING
 

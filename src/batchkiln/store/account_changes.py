@@ -38,7 +38,7 @@ def account_id(connection: Session, profile: str, name: str) -> int:
 
 
 def service_time(connection: Session, profile: str) -> int | None:
-    """Return the latest stored time of a profile's service, in milliseconds; None if none is stored."""
+    """Return the latest stored time of a profile's service, in milliseconds; None before the first."""
     value = read_meta(connection, f"service_time/{profile}")
     return None if value is None else int(value)
 

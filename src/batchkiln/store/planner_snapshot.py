@@ -90,7 +90,10 @@ class _Unwanted:
     def ask(
         cls, connection: Session, attempt: Attempt | None, job_id: int, days: Sequence[datetime]
     ) -> "_Unwanted | None":
-        """Send the queries; return None if the attempt is not resent, or must be because its generation may exist."""
+        """Send the queries. Return None for an attempt that is not resent, and for one that is always resent.
+
+        An attempt is always resent if its generation may exist.
+        """
         if attempt is None or attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
             return None
         job = connection.execute(query("job_of_item"), {"item_id": attempt.item_id})

@@ -77,5 +77,5 @@ def held_of(until: int | None, reason: str | None) -> HeldUntil | None:
 
 
 def order_of(text: str) -> Order:
-    """Return a job's order."""
+    """Return a job's order from its stored text."""
     return Order(text)

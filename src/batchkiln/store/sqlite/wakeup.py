@@ -1,7 +1,7 @@
-"""Wakes the process that runs the queue, after another process changed it: a byte through a named pipe.
+"""Wakes the process that runs the queue after another process changed it, by a byte through a named pipe.
 
-Without it the engine would have to read the queue every second. A pipe that is missing, unread, or under another user
-or TMPDIR loses nothing: the engine then finds the change at its next check, within a minute. The pipe is in a private
+Without the pipe, the engine would have to read the queue every second. If the pipe is missing or unread, or belongs to
+another user or TMPDIR, the engine finds the change at its next check, within a minute. The pipe is in a private
 temporary folder, not beside the queue, because a pipe blocks programs that copy or search its folder.
 """
 
