@@ -36,7 +36,7 @@ __all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """How to apply. `dry_run` only computes the report.
+    """Options of applying a manifest. `dry_run` only computes the report.
 
     `agreed` is the digest of what a person confirmed: if the manifest has changed since, nothing is enqueued.
     """

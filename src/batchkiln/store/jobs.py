@@ -160,7 +160,7 @@ class Jobs:
         )
 
     def work(self, scope: Scope) -> Work:
-        """Return the work in a scope; items under way count whatever job they belong to."""
+        """Return the work in a scope. Items under way count even if their job is not in the scope."""
         jobs = tuple(
             JobAtWork(row["id"], row["name"], row["profile"], tuple(json.loads(row["accounts"])), row["output_dir"])
             for row in self._connection.execute(query("jobs_at_work"))

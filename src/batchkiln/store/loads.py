@@ -106,7 +106,7 @@ class Loads:
 
 
 def item_classes(counts: Iterable[RecipeCount], limits: Limits, means: Means) -> tuple[ItemClass, ...]:
-    """Return the counts as classes for the forecast; an item under way is assumed to need half its time."""
+    """Return the forecast's classes of equal items. An item under way is assumed to need half its time."""
     return tuple(_item_class(entry, means.expected(entry.recipe_id, entry.mode, limits)) for entry in counts)
 
 

@@ -21,7 +21,10 @@ class Lease:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is alive as far as this machine knows; a process of another host counts as alive."""
+        """Return whether the process is alive as far as this machine knows.
+
+        A process of another host counts as alive.
+        """
         if self.host != socket.gethostname():
             return True
         try:

@@ -58,7 +58,10 @@ class _Held:
 
     @property
     def reserves(self) -> bool:
-        """Whether the attempt's quote is still reserved in its job: it was sent, or is disputed without an id."""
+        """Return whether the attempt's quote is still reserved in its job.
+
+        It is reserved if the attempt was sent, or is disputed without an id.
+        """
         return self.attempt is not None and self.attempt["generation_id"] is None and self.attempt["state"] in RESERVING
 
 

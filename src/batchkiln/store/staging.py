@@ -37,7 +37,10 @@ class MistakeAt(Protocol):
     def __call__(
         self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /
     ) -> Diagnostic:
-        """Return the error for a place, with reason and remedy; without `column` it concerns the whole line."""
+        """Return the error at a line of a file, with reason and remedy.
+
+        Without `column`, it concerns the whole line.
+        """
 
 
 class Placed(Protocol):

@@ -59,7 +59,10 @@ class ChangeNotifier:
         self._listeners: dict[int, _Listener] = {}
 
     def announce(self, change: Change = Change.ANYTHING, account_id: int | None = None) -> None:
-        """Wake the tracks that a change concerns. `account_id` is the account of the change, None for all."""
+        """Wake the tracks that a change concerns.
+
+        `account_id` is the account whose state changed, None if there is none.
+        """
         wakes = WAKES[change]
         if account_id is not None:
             self._listener(account_id)  # it may have looked, and not waited so far

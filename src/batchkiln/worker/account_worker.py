@@ -95,9 +95,9 @@ class AccountWorker:
     downloads: DownloadState = field(default_factory=DownloadState)
     _stale_plans: int = 0
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _look: _Look | None = None  # the last one, while it holds
-    _misunderstood: frozenset[Call] = frozenset()  # as of the last look
-    _understood: set[Call] = field(default_factory=set)  # of these, what was understood since
+    _look: _Look | None = None  # the last snapshot, while it is valid
+    _misunderstood: frozenset[Call] = frozenset()  # as of the last snapshot
+    _understood: set[Call] = field(default_factory=set)  # the calls among these that were understood since
 
     def __post_init__(self) -> None:
         """Register the account's use of the run's credits."""
@@ -128,7 +128,7 @@ class AccountWorker:
         """
         while self._understood:
             await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
-        async with self._looking:  # the tracks wake together: one of them reads for all
+        async with self._looking:  # the tracks wake together, and one of them reads for all
             look, days = self._look, self.rates.days(now)
             if look is None or not self._holds(look, days, is_current=is_current):
                 version, released = self.ports.queue.changes.version, self.rates.released()
@@ -145,7 +145,7 @@ class AccountWorker:
         """Return whether a snapshot is still valid: nothing that concerns the account has changed since."""
         changes = self.ports.queue.changes
         is_old = changes.version > look.version if is_current else changes.has_news(self.account_id, look.version)
-        # What was under way then is counted twice by now, which only matters where it seems to fill the day.
+        # Requests in progress at that time now count twice, which matters only if they seem to fill the day.
         is_miscounted = self.rates.is_day_spent and look.released != self.rates.released()
         return not (is_old or is_miscounted) and (look.days, look.viewpoint) == (days, self.viewpoint)
 
@@ -276,7 +276,7 @@ class AccountWorker:
             if self.host.is_clock_set(now):
                 self.announce(Change.CLOCK_SET)
         if request.kind is RequestKind.UPLOAD:
-            self._look = None  # files and bytes of the day are counted in the queue alone
+            self._look = None  # only the queue counts the files and bytes of the day
         further = tuple(day for day in self.rates.days(now) if day not in request.days)
         if further:
             further_request = replace(request, at=now.instant, days=further)
@@ -317,7 +317,7 @@ class AccountWorker:
         """
         self.host.passed += 1
         if self.backoffs.calls[call].failures:
-            self.announce(Change.ACCOUNT)  # another track may wait as long as after the last failure
+            self.announce(Change.ACCOUNT)  # another track may still wait because of the last failure
         self.backoffs.reset(call)
         if call in self._misunderstood:
             self._understood.add(call)

@@ -8,7 +8,7 @@ from typing import Final
 DENIED_IDS: Final = 2
 """After so many generations in a row whose ids the service denies, the account begins nothing more in this run."""
 
-_NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # what differs between refusals that are alike
+_NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # the parts in which equal refusals may differ
 
 
 @dataclass(slots=True)

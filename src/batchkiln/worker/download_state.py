@@ -18,24 +18,24 @@ class Failure(Enum):
     """The reason why an output could not be saved."""
 
     BROKEN = auto()  # the storage cannot be reached, refuses even fresh links, or breaks off
-    UNUSABLE = auto()  # all bytes came, and are no output
+    UNUSABLE = auto()  # all bytes arrived, but they are no output
     BARRED = auto()  # the configuration forbids it: the link's scheme, or the file's size
     FEWER = auto()  # the record lists fewer outputs than before
 
 
-Output = tuple[int, int]  # attempt id, number of the output from 1; 0 for those that are listed no more
+Output = tuple[int, int]  # attempt id and output number from 1; number 0 for outputs no longer listed
 
 _HOUR: Final = 3600.0
 BOUNDS: Final = {
     Failure.BROKEN: (8, 24 * _HOUR),
-    Failure.UNUSABLE: (6, 6 * _HOUR),  # a network that asks to sign in does so for hours
+    Failure.UNUSABLE: (6, 6 * _HOUR),  # a network's sign-in page may replace the file for hours
     Failure.BARRED: (2, 60.0),
     Failure.FEWER: (4, _HOUR),
 }
 """So many tries, the first and the last so many service seconds apart, are enough."""
 
 WAITS_SECONDS: Final = {
-    Failure.BROKEN: (0.0, 0.0, 0.0, 60.0, 300.0, 900.0, _HOUR),  # a fresh link mends most of it at once
+    Failure.BROKEN: (0.0, 0.0, 0.0, 60.0, 300.0, 900.0, _HOUR),  # a new link solves most failures at once
     Failure.UNUSABLE: (60.0, 600.0, _HOUR, 2 * _HOUR, 3 * _HOUR),
     Failure.BARRED: (60.0, _HOUR),
     Failure.FEWER: (60.0, 600.0, _HOUR),
@@ -99,8 +99,8 @@ class DownloadState:
     _links: dict[int, GenerationRecord] = field(default_factory=dict)  # by attempt: not yet used
     _tasks: dict[int, DownloadTask] = field(default_factory=dict)  # by attempt: not yet used
     marks: dict[int, dict[int, str]] = field(default_factory=dict)  # by attempt and number: see `core/output_links.py`
-    _listed: dict[int, int] = field(default_factory=dict)  # by attempt: the most outputs that a record had
-    names_taken: Counter[Output] = field(default_factory=Counter)  # how often its name was found to be another's
+    _listed: dict[int, int] = field(default_factory=dict)  # by attempt: the largest number of outputs in a record
+    names_taken: Counter[Output] = field(default_factory=Counter)  # how often another output already had the name
 
     def keep_links(self, attempt_id: int, record: GenerationRecord) -> None:
         """Keep the new links of a record for the first try, which saves a read of the generation."""

@@ -116,7 +116,7 @@ async def _try(worker: AccountWorker, attempt_id: int) -> bool:
 
 
 class _Links(Enum):
-    LATER = auto()  # a trouble came in between
+    LATER = auto()  # a temporary error interrupted it
     NEVER = auto()  # the item has left the downloads
 
 
@@ -292,8 +292,8 @@ class _Saving:
 
 class _Saved(Enum):
     YES = auto()
-    KNOWN = auto()  # its bytes are those of a file that was saved before, under another place in the list
-    NOT = auto()  # it is tried again, with a fresh link or later
+    KNOWN = auto()  # a saved file has the same bytes, from another position in the list
+    NOT = auto()  # it is tried again, with a new link or later
     LATER = auto()
 
 
@@ -368,7 +368,7 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
     file = SavedOutput(saved, number=number, listed=saving.listed, type=entry.link.type)
     committed = await _commit(worker, task, step, saved=file)
     if committed.outcome is DOWNLOADS[Download.NAME_TAKEN]:
-        worker.downloads.names_taken[output] += 1  # the other one was saved under it at the same time
+        worker.downloads.names_taken[output] += 1  # another output was saved under this name at the same time
         log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
         return _Saved.LATER
     saving.settled += 1

@@ -66,7 +66,7 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
     item_id = candidate.next_item_id(worker.control.beginning)
     request = worker.new_request(RequestKind.CREATE, now)
-    worker.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
+    worker.control.spend(candidate.cost)  # before any await, or two accounts would spend the same credits
     async with worker.rate_limited(request):
         new = NewAttempt(
             item_id=item_id,
@@ -236,7 +236,7 @@ async def _adopt_create(
     """Keep the result of a committed reply: the generation, a blocked account, or an undecided attempt."""
     if isinstance(reply, Accepted):
         _adopt_record(worker, attempt, reply.record, committed)
-        if committed.state is ItemState.HELD:  # what is read as an id may be none, and each further create be paid
+        if committed.state is ItemState.HELD:  # the id may be misread, and each further create would be paid
             known = AccountBlocked(AccountProblem.IDS_UNKNOWN, outcome_errors.id_taken(reply.record.id))
             worker.control.block(worker.account_id, known, is_cut_off=False)
     elif isinstance(reply, AccountBlocked):
@@ -331,10 +331,10 @@ async def _hold_if_undecided(
     if committed.state is ItemState.SUBMITTING:
         return
     worker.brakes.decided(attempt.id)
-    if committed.outcome.credits is Credits.FREED:  # each send of it was refused by the firewall: it cost nothing
+    if committed.outcome.credits is Credits.FREED:  # the firewall refused each send, so nothing was charged
         worker.credits.free(attempt)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
-    if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
+    if isinstance(reply, IdempotencyConflict):  # the next key would fail as well, and add an attempt in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
     worker.announce(Change.PROGRESSED)
 

@@ -50,7 +50,7 @@ async def drive_slot(worker: AccountWorker) -> None:
         queue, account, version = await worker.snapshot(now)
         action = choose_action(queue, account, now)
         is_due = isinstance(action, Submit) and action.due.at <= now.monotonic
-        if is_due and worker.is_overtaken(version):  # others take of the same queue
+        if is_due and worker.is_overtaken(version):  # other workers use the same queue
             queue, account, version = await worker.snapshot(now, is_current=True)
             action = choose_action(queue, account, now)
         if action.due.at > now.monotonic:

@@ -57,7 +57,7 @@ class TrackedGeneration:
     attempt_id: int
     kind: Kind
     began_at: float
-    shape: LogNormal | None  # the expected duration; None while too few are known: it is read every interval
+    shape: LogNormal | None  # the expected duration; None if too few are known: then read every interval
     running_at: float  # when the last poll was sent that found it running
 
     def next_read_at(self, last_touched_at: float, interval_seconds: float) -> float:
@@ -74,7 +74,7 @@ class TrackedGeneration:
         self.running_at = max(self.running_at, sent_at)
 
     def ended(self, seen_at: float) -> Observation:
-        """Return the observed duration if the poll answered at `seen_at` found a success."""
+        """Return the observed duration of a generation whose success a poll at `seen_at` found."""
         ended = max(_LEAST_SECONDS, seen_at - self.began_at)
         return Observation(min(max(0.0, self.running_at - self.began_at), ended), ended)
 

@@ -170,10 +170,13 @@ class Changes(Protocol):
     """
 
     version: int  # grows with each change
-    may_have_ended_at: int  # the version at the last change that may have been a run's last
+    may_have_ended_at: int  # the version at the last change that may have ended a run
 
     def announce(self, change: Change = ..., account_id: int | None = None) -> None:
-        """Wake the tracks that a change concerns. `account_id` is the account of the change, None for all."""
+        """Wake the tracks that a change concerns.
+
+        `account_id` is the account whose state changed, None if there is none.
+        """
 
     def has_news(self, account_id: int, since: int) -> bool:
         """Return whether a change after version `since` concerns an account."""

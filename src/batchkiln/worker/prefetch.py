@@ -60,7 +60,7 @@ async def prepare(worker: AccountWorker) -> None:
         queue, account, version = await worker.snapshot(now)
         choice = choose_preparation(queue, account, now)
         is_due = isinstance(choice, Reject) or choice.due.at <= now.monotonic
-        if is_due and worker.is_overtaken(version):  # others take of the same queue
+        if is_due and worker.is_overtaken(version):  # other workers use the same queue
             queue, account, version = await worker.snapshot(now, is_current=True)
             choice = choose_preparation(queue, account, now)
         if isinstance(choice, Reject):
@@ -98,7 +98,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     A refusal rejects the item; a few equal ones reject the recipe's items.
     """
     failing = worker.backoffs.quotes.get(candidate.recipe_id)
-    if failing is not None:  # it may be the item's own text that fails: another one of its recipe has the same price
+    if failing is not None:  # the item's own text may be the cause, and another item of the recipe has the same price
         candidate = replace(candidate, item_id=await worker.ports.queue.alike(candidate, failing.failures))
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:

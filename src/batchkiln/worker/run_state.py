@@ -62,12 +62,12 @@ class RunState:
     stops_at_reset: bool = False
     waits_for_more: bool = False
     credits_left: int | None = None
-    beginning: set[int] = field(default_factory=set)  # items that a worker records an attempt of right now
+    beginning: set[int] = field(default_factory=set)  # items whose attempt a worker is recording now
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
-    at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before, and wait no longer
+    at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before and now work
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
-    cut_off: set[int] = field(default_factory=set)  # of these, whose reads are refused as well
-    given_back: set[int] = field(default_factory=set)  # accounts that another worker is to drive
+    cut_off: set[int] = field(default_factory=set)  # blocked accounts whose reads are refused as well
+    given_back: set[int] = field(default_factory=set)  # accounts that another worker takes over
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
@@ -174,7 +174,7 @@ class RunCredits:
             self.run.spend(attempt.quote_credits)
 
     def free(self, attempt: Attempt) -> None:
-        """Return the credits of an attempt that created nothing. An attempt of an earlier run has counted none."""
+        """Put back the credits of an attempt that created nothing. An attempt of an earlier run has counted none."""
         if self._attempt_id == attempt.id:
             self._attempt_id = None
             self.run.spend(-attempt.quote_credits)

@@ -29,7 +29,7 @@ _Output = tuple[int, int]  # attempt id, number of the output from 1
 class TruncatedFiles:
     """The truncated files of one account in this process."""
 
-    _seen: dict[_Output, list[tuple[float, str]]] = field(default_factory=dict)  # when, and the sha256
+    _seen: dict[_Output, list[tuple[float, str]]] = field(default_factory=dict)  # arrival and SHA-256 of each file
     _due_at: dict[_Output, float] = field(default_factory=dict)
     _waiting: dict[int, float] = field(default_factory=dict)
 
