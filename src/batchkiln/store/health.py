@@ -1,4 +1,4 @@
-"""The queue's state for `doctor`: integrity, version, and what depends on the configuration."""
+"""The queue's state for `doctor`: integrity, version, and the parts that depend on the configuration."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING

@@ -230,7 +230,7 @@ class _Survey:
                 )
 
     def _example(self, recipe_id: int) -> tuple[str, str] | None:
-        """Return name and prompt of an item with a recipe; None if the last one has just been sent."""
+        """Return name and prompt of an item with a recipe; None if its last item has just been sent."""
         if recipe_id in self._examples:
             item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
         else:

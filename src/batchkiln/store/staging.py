@@ -52,11 +52,11 @@ class Placed(Protocol):
 
     @property
     def file(self) -> str:
-        """Return the file that defines it."""
+        """Return the name of the file that defines the item."""
 
     @property
     def line(self) -> int:
-        """Return the line in the file."""
+        """Return the line that defines the item."""
 
     @property
     def objections(self) -> tuple[PlacedObjection, ...]:

@@ -68,7 +68,7 @@ class Store:
     @asynccontextmanager
     async def open_for_update(cls, location: QueueLocation) -> AsyncIterator[Self]:
         """Open an existing queue for a person's change, and wake its driver afterwards."""
-        drivers.check_there(location)  # a mistyped path makes no new queue
+        drivers.check_there(location)  # a mistyped path must not create a queue
         store = await cls.open_for_writing(location)
         try:
             yield store

@@ -65,7 +65,7 @@ class ChangeNotifier:
         """
         wakes = WAKES[change]
         if account_id is not None:
-            self._listener(account_id)  # it may have looked, and not waited so far
+            self._listener(account_id)  # it may have read the queue and not wait yet
         concerned = [
             listener
             for listener_id, listener in self._listeners.items()
@@ -253,7 +253,7 @@ class WorkerStore:
                 journal_refusal, commit.commit, attempt.id, outcome, facts, at, day_of
             )
             change = change_by_outcome(committed)
-        finally:  # a plan that broke is made again, and not waited on for ever
+        finally:  # after an error, the plan is made again instead of waiting forever
             self.changes.announce(change, attempt.account_id)
         return committed
 

@@ -200,7 +200,7 @@ def _unlock(session: PostgresSession) -> None:
 
 
 def _notify(session: PostgresSession) -> None:
-    with suppress(psycopg.Error):  # it is lost: who listens looks by itself after a while
+    with suppress(psycopg.Error):  # a lost notification is harmless: listeners also check at intervals
         session.script(f"NOTIFY {CHANNEL}, '{session.schema_key}'")
 
 

@@ -114,7 +114,7 @@ def _ends_within_a_page(path: Path, size_bytes: int) -> bool:
     A log beside it may contain the page, which a checkpoint was writing.
     """
     if _read(path, 4, _APPLICATION_ID_OFFSET) != APPLICATION_ID.to_bytes(4):
-        return False  # what is no queue is told as such
+        return False  # another check reports a file that is no queue
     page_size = int.from_bytes(_read(path, 2, _PAGE_SIZE_OFFSET))
     return page_size > 1 and size_bytes % page_size != 0
 
