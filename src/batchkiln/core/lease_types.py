@@ -1,7 +1,7 @@
-"""Who drives which account, where several workers share a queue: the values of leases, and the choice of accounts.
+"""The assignment of accounts to workers that share a queue: the values of leases, and the choice of accounts.
 
-A lease is an epoch and a moment at which it expires. Whoever takes an expired lease raises the epoch, so that the
-writes of the one before are refused (the fence). A worker stops sending before its lease expires (the guard).
+A lease has an epoch and a moment at which it expires. A worker that takes an expired lease raises the epoch, so that
+the earlier holder's writes are refused (the fence). A worker stops sending before its lease expires (the guard).
 """
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
@@ -38,13 +38,13 @@ class WorkerIdentity:
 
     @property
     def tag(self) -> str:
-        """Twelve letters and digits that tell this worker from others, in names of temporary files."""
+        """Return twelve letters and digits that identify this worker in the names of temporary files."""
         return sha256(self.name.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """The address that a worker sends from, and what it may send in a minute."""
+    """The address that a worker sends from, and its limit of requests in a minute."""
 
     name: str
     requests_per_minute: int
@@ -52,7 +52,7 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What has to be so still when an account's worker writes: the epochs with which account and address were taken."""
+    """The epochs of account and address that must still be current when an account's worker writes."""
 
     account_id: int
     epoch: int
@@ -62,9 +62,9 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a beat of a worker found. `egress_epoch` is None for a worker that stands by.
+    """The result of renewing a worker's leases. `egress_epoch` is None for a worker that stands by.
 
-    `epochs` are those of the worker's renewed leases, by account id.
+    `epochs` contains the epochs of the renewed leases, by account id.
     """
 
     egress_epoch: int | None
@@ -74,7 +74,7 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """A worker that may send, with the accounts whose API keys it has, and those that it drives."""
+    """A worker that may send, the accounts whose API keys it has, and the accounts that it drives."""
 
     name: str
     able: frozenset[int]
@@ -83,7 +83,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """All workers that may send, and the accounts that nobody drives at present."""
+    """All workers that may send, and the accounts that no worker drives."""
 
     senders: tuple[Sender, ...]
     free: frozenset[int]
@@ -91,7 +91,7 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The accounts that a worker takes, and those that it gives back."""
+    """The accounts that a worker takes, and those that it releases."""
 
     take: tuple[int, ...] = ()
     give: tuple[int, ...] = ()
@@ -129,7 +129,7 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Which worker drives an account, and since when."""
+    """The worker that drives an account, and since when."""
 
     profile: str
     account: str
@@ -145,10 +145,11 @@ def accounts_carried(limits: Limits) -> int:
 
 
 def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_most: int) -> Choice:
-    """Return which of the wanted accounts a worker takes and gives back, so that all workers drive about as many.
+    """Return the wanted accounts that a worker takes and releases, so that all workers drive about equally many.
 
-    A worker takes up to its share, and beyond it what no other worker can take. It gives one account at a time to the
-    worker with the fewest, where that one drives at least `REBALANCE_APART` fewer and has the account's API key.
+    A worker takes up to its share, and beyond it the accounts that no other worker can take. It releases one account at
+    a time to the worker with the fewest, if that one drives at least `REBALANCE_APART` fewer and has the account's API
+    key.
     """
     own = next((sender for sender in roster.senders if sender.name == name), None)
     if own is None:
@@ -167,7 +168,7 @@ def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_m
 
 
 def _given(driven: frozenset[int], others: Sequence[Sender], wanted: AbstractSet[int], at_most: int) -> tuple[int, ...]:
-    """Return the account to hand over: to the worker that drives the fewest, if that is far enough apart."""
+    """Return the account to release to the worker that drives the fewest, if that drives few enough."""
     for other in sorted(others, key=lambda sender: len(sender.driven & wanted)):
         count = len(other.driven & wanted)
         if count + REBALANCE_APART > len(driven) or count >= at_most:

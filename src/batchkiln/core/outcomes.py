@@ -1,13 +1,14 @@
-"""What the service's replies mean for attempt, item and credits: four tables beside the item's states.
+"""The meaning of the service's replies for attempt, item and credits: four tables beside the item's states.
 
-One is for creates, one for reads of a generation, one for downloads; the fourth holds what becomes known without a
-reply. The executor decides with them, and `WorkerStore.commit` applies the result. Nothing else moves credits.
+One is for creates, one for reads of a generation, one for downloads; the fourth is for facts known without a reply. The
+executor decides with them, and `WorkerStore.commit` applies the result. Nothing else changes credits.
 
-The rule behind them (Law 2): an attempt is *in doubt* while a send of it may have created a generation that nobody has
-heard of. Recording counts as a send, since a crash hides whether it left. `CREATES` asks about the sends before the
-one that is answered (`Attempt.was_in_doubt`). No refusal ends an attempt in doubt, whatever it says: price, credits,
-moderation and locks change with time, and a service may look at them before it looks the key up. Only a reply that
-names the generation ends it, or a person: then it is `DISPUTED`, its credits stay reserved, and the slot is free.
+The rule behind them (Law 2): an attempt is *in doubt* while a send of it may have created a generation whose id is
+unknown. Recording counts as a send, because a crash hides whether the send followed. `CREATES` asks about the sends
+before the one that is answered (`Attempt.was_in_doubt`). No refusal ends an attempt in doubt, whatever it says: price,
+credits, moderation and locks change with time, and a service may check them before it looks up the key. Only a reply
+that names the generation ends the doubt, or a person does: then the attempt is `DISPUTED`, its credits stay reserved,
+and the slot is free.
 """
 
 from collections.abc import Mapping
@@ -119,9 +120,9 @@ class Stale(StrEnum):
 class Outcome:
     """The effect of one fact. None leaves the attempt's state, or the item, unchanged.
 
-    `created_nothing`: the send that was answered surely created nothing, and leaves no doubt behind. `log` is a line
-    of the item's history beside the event. `if_it_lasts` is what the same answer means after `UNDECIDED_FOR`.
-    `then` is applied next: an accepted create brings a record, which means what it would mean to a read.
+    `created_nothing`: the answered send certainly created nothing and leaves no doubt. `log` is an additional line of
+    the item's history. `if_it_lasts` is the meaning of the same answer after `UNDECIDED_FOR`. `then` is applied next:
+    an accepted create includes a record, which means the same as in a read.
     """
 
     attempt: AttemptState | None = None
@@ -135,7 +136,7 @@ class Outcome:
 
     @property
     def ends_by_refusal(self) -> bool:
-        """Whether the reply ends the attempt by refusing this very request, and not its account."""
+        """Return whether the reply ends the attempt by refusing this request, not its account."""
         return self.created_nothing and (self.event is Event.REFUSED or self.stale is not Stale.NOTHING)
 
 
@@ -220,7 +221,7 @@ ITEM_STATES: Final[Mapping[AttemptState, ItemState]] = {
 
 
 def answer_of(reply: CreateReply) -> Answer:
-    """Return what a reply says about its create."""
+    """Return the meaning of a reply to a create."""
     return _REFUSALS[reply.kind] if isinstance(reply, Refused) else _ANSWERS[type(reply)]
 
 
@@ -243,22 +244,22 @@ _REFUSALS: Final[Mapping[RefusalKind, Answer]] = {
 
 
 def outcome_of_create(attempt: Attempt, reply: CreateReply) -> Outcome:
-    """Return what the reply to the last send of an attempt means."""
+    """Return the outcome of the reply to the last send of an attempt."""
     outcome = CREATES[answer_of(reply), attempt.was_in_doubt]
     return replace(outcome, then=outcome_of_read(RecordRead(reply.record))) if isinstance(reply, Accepted) else outcome
 
 
 def outcome_if_undecided(outcome: Outcome, attempt: Attempt, seconds: float) -> Outcome:
-    """Return what the last answer means after so many seconds of this run without a decision.
+    """Return the outcome of the last answer after `seconds` of this run without a decision.
 
-    Nothing, before `UNDECIDED_FOR` has passed and before `SENDS_BEFORE_HOLD` sends of any kind.
+    Return no effect before `UNDECIDED_FOR` has passed, and before `SENDS_BEFORE_HOLD` sends of any kind.
     """
     has_lasted = attempt.sends >= SENDS_BEFORE_HOLD and seconds >= UNDECIDED_FOR.total_seconds()
     return UNCHANGED if outcome.if_it_lasts is None or not has_lasted else FACTS[outcome.if_it_lasts]
 
 
 def outcome_of_read(reply: ReadReply) -> Outcome:
-    """Return what a read of an active generation means; a reply without a record says nothing of it (Law 3)."""
+    """Return the outcome of a read of an active generation. A reply without a record says nothing about it (Law 3)."""
     match reply:
         case RecordRead(record=record):
             return READS[record.status]
@@ -271,10 +272,9 @@ def outcome_of_read(reply: ReadReply) -> Outcome:
 
 
 def is_gone(reply: RecordRead | NotFound, *, is_retained: bool) -> bool:
-    """Return whether a read says that the outputs of a success cannot be fetched any more.
+    """Return whether a read shows that the outputs of a success can no longer be downloaded.
 
-    While they are retained (14 days from creation), an id that is denied and a record without outputs are taken for
-    the service's mistake.
+    During retention (14 days from creation), a denied id and a record without outputs count as mistakes of the service.
     """
     if isinstance(reply, RecordRead) and reply.record.status is GenerationStatus.EXPIRED:
         return True
@@ -285,9 +285,9 @@ def is_gone(reply: RecordRead | NotFound, *, is_retained: bool) -> bool:
 class Known:
     """Facts from the queue, read if needed in the transaction that commits an outcome.
 
-    `unanswered` are sends of the attempt without a definite reply, the one that is answered now included.
-    `refusals` and `failures` are of the item, this one not counted; `tries` is how many failures end it.
-    `denied_for` is how long the id has been denied.
+    `unanswered` counts the attempt's sends without a definite reply, including the one now answered. `refusals` and
+    `failures` count the item's earlier ones; `tries` is the number of failures that end it. `denied_for` is how long
+    the id has been denied.
     """
 
     unanswered: int = 0
@@ -302,9 +302,9 @@ class Known:
 
 
 def settle(outcome: Outcome, known: Known) -> Outcome:
-    """Return an outcome as the queue's own knowledge settles it.
+    """Return the final outcome after the queue's own facts are taken into account.
 
-    Raise `InvariantBroken` where credits would be freed although a send may have created something (Law 2).
+    Raise `InvariantBroken` if credits would be freed although a send may have created something (Law 2).
     """
     match outcome.event:
         case Event.ACCEPTED if known.is_id_taken:  # no answer to this attempt: a person has to look (Law 3)

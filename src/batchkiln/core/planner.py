@@ -1,7 +1,7 @@
-"""The order of all work: what an account does next about its one generation, and the earliest moment to do it.
+"""Chooses what an account does next about its one generation, and the earliest moment to do it. Pure.
 
-Pure. A track of the loop waits until its action's `due.at`, or until the queue has news, and then asks again: nobody
-acts on a plan that was made before a wait. Quotes and uploads of what comes next are `core/preparation.py`'s.
+A track of the loop waits until its action's `due.at`, or until the queue changes, and then asks again: no track acts on
+a plan that was made before a wait. `core/preparation.py` chooses the quotes and uploads of the next items.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ class Replay(_OfAttempt):
 
 
 class Withdraw(_OfAttempt):
-    """Take back an attempt of which the service said that nothing was created, and that may not be sent again."""
+    """Abandon an attempt that the service says created nothing, and that may not be sent again."""
 
 
 class HandOver(_OfAttempt):
-    """Hand an attempt in doubt over to a person: the service may have forgotten its key (Service rule 4.2)."""
+    """Hold an attempt in doubt for a person: the service may have forgotten its key (Service rule 4.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """Record an attempt again that a restored copy of the queue has lost; it is in doubt then, and is replayed."""
+    """Record again an attempt that a restored copy of the queue has lost. It is then in doubt, and is replayed."""
 
     due: NotBefore
 
@@ -59,7 +59,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class WaitUntil:
-    """Send nothing before `due.at`, which is infinite where only news can change that."""
+    """Send nothing before `due.at`, which is infinite if only a change of the queue can end the wait."""
 
     due: NotBefore
 
@@ -68,11 +68,10 @@ Action = Replay | Withdraw | HandOver | Recover | Poll | Submit | WaitUntil
 
 
 def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> Action:
-    """Choose the one next request about a generation, and the earliest moment to send it.
+    """Return the one next request about a generation, and the earliest moment to send it. Never raises.
 
-    The order is the rule: an attempt of unknown outcome first (Service rule 4.2), then the one active generation
-    (Law 3), then what was lost and may be paid, then new work within windows and credits (Service section 8). Never
-    raises.
+    The order is the rule: first an attempt of unknown outcome (Service rule 4.2), then the one active generation (Law
+    3), then lost attempts that may be paid, then new work within windows and credits (Service section 8).
     """
     if attempt := queue.unresolved:
         is_sent = attempt.state is AttemptState.SENT
@@ -91,11 +90,11 @@ def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> 
 def _choose_resend(
     attempt: Attempt, queue: QueueView, account: AccountView, now: ClockReading
 ) -> Replay | Withdraw | HandOver | WaitUntil:
-    """Return the same request again, at the earliest moment.
+    """Return the resend of an unresolved attempt at its earliest moment, or what replaces it.
 
-    Where every send of it was answered, nothing was created: what its job no longer wants, or no budget or cap allows,
-    then goes back to the queue like anything that was never begun (Law 6). What is in doubt may be
-    paid already (Law 2).
+    If every send was answered, nothing was created. An attempt that its job no longer wants, or that no budget or cap
+    allows, then returns to the queue like one that was never begun (Law 6). An attempt in doubt may be paid already,
+    and is resent in any case (Law 2).
     """
     today = max(account.rates.usage.credits, attempt.quote_credits)  # the day before may carry it until it is sent
     is_over_day = today > account.rates.limits.credits_per_day
@@ -111,7 +110,7 @@ def _choose_resend(
 
 
 def _poll(attempt: Attempt, account: AccountView, now: ClockReading) -> Poll:
-    """Return the next read of the active generation, at the moment that is worth most."""
+    """Return the next read of the active generation, at the best moment."""
     poll_at = next_poll_at(
         last_settled_at=account.last_touched_at,
         interval_seconds=account.rates.limits.poll_interval_seconds,
@@ -122,10 +121,10 @@ def _poll(attempt: Attempt, account: AccountView, now: ClockReading) -> Poll:
 
 
 def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: ClockReading) -> Submit | WaitUntil:
-    """Return the first candidate that is ready and can be paid, or what the first of them waits for.
+    """Return the first candidate that is ready and affordable, or what the first of them waits for.
 
-    One that does not fit what is left of the day lets smaller ones behind it go first: it would have to wait for the
-    reset in any case (contract, section 7).
+    A candidate that exceeds the rest of the day lets smaller ones go first, because it would have to wait for the reset
+    in any case (contract, section 7).
     """
     first = NotBefore(inf, WaitReason.NOTHING)
     ordered = in_order(candidates)
@@ -149,15 +148,15 @@ def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Cloc
 
 
 def _lacking(candidate: Candidate, account: AccountView) -> WaitReason:
-    """Return why a candidate without a price or an upload waits: what it lacks is on the way, or is not understood."""
+    """Return why a candidate without a price or an upload waits: it is being requested, or is not understood."""
     calls = (Call.QUOTE,) if candidate.is_ready else (Call.UPLOAD, Call.COMPLETION)
     return WaitReason.NOT_UNDERSTOOD if account.is_suspended(*calls) else WaitReason.PREPARING
 
 
 def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return candidates as they are to be tried: priority, then job, then its own order (contract, section 7).
+    """Return candidates in the order in which to try them: priority, job, then the job's order (contract, section 7).
 
-    `pack` looks at the dearest first: what fits a day worst is placed while the day is still empty.
+    `pack` begins with the most expensive, which fits best while the day is still empty.
     """
 
     def preference(candidate: Candidate) -> tuple[int, int, int, int]:

@@ -41,9 +41,9 @@ Preparation = AskQuote | Upload | Reject | WaitUntil
 
 
 def choose_preparation(queue: QueueView, account: AccountView, now: ClockReading) -> Preparation:
-    """Choose the next preparation, in the order in which the results will be needed.
+    """Return the next preparation, in the order in which the results will be needed.
 
-    A request that may be sent now goes before one that has to wait, such as an upload after the day's last.
+    A request that may be sent now precedes one that has to wait, such as an upload when today's are used up.
     """
     if account.start_obstacle:
         return WaitUntil(NotBefore(inf, account.start_obstacle))

@@ -34,15 +34,15 @@ def idempotency_key(queue_uid: str, *, job: str, item: str, number: int) -> str:
 
     The key is derived, not random, and does not depend on the body. If a disk loses a recorded attempt, recording it
     again gives the same key, and the service replays or refuses it instead of charging twice. Names are unique and
-    never change, so that this is true as well of an item that was lost and is enqueued again.
+    never change, so this also holds for an item that was lost and enqueued again.
     """
     return _key(_canonical(["batchkiln attempt", queue_uid, job, item, number]))
 
 
 def idempotency_key_by_id(queue_uid: str, *, item_id: int, number: int) -> str:
-    """Return the key of an item's attempt `number`, in a queue that an earlier version made.
+    """Return the key of an item's attempt `number`, in a queue that an earlier version created.
 
-    It keeps this way for its lifetime: an attempt that it lost, and records again, has to get the same key.
+    Such a queue never changes its method, because an attempt that it lost and records again must get the same key.
     """
     return _key(f"batchkiln attempt\n{queue_uid}\n{item_id}\n{number}".encode())
 
@@ -52,7 +52,7 @@ def _key(text: bytes) -> str:
 
 
 def parameters_json(recipe: Recipe) -> str:
-    """Return the parameters as they are stored."""
+    """Return the parameters as the JSON that the queue stores."""
     return _canonical(dict(recipe.parameters)).decode()
 
 

@@ -62,7 +62,7 @@ NO_RESOURCE: Final[frozenset[Awaited]] = frozenset()
 class Wakes:
     """The workers that a change wakes: the account's own, those that wait for one of `others`, or all.
 
-    `may_end_run`: it may have been the last item of the run. `is_of_queue`: the change is visible in the queue.
+    `may_end_run`: the run's last item may have ended. `is_of_queue`: the change is visible in the queue.
     """
 
     own: bool = True

@@ -1,6 +1,6 @@
-"""The queue on disk. All that other packages use of it is named in `__init__.pyi`; SQLite is known nowhere else.
+"""The durable queue. `__init__.pyi` names all that other packages use of it. No other package knows SQLite.
 
-A name is imported on first use: `status` is run often, and needs nothing of what applies manifests.
+A name is imported on first use: `status` runs often, and needs nothing of what applies manifests.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""What becomes known of an account, written for the next start. `now` is service time."""
+"""Changes of an account, stored for the next start. `now` is service time."""
 
 from typing import Final, assert_never
 
@@ -30,7 +30,7 @@ _RESUMED: Final = {
 
 
 def account_id(connection: Session, profile: str, name: str) -> int:
-    """Return the id of an account of a profile; a new account is stored."""
+    """Return the id of an account of a profile. Store the account if it is new."""
     parameters = {"profile": profile, "name": name}
     connection.execute(query("insert_account"), parameters)
     found: int = connection.execute(query("select_account"), parameters).fetchone()[0]
@@ -38,7 +38,7 @@ def account_id(connection: Session, profile: str, name: str) -> int:
 
 
 def service_time(connection: Session, profile: str) -> int | None:
-    """Return the latest time of a profile's service that was stored, in milliseconds; None before the first."""
+    """Return the latest stored time of a profile's service, in milliseconds; None before the first."""
     value = read_meta(connection, f"service_time/{profile}")
     return None if value is None else int(value)
 
@@ -46,7 +46,7 @@ def service_time(connection: Session, profile: str) -> int | None:
 def update_account(
     connection: Session, profile: str, account_id: int, change: AccountChange, now: ClockReading
 ) -> None:
-    """Write one fact about an account of a profile."""
+    """Store one fact about an account of a profile."""
     match change:
         case HoldImposed():
             name = "hold_creates" if change.is_of_creates else "hold_reads"
@@ -69,12 +69,12 @@ def update_account(
 
 
 def remember_time(connection: Session, profile: str, now: ClockReading) -> None:
-    """Keep the service's time: the next start guesses no earlier one."""
+    """Store the service's time. The next start estimates no earlier time."""
     write_meta(connection, f"service_time/{profile}", str(to_milliseconds(now.instant)))
 
 
 def _resume_held_for_key(connection: Session, account_id: int, fingerprints: frozenset[str], now: int) -> None:
-    """Take up items again whose API key came back."""
+    """Resume the items that were held for an API key that is configured again."""
     for row in connection.execute(query("held_for_key"), {"account_id": account_id}).fetchall():
         if row["key_fingerprint"] in fingerprints:
             transition(

@@ -44,7 +44,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """One account. `is_ready` is true if it has all images of the item."""
+    """The status of one account. `is_ready` is true if it has all images of the item."""
 
     account: str
     holder: SlotHolder | None
@@ -98,7 +98,7 @@ class Accounts:
         )
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
-        """Return an account's days from an instant on, without those without activity."""
+        """Return an account's days from an instant on. Days without activity are left out."""
         params = {"account_id": account_id, "since": to_milliseconds(since)}
         return [
             PastDay(from_milliseconds(row["day_start_at"]), row["creates"], row["reads"], row["credits"])
@@ -144,7 +144,7 @@ def _account(row: Row, not_understood: tuple[Misunderstood, ...]) -> AccountSumm
 
 
 def latest_time(connection: Session, profile: str | None) -> datetime | None:
-    """Return the latest instant that a profile's service is known to have reached, from replies and requests."""
+    """Return the latest known instant of a profile's service, from replies and requests; None if none is known."""
     params = {"profile": profile, "key": f"service_time/{profile}"}
     newest = connection.execute(query("latest_time"), params).fetchone()[0]
     return None if newest is None else from_milliseconds(int(newest))

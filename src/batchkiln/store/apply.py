@@ -37,7 +37,7 @@ __all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """How to apply. `dry_run` only computes the report.
+    """Options of applying a manifest. `dry_run` only computes the report.
 
     `agreed` is the digest of what a person confirmed: if the manifest has changed since, nothing is enqueued.
     """
@@ -83,10 +83,10 @@ def apply_manifest(
     options: ApplyOptions,
     mistake_at: MistakeAt,
 ) -> ApplyReport:
-    """Bring the job to what the manifest says. For `Store.run`: it makes its own transactions.
+    """Add, keep and update a job's items as the manifest says. For `Store.run`: it opens its own transactions.
 
-    `profile` is the resolved one; `now` is milliseconds of service time. Raises one `InputError` with all
-    mistakes, those that reading `placed` raises at its end included; then nothing is enqueued.
+    `profile` is the resolved one; `now` is milliseconds of service time. Raise one `InputError` with all mistakes,
+    including those that reading `placed` raises at its end; then nothing is enqueued.
     """
     with compared(connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at) as intake:
         return intake.report if options.dry_run else intake.store(intake.report)
@@ -104,10 +104,10 @@ def compared(
     mistake_at: MistakeAt,
     observe: Callable[[Difference], None] = lambda _: None,
 ) -> Iterator["ManifestApplication"]:
-    """Yield a manifest as it is staged and compared with its job; the staging lasts as long as the context.
+    """Yield a staged manifest, compared with its job. The staging lasts as long as the context.
 
-    The arguments are those of `apply_manifest`, and so are the mistakes. `observe` is told each difference of a known
-    item, once the moves that the manifest brings about are staged.
+    The arguments and the mistakes are those of `apply_manifest`. `observe` is called with each difference of a known
+    item, after the pending transitions are staged.
     """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
         mistakes = staging.fill(placed)
@@ -127,7 +127,7 @@ def compared(
 
 
 def _in_order(mistakes: list[Diagnostic], files: list[str]) -> list[Diagnostic]:
-    """Return the mistakes file by file, the manifest's first, each from top to bottom."""
+    """Return the mistakes sorted by file and line. The manifest's own come first."""
     ranks: dict[str | None, int] = {None: -1}
     for file in [*(mistake.file for mistake in mistakes), *files]:
         ranks.setdefault(file, len(ranks))
@@ -147,7 +147,7 @@ class ManifestApplication:
         now: int,
         options: ApplyOptions,
     ) -> None:
-        """Find the job; nothing is compared yet."""
+        """Find the job. Compare nothing yet."""
         self.mistakes: list[Diagnostic] = []
         self.omitted = 0
         self.report = ApplyReport(job_id=None)
@@ -237,9 +237,9 @@ class ManifestApplication:
         return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
     def store(self, report: ApplyReport) -> ApplyReport:
-        """Write the changes in pieces, and return the report of what was done.
+        """Write the changes in several transactions, and return the report of what was done.
 
-        An item that was sent after the comparison is left alone and reported.
+        An item that was sent after the comparison stays unchanged and is reported.
         """
         job_id = self._job_id = self._store_job()
         report = self._take_over_all(replace(report, job_id=job_id))
@@ -351,7 +351,7 @@ class ManifestApplication:
 
 
 def _of_kind(name: str, event: Event) -> str:
-    """Return a statement for the items of an event; `of_kind` stands for the condition that all of them share."""
+    """Return a statement for the items of an event; its placeholder `of_kind` is replaced by their condition."""
     return query(name).replace("of_kind", query(_WISHES[event][1]))
 
 

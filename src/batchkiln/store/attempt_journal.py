@@ -1,14 +1,15 @@
-"""The journal of attempts: a file beside the queue, which an older copy of the queue does not replace.
+"""The journal of attempts: a file beside the queue that survives the restore of an older copy of the queue.
 
 For a queue in PostgreSQL, it is a file of the machine that drives the queue (`location.journal_place`).
 
-Each attempt has a line, flushed before its first send. What the journal has and the queue does not know was lost with
-a restored copy, and `store.lost_attempts` brings it back. A line names the attempt and holds no prompt, no link and no
-API key (Law 8). Its CRC-32 tells a damaged line, which is skipped: a wrong key would be paid again.
+Each attempt has a line, flushed before its first send. If the queue does not know an attempt of the journal, a restored
+copy has lost it, and `store.lost_attempts` records it again. A line names the attempt and contains no prompt, no link
+and no API key (Law 8). Its CRC-32 detects a damaged line, which is skipped: an attempt under a wrong key would be paid
+again.
 
 An attempt is committed to the queue first, then appended here, then sent. A crash in between leaves a row without a
-line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, the
-crash would leave a line without a row, which looks like a restored copy and makes everybody wait for a minute.
+line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, a
+crash would leave a line without a row. That looks like a restored copy, and would delay every account by a minute.
 """
 
 import fcntl
@@ -30,7 +31,7 @@ _CRC_DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One attempt. `checksum` is that of the queue's row; `recorded_at` is milliseconds of service time."""
+    """One attempt. `checksum` is the checksum of the queue's row; `recorded_at` is milliseconds of service time."""
 
     queue_uid: str
     job: str
@@ -49,7 +50,7 @@ _TYPES: Final = [field.type for field in fields(JournalEntry)]
 
 
 def _line(values: Sequence[str | int]) -> bytes:
-    """Return a line of the journal, with its CRC-32 in front."""
+    """Return a line of the journal that begins with its CRC-32."""
     text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
@@ -76,17 +77,16 @@ class AttemptJournal:
     """The journal of one queue file. Its functions run in the thread of the queue's connection."""
 
     def __init__(self, queue: Path) -> None:
-        """Use the journal beside a queue file, or beside the place of one; nothing is opened."""
+        """Use the journal beside a queue file, or beside the path that stands for a database. Open nothing."""
         self.path = Path(f"{queue}.attempts")
         self._handle: int | None = None
         self.is_torn = False
 
     def read(self) -> tuple[list[JournalEntry], int]:
-        """Return the entries in order, and how many lines are damaged. A missing journal has none.
+        """Return the entries in order, and the number of damaged lines. A missing journal has no entries.
 
-        An attempt that was refused created nothing, and is left out: to ask again would be refused again.
-
-        A last line without its end was cut off by a crash, before its attempt was sent.
+        A refused attempt created nothing and is left out, because a resend would be refused again. A last line without
+        a line end was cut off by a crash before its attempt was sent.
         """
         *lines, rest = self._content().split(b"\n")
         self.is_torn = bool(rest)
@@ -110,7 +110,7 @@ class AttemptJournal:
             raise self._failed("read", error) from error
 
     def begin(self, entries: Iterable[JournalEntry] | None) -> None:
-        """Open the journal for lines to come. Entries, where given, replace what is in it, all at once."""
+        """Open the journal for appending. If `entries` is given, atomically replace the content with them."""
         try:
             make_folder(self.path.parent)
             if entries is not None:
@@ -150,15 +150,15 @@ class AttemptJournal:
             os.close(handle)
 
     def append(self, *entries: JournalEntry) -> None:
-        """Add entries; they are on the disk when this returns. Raise `QueueBusy` where the disk refuses."""
+        """Append entries and flush them to the disk. Raise `QueueBusy` if the disk fails."""
         self._append(b"".join(_line(astuple(entry)) for entry in entries), is_flushed=True)
 
     def append_refused(self, idempotency_key: str) -> None:
-        """Add that an attempt was refused, and created nothing. Raise `QueueBusy` as `append` does.
+        """Append that an attempt was refused and created nothing. Raise `QueueBusy` if the disk fails.
 
-        The line is not flushed by itself, and reaches the disk with the next entry at the latest. A power cut that
-        takes it, and a restored copy besides, cost no more than a replay: the item has no later attempt, whose entry
-        would have flushed the line, and the copy would send it anyway. Nothing was charged under the key before.
+        The line is not flushed by itself; it reaches the disk with the next entry at the latest. If a power cut loses
+        it and a copy of the queue is restored, the attempt is replayed, as the copy would do in any case. The item has
+        no later attempt, because that one's entry would have flushed the line. Nothing was charged under the key.
         """
         self._append(_line([idempotency_key]), is_flushed=False)
 

@@ -1,6 +1,6 @@
-"""A new attempt, one more send of it, and its requests: each is on the disk before anything leaves (Laws 1 and 5).
+"""New attempts, resends and requests. Each is on the disk before anything is sent (Laws 1 and 5).
 
-What a reply means is written by `store.commit`. Every function takes a connection inside a transaction.
+`store.commit` records what a reply means. Every function takes a connection inside a transaction.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from batchkiln.store.usage import count_in_days, job_credits, write_request
 
 
 def quote_body(connection: Session, item_id: int, account_id: int) -> bytes | None:
-    """Return the body of a quote for an item, or None where it is no longer queued or its images not ready."""
+    """Return the body of a quote for an item; None if the item is no longer queued or an image is not ready."""
     row = item_request(connection, item_id)
     urls = asset_urls(connection, row["inputs"], account_id)
     if row["state"] != ItemState.QUEUED or urls is None:
@@ -38,12 +38,12 @@ def quote_body(connection: Session, item_id: int, account_id: int) -> bytes | No
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> Attempt | None:
-    """Write down key, bytes, credits and the request's place in the windows, before anything is sent (Law 1).
+    """Record key, bytes, credits and the request's place in the windows, before anything is sent (Law 1).
 
-    Returns None where the plan is no longer true: the item left the queue, its quote changed, its images are no
-    longer there, its job was paused or given to others, another account has taken what was left of the job's budget
-    (Law 6), or a person had the account take up a generation meanwhile (Law 4, by the schema's index). An item whose
-    last attempt was lost is left to `lost_attempts.recover_attempt`.
+    Return None if the plan is out of date: the item left the queue, its quote changed, its images are gone, its job was
+    paused or given to other accounts, another account has used the rest of the job's budget (Law 6), or a person has
+    assigned a generation to the account (Law 4, by the schema's index). An item whose last attempt was lost is left to
+    `lost_attempts.recover_attempt`.
     """
     account_id = new.viewpoint.account_id
     row = item_request(connection, new.item_id)
@@ -78,7 +78,7 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
 
 
 def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[str]) -> Attempt | None:
-    """Store the attempt itself; None where the account has one that is unresolved (Law 4)."""
+    """Store the attempt itself; return None if the account has an unresolved one (Law 4)."""
     recipe, number = recipe_of(row), row["next_number"]
     identity = {
         "is_video": recipe.mode.makes_video,
@@ -100,16 +100,17 @@ def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[s
 
 
 def insert_attempt(connection: Session, fields: Mapping[str, Any]) -> Attempt | None:
-    """Store an attempt by its columns, as one that may have been sent; None where Law 4 forbids one."""
+    """Store an attempt by its columns, as one that may have been sent; return None if Law 4 forbids it."""
     made = connection.execute(query("insert_attempt"), fields).fetchone()
     return None if made is None else attempt_of(made)
 
 
 def resend(connection: Session, attempt_id: int, request: RequestNote, *, keep_seconds: float) -> Attempt | None:
-    """Count one more send of the same bytes, before it happens; return the attempt as it now stands.
+    """Count a resend of the same bytes before it is sent; return the updated attempt.
 
-    Its credits go to the last day that may charge it: of all since it was recorded, no other can still be overstepped.
-    Returns None where the disk no longer gives what was recorded (Law 2): held then, as by a 409 (Service rule 4.3).
+    Its credits move to the last day that may charge it: of all days since it was recorded, only that one can still
+    exceed its limit. Return None if the stored bytes are damaged (Law 2); the item is then held, as after a 409
+    (Service rule 4.3).
     """
     row = attempt_row(connection, attempt_id)
     if not checksum_matches(row):
@@ -132,9 +133,9 @@ def record_request(
     attempt_id: int | None = None,
     is_further: bool = False,
 ) -> None:
-    """Write a request down before it leaves (Law 5); a read of a generation with its attempt's id, for the poll gap.
+    """Record a request before it is sent (Law 5). A read of a generation names its attempt, for the poll gap.
 
-    `is_further`: the request is written down already, and its reply came after a reset; it counts in these days too.
+    `is_further`: the request is recorded already, and its reply came after a reset. It then counts in the new days too.
     """
     if is_further:
         count_in_days(connection, request)
@@ -146,7 +147,7 @@ def record_request(
 
 
 def _is_within_budget(connection: Session, row: Row, new: NewAttempt) -> bool:
-    """Hold the cost against cap and budgets once more, inside the transaction that reserves it (Law 6)."""
+    """Return whether the cost fits cap and budgets, inside the transaction that reserves it (Law 6)."""
     if row["max_cost_credits"] is not None and new.cost_credits > row["max_cost_credits"]:
         return False
     if row["budget_credits"] is not None and row["committed"] + new.cost_credits > row["budget_credits"]:

@@ -1,7 +1,7 @@
-"""What is booked for an attempt: its quote while it may cost that, then what its generation cost, on the right day.
+"""The credits of an attempt: first its quote, then the cost of its generation, each on the right service day.
 
-A record is believed as far as it can be true: what the generation cost, and when it was made. Until it has ended, the
-larger of its quote and of every cost named counts: budgets, caps and the day must not open again because of one reply
+A record's cost and creation time are accepted as far as they can be true. Until the generation has ended, the largest
+of its quote and all reported costs counts: one reply must not open budgets, caps and the day again
 (docs/assumptions.md, entry 54).
 """
 
@@ -21,15 +21,15 @@ CLOCKS_APART_MS: Final = 2 * 60 * 1000
 
 
 def reserve(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
-    """Book the quote of a new attempt on the day that may carry it."""
+    """Reserve the quote of a new attempt, and count it on the day that may charge it."""
     take_credits(connection, account_id=account_id, job_id=job_id, day=day, credit_count=credit_count)
     change_job_credits(connection, job_id, reserved=credit_count)
 
 
 def accept(connection: Session, row: Row, record: GenerationRecord, now: int, day_of: DayOf) -> Row:
-    """Record an attempt's generation, and charge it on the service day in which that was made.
+    """Record an attempt's generation, and count its cost on the service day of its creation.
 
-    Return the attempt as it is then.
+    Return the updated attempt.
     """
     made_at, cost = made_at_of(row, record, now), cost_of(row, record)
     day = day_of_charge(row, made_at, now, day_of)
@@ -53,11 +53,10 @@ def accept(connection: Session, row: Row, record: GenerationRecord, now: int, da
 
 
 def confirm(connection: Session, row: Row, record: GenerationRecord, now: int, day_of: DayOf) -> Row:
-    """Book when a generation that a person named was made, and what it cost: until now both were guesses.
+    """Record creation time and cost of a generation that a person named; both were estimates until now.
 
-    Retention and the day of the credits follow from the one (Service section 8). Where the record has no date, it may
-    have been made just now: a result is given up only when it is surely gone (Law 3). Return the attempt as it is
-    then.
+    The creation time decides the retention and the day of the credits (Service section 8). A record without a date may
+    have been created just now: a result is given up only when it is surely gone (Law 3). Return the updated attempt.
     """
     made_at, cost = made_at_of(row, record, now), cost_of(row, record)
     day = day_of_charge(row, made_at, now, day_of)
@@ -71,7 +70,7 @@ def confirm(connection: Session, row: Row, record: GenerationRecord, now: int, d
 
 
 def free(connection: Session, row: Row) -> None:
-    """Undo what was reserved for an attempt of which the service said that nothing was created."""
+    """Release the credits reserved for an attempt if the service says that nothing was created."""
     give_back_credits(
         connection,
         account_id=row["account_id"],
@@ -83,13 +82,16 @@ def free(connection: Session, row: Row) -> None:
 
 
 def refund(connection: Session, row: Row) -> None:
-    """Book a verified failure: refunded once (Service rule 3.1), yet still part of the day (Service section 8)."""
+    """Record the refund of a verified failure (Service rule 3.1).
+
+    Its credits still count in the day (Service section 8).
+    """
     change_job_credits(connection, row["job_id"], refunded=row["cost_credits"])
     connection.execute(query("count_failure"), {"item_id": row["item_id"]})
 
 
 def move_credits(connection: Session, row: Row, *, day: int, cost: int) -> None:
-    """Replace the reserved quote by the cost, on the day that the service counts it in, or may."""
+    """Replace the reserved quote by the cost, on the day in which the service counts it or may count it."""
     if (day, cost) == (row["day_start_at"], row["quote_credits"]):
         return
     account_id, job_id = row["account_id"], row["job_id"]
@@ -106,17 +108,16 @@ def move_credits(connection: Session, row: Row, *, day: int, cost: int) -> None:
 def change_job_credits(
     connection: Session, job_id: int, *, reserved: int = 0, charged: int = 0, refunded: int = 0
 ) -> None:
-    """Change what a job has reserved, was charged and got back."""
+    """Change a job's reserved, charged and refunded credits."""
     parameters = {"job_id": job_id, "reserved": reserved, "charged": charged, "refunded": refunded}
     connection.execute(query("change_job_money"), parameters)
 
 
 def cost_of(row: Row, record: GenerationRecord) -> int:
-    """Return what counts as charged for an attempt once this record is known.
+    """Return the credits that count as charged for an attempt once this record is known.
 
-    `credits.cost` is the amount charged (Service section 2.1): of a success, its word is the last. Before, and of
-    any other end, where a refund may show as a cost of zero, the larger of quote and costs stays; and
-    under a word that nobody knows.
+    For a success, `credits.cost` is final (Service section 2.1). Before the end, after any other end, and under an
+    unknown status word, the larger of quote and reported costs counts, because a refund may appear as a cost of zero.
     """
     if GenerationStatus.of(record.status_word) is GenerationStatus.SUCCESS and record.cost_credits is not None:
         return record.cost_credits
@@ -124,9 +125,9 @@ def cost_of(row: Row, record: GenerationRecord) -> int:
 
 
 def made_at_of(row: Row, record: GenerationRecord, now: int) -> int | None:
-    """Return when the generation was made; None where the record does not say, or cannot be right.
+    """Return when the generation was created; None if the record has no date or an impossible one.
 
-    It was made after its attempt was recorded (Law 1), also one that a person named, and before this reply.
+    A generation is created after its attempt was recorded (Law 1), even one that a person named, and before this reply.
     """
     if record.created_at is None:
         return None
@@ -136,9 +137,9 @@ def made_at_of(row: Row, record: GenerationRecord, now: int) -> int | None:
 
 
 def day_of_charge(row: Row, made_at: int | None, now: int, day_of: DayOf) -> int:
-    """Return the day that carries an attempt's credits: that in which its generation was made.
+    """Return the day that counts an attempt's credits: the day of its generation's creation.
 
-    Where that is not known, it may be any day until now: of these, only the last can still be overstepped.
+    If the creation time is unknown, any day until now is possible. Only the last of them can still exceed its limit.
     """
     if made_at is None:
         return int(max(to_milliseconds(day_of(None)), row["day_start_at"]))
@@ -147,9 +148,9 @@ def day_of_charge(row: Row, made_at: int | None, now: int, day_of: DayOf) -> int
 
 
 def recharge(connection: Session, row: Row, record: GenerationRecord, now: int) -> Row:
-    """Book what a further record of an active generation says of its cost; return the attempt as it is then.
+    """Record the cost in a further record of an active generation; return the updated attempt.
 
-    The day never gets anything back: the service may count there what it had reserved (Service rule 3.1).
+    The day's credits never decrease: the service may still count there what it had reserved (Service rule 3.1).
     """
     before, cost = row["cost_credits"], cost_of(row, record)
     if cost == before:
@@ -170,9 +171,9 @@ def recharge(connection: Session, row: Row, record: GenerationRecord, now: int) 
 
 
 def note_overcharge(connection: Session, row: Row, cost: int, now: int) -> None:
-    """Log a charge above `max_cost_credits` (Service section 7), and pause the job until a person unpauses it.
+    """Log a charge above `max_cost_credits` (Service section 7), and pause the job until a person resumes it.
 
-    The next item's price is not to be trusted either. `row` is the attempt as it was before this cost was known.
+    The price of the next item is then doubtful too. `row` is the attempt before this cost was known.
     """
     if cost <= _booked(row):
         return
@@ -182,7 +183,7 @@ def note_overcharge(connection: Session, row: Row, cost: int, now: int) -> None:
 
 
 def charge_beyond(row: Row, cost: int | None) -> int:
-    """Return by how much a cost is above all that an attempt had booked, its quote included."""
+    """Return by how many credits a cost exceeds all credits recorded for an attempt, its quote included."""
     return max(0, (cost or 0) - _booked(row))
 
 

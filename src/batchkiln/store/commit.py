@@ -1,7 +1,7 @@
-"""Applies an outcome: the only writer of what becomes of an attempt, its item, its credits and their history.
+"""Applies outcomes: the only code that changes an attempt, its item, its credits and their history after a reply.
 
-`core.outcomes` decides; this module writes down what was decided, in the caller's transaction. `now` is milliseconds
-of service time.
+`core.outcomes` decides, and this module stores the decision in the caller's transaction. `now` is milliseconds of
+service time.
 """
 
 from dataclasses import dataclass, replace
@@ -27,9 +27,9 @@ from batchkiln.store.usage import DayOf
 def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
     connection: Session, attempt_id: int, outcome: Outcome, facts: Facts, now: int, day_of: DayOf
 ) -> Committed:
-    """Apply an outcome to an attempt; return it as it was settled, and the item's state.
+    """Apply an outcome to an attempt; return the settled outcome and the item's state.
 
-    Raises `InvariantBroken` where the attempt or its item is not in a state that the outcome starts from.
+    Raise `InvariantBroken` if the outcome does not apply to the state of the attempt or its item.
     """
     before = attempt_row(connection, attempt_id)
     start = ITEM_STATES.get(AttemptState(before["state"]))
@@ -46,9 +46,9 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
 
 
 def _download_of(connection: Session, attempt_id: int) -> DownloadTask | None:
-    """Return what is needed to fetch the files; None where their folder cannot be resolved.
+    """Return the data needed to download the files; None if their folder cannot be resolved.
 
-    What is paid is recorded all the same, and the download meets the error.
+    The outcome is stored in any case, because it is paid. The download will report the error.
     """
     try:
         return download_task(connection, attempt_id)
@@ -64,9 +64,9 @@ def attempt_row(connection: Session, attempt_id: int) -> Row:
 
 @dataclass(slots=True)
 class _Commit:
-    """One outcome on its way to the disk; `row` is the attempt as it was last read.
+    """The application of one outcome. `row` is the attempt as it was last read.
 
-    `event` is the last one so far, and `kept_error` what the item keeps of it.
+    `event` is the last event so far, and `kept_error` the error that the item keeps.
     """
 
     connection: Session
@@ -78,9 +78,9 @@ class _Commit:
     kept_error: ErrorInfo | None = None
 
     def apply(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:
-        """Write an outcome, and the one that follows it; return it as settled, and the item's state.
+        """Store an outcome and the one that follows it; return the settled outcome and the item's state.
 
-        The history has each event; the item is moved once, over all of them.
+        The history gets each event. The item moves once, from its first state to its last.
         """
         settled, state = self.apply_one(outcome, start)
         if settled.then is not None and settled.then is not UNCHANGED and self.facts.record is not None:
@@ -92,7 +92,7 @@ class _Commit:
         return settled, state
 
     def apply_one(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:
-        """Write one outcome but for the item's move."""
+        """Store one outcome, except the item's move."""
         self.take_over(outcome)
         known = self.known(outcome)
         settled = settle(outcome, known)
@@ -101,7 +101,7 @@ class _Commit:
         return settled, self.log_outcome(settled, start, error, known)
 
     def take_over(self, outcome: Outcome) -> None:
-        """Write what a read says of the generation, whatever follows from it."""
+        """Store the record that a read returned, whatever the outcome."""
         facts, record = self.facts, self.facts.record
         if outcome.event is Event.GENERATION_LOST:
             parameters = {"attempt_id": self.row["id"], "now": self.now}
@@ -120,7 +120,7 @@ class _Commit:
         self.take_over_status(record)
 
     def take_over_status(self, record: GenerationRecord) -> None:
-        """Keep a new status word, or the end of a denial; log it, and an unknown word under which a result is taken."""
+        """Store and log a new status word or the end of a denial, and log an unknown word that counts as a success."""
         kinds, word = [], record.status_word
         if word != self.row["generation_status"] or self.row["lost_since"] is not None:
             self.connection.execute(query("note_status"), {"attempt_id": self.row["id"], "status": word})
@@ -131,7 +131,7 @@ class _Commit:
             self.log(kind, detail={"status": word})
 
     def known(self, outcome: Outcome) -> Known:
-        """Read what decides between this outcome and another one."""
+        """Read the facts that settle this outcome."""
         known = Known(unanswered=self.row["sends"] - self.row["answers"])
         facts, row = self.facts, self.row
         match outcome.event:
@@ -158,12 +158,12 @@ class _Commit:
         return known
 
     def value(self, name: str, **parameters: str) -> int:
-        """Return the one number of a query about the attempt, its item or its account."""
+        """Return the single number that a query about the attempt, its item or its account returns."""
         own = {"attempt_id": self.row["id"], "item_id": self.row["item_id"], "account_id": self.row["account_id"]}
         return int(self.connection.execute(query(name), own | parameters).fetchone()[0])
 
     def error(self, outcome: Outcome, settled: Outcome, known: Known) -> ErrorInfo | None:
-        """Return the error that the item keeps, with the queue's own knowledge where that is part of it."""
+        """Return the error that the item keeps, with the queue's own knowledge if that is part of it."""
         facts = self.facts
         if outcome.event is Event.ACCEPTED and settled is not outcome and facts.record is not None:
             return outcome_errors.id_taken(facts.record.id)
@@ -174,7 +174,7 @@ class _Commit:
         return outcome_errors.gone(known.files_saved, download_task(self.connection, self.row["id"]).listed)
 
     def change_attempt(self, outcome: Outcome) -> None:
-        """Count the answer, book the credits, end the attempt, and forget what is stale."""
+        """Count the answer, update the credits, end the attempt, and delete what is stale."""
         answered = outcome.created_nothing and not outcome.ends_by_refusal
         if answered or self.facts.is_contact:
             contact_at = self.now if self.facts.is_contact else None
@@ -201,7 +201,7 @@ class _Commit:
             raise InvariantBroken(f"attempt {self.row['id']} had ended before it became {state}")
 
     def log_outcome(self, outcome: Outcome, start: ItemState, error: ErrorInfo | None, known: Known) -> ItemState:
-        """Write the item's history, and record a saved file; return the state to which the item is to be moved."""
+        """Write the item's history and record a saved file; return the item's next state."""
         if outcome.log is not None:
             saved = self.facts.saved
             detail = None if saved is None else insert_output(self.connection, self.row, saved, self.now)
@@ -216,7 +216,7 @@ class _Commit:
         return state
 
     def detail(self, outcome: Outcome, error: ErrorInfo | None, known: Known) -> Detail | None:
-        """Return what the history says beside an event and its error."""
+        """Return the details of an event for the history, beside its error."""
         match outcome.event:
             case Event.ACCEPTED if self.facts.record is not None:
                 is_replay = self.row["sends"] > 1

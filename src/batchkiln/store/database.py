@@ -1,4 +1,4 @@
-"""The store's database: transactions that run whole in the thread of one connection, whatever the engine is."""
+"""The interface of the store's database. Each transaction runs whole in the thread of one connection."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -26,11 +26,11 @@ class Database(ABC):
     location: QueueLocation
 
     def __init__(self) -> None:
-        """Begin with nothing that waits; use a driver's `open_for_writing` or `open_for_reading`."""
+        """Create a database without waiting writes. Use a driver's `open_for_writing` or `open_for_reading` instead."""
         self._waiting: deque[_Write] = deque()
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work(connection, …)` in one durable transaction: when this returns, it is on disk.
+        """Run `work(connection, …)` in one durable transaction, which is on disk when this returns.
 
         Waiting writes are committed together, so that one sync serves all of them. A cancellation is delayed until the
         commit is over, so that its result is always known.
@@ -45,10 +45,10 @@ class Database(ABC):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, and then `follow([result])`, in the same hop, right behind the commit.
+        """Run `work` as `write` does, then `follow([result])` right after the commit, in the same call to the thread.
 
-        Where writes with an equal `follow` are committed together, it is called once, with all their results. What it
-        raises is raised here; the commit is valid nevertheless.
+        If writes with an equal `follow` are committed together, it is called once with all their results. Its errors
+        are raised here, but the commit is valid nevertheless.
         """
         result: T = await self._write(_Write(work, args, kwargs, follow))
         return result
@@ -83,7 +83,7 @@ class Database(ABC):
         return True
 
     async def reconnect(self) -> None:  # noqa: B027  a file has nothing to do
-        """Connect again after the connection was lost: a file has none that could be."""
+        """Open a lost connection again. A queue file has no connection to lose."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -103,11 +103,14 @@ class Database(ABC):
 
     @abstractmethod
     def locked(self, *, command: str, now: datetime) -> AbstractAsyncContextManager[None]:
-        """Hold the right to drive the queue. Raise `QueueInUse` where another process has it."""
+        """Lock the queue for driving it. Raise `QueueInUse` if another process drives it."""
 
     @abstractmethod
     def undriven(self) -> AbstractAsyncContextManager[None]:
-        """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
+        """Lock the queue for a change during which nothing may be sent.
+
+        Raise `QueueInUse` if a process drives the queue.
+        """
 
     @abstractmethod
     async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
@@ -120,7 +123,7 @@ def _nothing(_: Session) -> None:
 
 @dataclass(slots=True)
 class _Write:
-    """A write that waits for its transaction, and its result."""
+    """A write that waits for its transaction, and its future result."""
 
     work: Callable[..., Any]
     args: tuple[object, ...]
@@ -131,7 +134,7 @@ class _Write:
     error: BaseException | None = None
 
     def join(self, connection: Session) -> None:
-        """Run inside the transaction of another write, which remains valid if this one fails."""
+        """Run the write inside another write's transaction, which stays valid if this write fails."""
         connection.execute("SAVEPOINT joined")
         try:
             self.result = self.work(connection, *self.args, **self.kwargs)
@@ -177,7 +180,7 @@ def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) 
 
 
 def _follow(writes: list[_Write]) -> None:
-    """Call what is to follow the commit, once for all writes that have an equal one."""
+    """Call the functions that follow the commit, once for all writes with an equal function."""
     valid = [write for write in writes if write.error is None]
     for follow in dict.fromkeys(write.follow for write in valid if write.follow is not None):
         alike = [write for write in valid if write.follow == follow]

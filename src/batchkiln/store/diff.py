@@ -22,7 +22,7 @@ _EVENTS: Final = {
 
 
 class DiffKind(Enum):
-    """How a difference is handled."""
+    """The treatment of a difference."""
 
     SAME = auto()  # differs only in what the item's state no longer uses
     TAKE_OVER = auto()
@@ -35,7 +35,7 @@ class DiffKind(Enum):
 class Difference:
     """The difference of one known item. `seq`, `file` and `line` come from the staging.
 
-    The ids are those of the item's current recipe and of the manifest's.
+    The recipe ids are those of the item's current recipe and of the manifest's recipe.
     """
 
     seq: int
@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def verdict(self) -> DiffKind:
-        """The kind: a request may change until it is sent, settings until the item is done, metadata always."""
+        """Return the kind. A request may change until it is sent, settings until the item is done, metadata always."""
         if self.request_fields:
             return DiffKind.SENT if self.was_sent else DiffKind.TAKE_OVER
         if self.settings and self.state is not ItemState.DONE:
@@ -62,7 +62,7 @@ class Difference:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The differing fields, in the manifest's words. A request that is sent again includes its settings."""
+        """Return the differing fields, in the manifest's words. A request that is sent again includes its settings."""
         settings = () if self.state is ItemState.DONE else self.settings
         if "inputs" in self.request_fields:
             settings = tuple(name for name in settings if name != _INPUT_PATHS)
@@ -70,18 +70,18 @@ class Difference:
 
     @property
     def requeues(self) -> bool:
-        """Whether applying the change queues the item again."""
+        """Return whether applying the change queues the item again."""
         return self.verdict is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
 
 
 def differences_after(connection: Session, seq: int, limit: int) -> list[Difference]:
-    """Return the next differences, as the items stand now, in the manifest's order."""
+    """Return the next differences of the items' current data, in the manifest's order."""
     rows = connection.execute(query("differences"), {"after": seq, "limit": limit}).fetchall()
     return [_difference(row) for row in rows]
 
 
 def all_differences(connection: Session, *, at_once: int) -> Iterator[Difference]:
-    """Yield all of them, read some at a time."""
+    """Yield all differences, read in portions of `at_once`."""
     seq = 0
     while page := differences_after(connection, seq, at_once):
         yield from page
@@ -120,7 +120,7 @@ def _difference(row: Row) -> Difference:
 
 
 def apply_change(connection: Session, difference: Difference, now: int) -> None:
-    """Change the item as the manifest says, inside the caller's transaction, as far as the verdict allows."""
+    """Apply a difference to the item inside the caller's transaction, as far as its verdict allows."""
     params = {"seq": difference.seq, "item_id": difference.item_id}
     match difference.verdict:
         case DiffKind.TAKE_OVER:

@@ -1,4 +1,4 @@
-"""The files of a finished generation: what is needed to fetch and name them, and those that are saved."""
+"""The files of a finished generation: the data to download and name them, and the records of saved files."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from batchkiln.store.transitions import Detail
 
 
 def download_task(connection: Session, attempt_id: int, number: int = 1) -> DownloadTask:
-    """Return what is needed to fetch the files of a finished generation, and to name output `number`."""
+    """Return the data needed to download an attempt's files and to name output `number`."""
     row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
     task = DownloadTask(
         attempt=attempt_of(row),
@@ -44,7 +44,7 @@ def taken_paths(connection: Session, task: DownloadTask, number: int) -> frozens
 
 
 def output_paths(task: DownloadTask, number: int) -> list[str]:
-    """Return an output's possible paths as they would be recorded: absolute, links followed."""
+    """Return an output's possible paths as they would be recorded: absolute, with symbolic links resolved."""
     names = [task.relative_name(number, extension).rpartition("/") for extension in task.extensions]
     folders = {folder: str(Path(task.output_dir, folder).resolve()) for folder in {folder for folder, _, _ in names}}
     return [f"{folders[folder].rstrip('/')}/{name}" for folder, _, name in names]
@@ -56,9 +56,10 @@ def count_outputs(connection: Session, attempt_id: int | None) -> int:
 
 
 def is_name_taken(connection: Session, attempt_id: int, saved: SavedOutput) -> bool:
-    """Return whether a file is recorded as another output, and so is not this one.
+    """Return whether a file is recorded as another output, so that this output needs another name.
 
-    Both had the same bytes, and this one was taken for what a crash had left while the other one was being recorded.
+    Both outputs had the same bytes. This file was mistaken for one that a crash had left, while the other output was
+    being recorded.
     """
     paths = [stored_path(connection, saved.file.path)]
     place = {"attempt_id": attempt_id, "number": saved.number, "paths": json.dumps(paths)}
@@ -67,7 +68,7 @@ def is_name_taken(connection: Session, attempt_id: int, saved: SavedOutput) -> b
 
 
 def insert_output(connection: Session, attempt: Row, saved: SavedOutput, now: int) -> Detail:
-    """Record a file that is whole under its final name (Law 7), once; return what the history says of it."""
+    """Record a complete file under its final name, once (Law 7); return the details for the history."""
     output = {
         "item_id": attempt["item_id"],
         "attempt_id": attempt["id"],

@@ -1,4 +1,4 @@
-"""Which database holds a queue: the choice between the drivers. Each is imported on first use."""
+"""The choice of the database driver for a queue. Each driver is imported on first use."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,7 +23,7 @@ async def open_for_writing(location: QueueLocation) -> Database:
 
 
 async def open_for_reading(location: QueueLocation) -> Database:
-    """Open an existing queue without the right to change it."""
+    """Open an existing queue read-only. Readers never block the writer."""
     if isinstance(location, DatabaseUrl):
         from batchkiln.store.postgres.server_database import PostgresDatabase
 
@@ -65,7 +65,7 @@ def check_there(location: QueueLocation) -> None:
 
 @contextmanager
 def open_session(location: QueueLocation) -> Iterator[Session]:
-    """Open an existing queue for reading without an event loop. Raise whatever keeps it from being read."""
+    """Open an existing queue for reading without an event loop. Raise `QueueUnusable` or `QueueBusy` if that fails."""
     if isinstance(location, DatabaseUrl):
         from batchkiln.store.postgres.connecting import reading_session
 
@@ -90,7 +90,7 @@ def copy_session(location: QueueLocation, *, may_make: bool) -> AbstractContextM
 
 
 def staging(session: Session) -> AbstractContextManager[None]:
-    """Return a context in which the tables `staging.*` can be made; they belong to this session alone."""
+    """Return a context in which the tables `staging.*` can be created. They exist for this session only."""
     if isinstance(session, StagingSession):
         return session.staging()
     from batchkiln.store.sqlite.staging_file import staging_file
@@ -99,7 +99,7 @@ def staging(session: Session) -> AbstractContextManager[None]:
 
 
 def undone_from_memory(session: Session) -> AbstractContextManager[None]:
-    """Return a context for statements that change many rows; what undoes one of them is kept in memory if it may."""
+    """Return a context for statements that change many rows. SQLite then keeps their undo data in memory."""
     if isinstance(session, StagingSession):
         return nullcontext()
     from batchkiln.store.sqlite.staging_file import undone_from_memory as for_file

@@ -1,6 +1,6 @@
-"""Attempts and their generations, as traces, rehearsals and charts read them.
+"""Attempts and their generations, for traces, rehearsals and charts.
 
-Nothing read here holds a prompt, a request's body or an API key.
+Nothing read here contains a prompt, a request's body or an API key.
 """
 
 import json
@@ -19,7 +19,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """What the whole queue has paid: generations known, those not refunded, and the items that have one of those."""
+    """The paid generations of the whole queue: known ones, those not refunded, and the items that have one of those."""
 
     generations: int
     kept: int
@@ -33,7 +33,7 @@ ATTEMPTS_LOOKED_AT: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """What ended in an hour: generations that succeeded, others, and the credits that stay spent."""
+    """The generations that ended in an hour: successes, others, and the credits that were not refunded."""
 
     starts_at: datetime
     succeeded: int
@@ -49,11 +49,11 @@ class Generations:
         self._connection = connection
 
     def paid(self) -> Paid:
-        """Count what was paid; reads all attempts."""
+        """Count the paid generations. Reads all attempts."""
         return Paid(**self._connection.execute(query("paid")).fetchone())
 
     def item_states(self, generation_ids: Sequence[str]) -> dict[str, ItemState]:
-        """Return how the items stand whose attempts made these generations."""
+        """Return the states of the items with these generations, by generation id."""
         rows = self._connection.execute(
             query("states_by_generation"), {"generation_ids": json.dumps(list(generation_ids))}
         )
@@ -69,7 +69,7 @@ class Generations:
         return ItemNames(item["job_name"], item["item_name"], item["model"], keys)
 
     def ended_by_hour(self, since: datetime, *, length: timedelta) -> list[Hour]:
-        """Return what ended from an instant on, by hours (or whatever `length` is), without the empty ones."""
+        """Return the ended generations from an instant on, by periods of `length`. Empty periods are left out."""
         milliseconds = length // timedelta(milliseconds=1)
         params = {"length": milliseconds, "since": to_milliseconds(since), "looked_at": ATTEMPTS_LOOKED_AT}
         return [
@@ -79,5 +79,5 @@ class Generations:
 
 
 def name_queue(connection: Session, uid: str) -> None:
-    """Set the id of a new queue, from which its idempotency keys are derived, so that a run can be repeated."""
+    """Set the id of a new queue. Idempotency keys are derived from it, so that a run can be repeated exactly."""
     connection.execute(query("name_queue"), {"uid": uid})

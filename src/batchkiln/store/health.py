@@ -1,4 +1,4 @@
-"""The queue's state for `doctor`: integrity, version, and what depends on the configuration."""
+"""The queue's state for `doctor`: integrity, version, and the parts that depend on the configuration."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -50,16 +50,16 @@ def health_of(connection: Session, version: int, size_bytes: int) -> QueueHealth
 
 
 def server_checks(url: DatabaseUrl) -> "list[ServerCheck]":
-    """Return the start checks of a server. Raise what keeps it from being reached."""
+    """Return the start checks of a server. Raise `QueueUnusable` or `QueueBusy` if it cannot be reached."""
     from batchkiln.store.postgres.server_health import server_checks as checked  # noqa: PLC0415  see `drivers`
 
     return checked(url)
 
 
 def queue_health(location: QueueLocation) -> QueueHealth | None:
-    """Look at a queue as a run does before it builds on it, and change nothing; None where there is none.
+    """Check a queue as a run does at its start, without changing it; return None if there is no queue.
 
-    Raise `QueueUnusable` for a queue that is damaged, foreign or newer, `QueueBusy` for one that cannot be read.
+    Raise `QueueUnusable` for a damaged, foreign or newer queue, and `QueueBusy` for one that cannot be read.
     """
     if isinstance(location, DatabaseUrl):
         from batchkiln.store.postgres.server_health import database_health  # noqa: PLC0415  see `drivers`

@@ -13,17 +13,17 @@ from batchkiln.store.sql import query
 
 
 def contradictions(connection: Session) -> Iterator[str]:
-    """Return the items whose state and attempt contradict each other, in words."""
+    """Yield a sentence for each item whose state contradicts its attempt."""
     for (item_id,) in connection.execute(query("contradictions")):
         yield f"item {item_id} and its attempt contradict each other"
 
 
 def attempt_checksum(attempt: Mapping[str, Any] | Row) -> int:
-    """Return the CRC-32 of what a resend must repeat; it detects damage, not malice."""
+    """Return the CRC-32 of the columns that a resend must repeat. It detects damage, not manipulation."""
     words = (attempt["idempotency_key"], attempt["key_fingerprint"], str(int(attempt["is_video"])))
     return zlib.crc32("\n".join(words).encode() + b"\n" + attempt["body"])
 
 
 def checksum_matches(attempt: Row) -> bool:
-    """Return whether an attempt's row still holds what was written down before it was first sent (Law 1)."""
+    """Return whether an attempt's row is unchanged since it was recorded before its first send (Law 1)."""
     return bool(attempt_checksum(attempt) == attempt["checksum"])

@@ -1,7 +1,7 @@
 """Items: pages of a job's list, searches, and the details of one item.
 
-A page is found by key, so it takes the same time wherever it starts. A filter that few items pass would read a million
-rows for one page, so a search reads a limited number of items for each page.
+A page is found by its key, so it takes the same time wherever it starts. If few items match a filter, one page might
+read a million rows, so a search reads a limited number of items for each page.
 """
 
 import heapq
@@ -85,7 +85,7 @@ class AttemptDetail:
 
     @property
     def made_at(self) -> datetime:
-        """When the service created the generation; the earliest possible instant until a record is known."""
+        """Return when the service created the generation; until a record is known, the earliest possible instant."""
         return self.generation_created_at or self.recorded_at
 
 
@@ -103,7 +103,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class ItemDetail:
-    """Everything that the queue knows of one item. `arrival` is the job's event of the manifest that added it."""
+    """All that the queue knows about one item. `arrival` is the job's event of the manifest that added it."""
 
     job: str
     item: ItemSummary
@@ -148,15 +148,15 @@ class Filter:
 
     @property
     def is_by_content(self) -> bool:
-        """Whether the index on states is not sufficient."""
+        """Return whether the search needs more than the index on states."""
         return any(wish is not None for wish in (self.model, self.code, self.key))
 
 
 @dataclass(frozen=True, slots=True)
 class GalleryPage:
-    """Some items in the job's order. `next_after` starts the next page, `previous_before` ends the previous one.
+    """A page of items in the job's order. `next_after` starts the next page, `previous_before` ends the previous one.
 
-    `is_cut`: the page is short because the number of items read is limited, and there may be more.
+    `is_cut`: the page is short because a search reads a limited number of items. More may follow.
     """
 
     items: tuple[ItemSummary, ...]
@@ -167,7 +167,7 @@ class GalleryPage:
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """A file as it was saved."""
+    """A saved file."""
 
     path: str
     size_bytes: int
@@ -194,19 +194,19 @@ class Items:
         after_id: int = 0,
         limit: int = PAGE,
     ) -> list[ItemSummary]:
-        """Return a page of a job's items, in the order of their index: those whose id is above `after_id`.
+        """Return a page of a job's items in the order of their index: those whose id is above `after_id`.
 
-        The last one's id is where the next page begins; an empty page is the end. Raise `InputError` for an
-        unknown job.
+        The last item's id is the next page's `after_id`; an empty page is the end. Raise `InputError` for an unknown
+        job.
         """
         return self.of_ids(
             self.ids(Jobs(self._connection).id_of(job_name), state=state, after_id=after_id, limit=limit)
         )
 
     def iterate(self, job_name: str, states: Sequence[ItemState] = ()) -> Iterator[ItemSummary]:
-        """Return a job's items in its order, all of them or those in some states, page by page.
+        """Yield a job's items in its order, page by page: all of them, or those in some states.
 
-        Each page is a snapshot of its own where this runs in `Store.run`.
+        In `Store.run`, each page is a snapshot of its own.
         """
         if not states:
             return self._iterate(job_name, None)
@@ -219,7 +219,7 @@ class Items:
             after_id = page[-1].id
 
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
-        """Return the ids of a page of a job's items, in one state or in all, in the job's order."""
+        """Return the ids of a page of a job's items in the job's order, in one state or in all."""
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
         rows = self._connection.execute(query("item_ids" if state is None else "items_in_state"), params)
         return [row[0] for row in rows]
@@ -252,12 +252,12 @@ class Items:
         )
 
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
-        """Return what each attempt of an item has sent."""
+        """Return the exact request of each of an item's attempts."""
         rows = self._connection.execute(query("story_bodies"), {"item_id": item_id})
         return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
 
     def of_ids(self, ids: Sequence[int]) -> list[ItemSummary]:
-        """Return the items of these ids, in their order."""
+        """Return the items with these ids, in the order of `ids`."""
         params = {"ids": json.dumps(ids)}
         outputs: dict[int, list[OutputSummary]] = {}
         for row in self._connection.execute(query("item_outputs"), params):
@@ -274,9 +274,9 @@ class Items:
         before_id: int | None = None,
         limit: int = 48,
     ) -> GalleryPage:
-        """Return the items that pass a filter, the next ones behind an item or the last ones before one.
+        """Return a page of items that match a filter: the next after `after_id`, or the last before `before_id`.
 
-        Raise `InputError` for a job that is not there.
+        Raise `InputError` for an unknown job.
         """
         most = LOOKED_AT if wanted.is_by_content else limit + 1
         name = "item_ids" if wanted.state is None else "items_in_state"
@@ -298,18 +298,18 @@ class Items:
         return GalleryPage(items, items[-1].id if items else before_id - 1, goes_on, is_cut)
 
     def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
-        """Return the last items of a job, in its order, that are done."""
+        """Return the last done items of a job, in its order."""
         params = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
         return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), params)])
 
     def newest_results(self, limit: int) -> list[tuple[str, ItemSummary]]:
-        """Return the items whose files were saved last, each with its job."""
+        """Return the items with the most recently saved files, each with its job."""
         rows = self._connection.execute(query("newest_outputs"), {"limit": limit})
         jobs = {row["item_id"]: row["job"] for row in rows}
         return [(jobs[item.id], item) for item in self.of_ids(list(jobs))]
 
     def output_file(self, output_id: int) -> OutputFile | None:
-        """Return a file by its key."""
+        """Return a saved file by its id; None if there is none."""
         row = self._connection.execute(query("output_by_id"), {"id": output_id}).fetchone()
         if row is None:
             return None
@@ -317,9 +317,9 @@ class Items:
         return OutputFile(local_path_of(self._connection, path), *rest)
 
     def new_file_names(self, job_id: int, job: JobSpec, *, new: int) -> Iterator[str]:
-        """Return the relative names of the outputs of the first of a job's newest `new` items, in order.
+        """Yield the relative names of the first outputs of a job's newest `new` items, in order.
 
-        The extension is told by the bytes when they come; here it is any.
+        The file's bytes decide its extension later; the names here have any possible one.
         """
         params = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
         return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())
@@ -403,7 +403,7 @@ def _matching(connection: Session, ids: Sequence[int], wanted: Filter, limit: in
 
 
 def output_names(job: JobSpec, rows: Iterable[Row]) -> Iterator[str]:
-    """Yield the relative names of items' first outputs, whatever their extension."""
+    """Yield the relative names of items' first outputs, with any extension."""
     for name, index, file_name, model in rows:
         pattern = file_name or job.filename
         yield render(pattern, job=job.name, item=name, index=index, output=1, model=model, ext="any")

@@ -67,8 +67,8 @@ class ProblemGroup:
 class JobSummary:
     """A job's progress.
 
-    `items` has every state, also those without items. `queued_cost` is the cost of the queued items by the known
-    quotes; `queued_unquoted` of them have no quote. `is_finished`: only a person can change an item.
+    `items` contains every state, even those without items. `queued_cost` is the cost of the queued items by the known
+    quotes; `queued_unquoted` of them have no quote. If `is_finished`, only a person can change an item.
     """
 
     name: str
@@ -89,12 +89,12 @@ class JobSummary:
 
     @property
     def total(self) -> int:
-        """The job's number of items."""
+        """Return the job's number of items."""
         return sum(self.items.values())
 
     @property
     def is_finished(self) -> bool:
-        """Whether only a person can change anything: nothing is under way, and no queued item may start."""
+        """Return whether only a person can change anything: nothing is under way, and no queued item may start."""
         is_moving = any(self.items[state] for state in UNDER_WAY)
         return not is_moving and (self.is_paused or not self.items[ItemState.QUEUED])
 
@@ -136,7 +136,7 @@ class Jobs:
         return tuple(row["name"] for row in self._connection.execute(query("job_names")))
 
     def summary(self, job_name: str) -> JobSummary:
-        """Return how far a job has come. Raise `InputError` for an unknown job."""
+        """Return a job's progress. Raise `InputError` for an unknown job."""
         self.id_of(job_name)
         job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
         params = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
@@ -161,7 +161,7 @@ class Jobs:
         )
 
     def work(self, scope: Scope) -> Work:
-        """Return the work in a scope; items under way count whatever job they belong to."""
+        """Return the work in a scope. Items under way count even if their job is not in the scope."""
         jobs = tuple(
             JobAtWork(
                 row["id"],
@@ -182,7 +182,7 @@ class Jobs:
         return outstanding(self._connection, scope)
 
     def id_of(self, name: str) -> int:
-        """Return a job's id. Raise `InputError` for one that the queue does not have."""
+        """Return a job's id. Raise `InputError` for an unknown job."""
         found = self._connection.execute(query("find_job"), {"name": name}).fetchone()
         if found is not None:
             return int(found[0])
@@ -192,7 +192,7 @@ class Jobs:
         )
 
     def items_named(self, job_id: int, *, job: str, names: Sequence[str]) -> dict[str, tuple[int, ItemState]]:
-        """Return id and state of each named item. Raises one `InputError` for all unknown names."""
+        """Return id and state of each named item. Raise one `InputError` for all unknown names."""
         found: dict[str, tuple[int, ItemState]] = {}
         mistakes: list[Diagnostic] = []
         for name in dict.fromkeys(names):
@@ -222,7 +222,7 @@ class Jobs:
         return {(ItemState(row["state"]), row["error_code"]): row["name"] for row in rows}
 
     def service_time(self, job_name: str, machine_now: datetime) -> datetime:
-        """Return the time of a job's service as far as it is known; the machine's for an unknown job."""
+        """Return the best estimate of a job's service time; the machine's time for an unknown job."""
         row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
         return machine_now if row is None else Accounts(self._connection).service_time(row["profile"], machine_now)
 
@@ -243,12 +243,12 @@ class Jobs:
         )
 
     def item_count(self, job_name: str) -> int:
-        """Return how many items a job has. Raises `InputError` for an unknown job."""
+        """Return how many items a job has. Raise `InputError` for an unknown job."""
         self.id_of(job_name)
         return int(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["items"])
 
     def models(self, job_name: str) -> list[str]:
-        """Return the models that a job's items use."""
+        """Return the models of a job's items."""
         params = {"job_id": self.id_of(job_name)}
         return [row[0] for row in self._connection.execute(query("job_models"), params)]
 

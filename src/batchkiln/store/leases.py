@@ -1,4 +1,4 @@
-"""Leases of accounts and addresses, for several workers on one queue: taken, renewed, given back, and held against.
+"""Leases of accounts and addresses, for several workers on one queue: taken, renewed, released and enforced.
 
 Every function takes a session inside a transaction. `now` is the database's clock, in milliseconds since 1970: expiry
 is never measured by a worker's clock.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Transactions(Protocol):
-    """A database as the leases, and the workers' store, use it."""
+    """The part of a database that the leases and the workers' store use."""
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` in one durable transaction."""
@@ -50,22 +50,22 @@ class Transactions(Protocol):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, and then `follow([result])`, right behind the commit."""
+        """Run `work` as `write` does, then `follow([result])` right after the commit."""
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""
 
 
 class FencedDatabase:
-    """A database for the worker of one account: each write begins with a look at the epochs it was begun with."""
+    """A database for the worker of one account. Each write first checks that the worker's lease is still valid."""
 
     def __init__(self, database: Transactions, fence: Fence) -> None:
-        """Refuse each write as soon as the account or the address was taken by anybody else."""
+        """Create a database that refuses each write once another worker has taken the account or the address."""
         self._database = database
         self._fence = fence
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work(session, …)` in one durable transaction. Raise `LeaseLost` where the lease is another's."""
+        """Run `work(session, …)` in one durable transaction. Raise `LeaseLost` if another worker has the lease."""
         return await self._database.write(_fenced, self._fence, work, args, kwargs)
 
     async def write_and_then(
@@ -75,7 +75,7 @@ class FencedDatabase:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, and then `follow([result])`, right behind the commit."""
+        """Run `work` as `write` does, then `follow([result])` right after the commit."""
         return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -95,16 +95,16 @@ class Leases:
         self._may_take = may_take
 
     async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
-        """Renew the address, of which the worker holds an epoch or none, and the accounts that it drives.
+        """Renew the lease of the address, if the worker has one (`epoch`), and those of the accounts that it drives.
 
-        Raise `InputError` where another worker of the address counts with another limit.
+        Raise `InputError` if another worker of the address uses another limit.
         """
         return await self._database.write(beat, self._clock, worker, egress, epoch, driven)
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
-        """Say which accounts' API keys the worker has; return who may send, and what nobody drives.
+        """Record which accounts' API keys the worker has; return the roster of workers and accounts.
 
-        An account that the worker has a lease of, and does not drive, is free for it.
+        An account that the worker has leased but does not drive counts as free for it.
         """
         return await self._database.write(roster, self._clock, worker, able, driven)
 
@@ -116,11 +116,11 @@ class Leases:
         return await self._database.write(self._take, worker, account_ids)
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
-        """Give an account back: it is free at once."""
+        """End the lease of an account, which is free at once."""
         await self._database.write(release, self._clock, worker, fence)
 
     async def leave(self, worker: WorkerIdentity, epoch: int | None) -> None:
-        """Give the address back, and be no longer listed."""
+        """End the lease of the address, and remove the worker from the list."""
         await self._database.write(leave, self._clock, worker, epoch)
 
     def _take(self, session: Session, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
@@ -128,7 +128,7 @@ class Leases:
 
 
 def fence(session: Session, held: Fence) -> None:
-    """Raise `LeaseLost` unless account and address are held with the same epochs still."""
+    """Raise `LeaseLost` unless account and address are still leased with the same epochs."""
     parameters = {
         "account_id": held.account_id,
         "epoch": held.epoch,
@@ -170,7 +170,7 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
-    """Renew an address, else take it if nobody has it; return its epoch, None where another worker has it."""
+    """Renew the lease of an address, or take it if it is free; return its epoch, None if another worker has it."""
     parameters = {
         "egress": egress.name,
         "worker": worker.name,
@@ -197,7 +197,7 @@ def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoc
 def roster(
     session: Session, clock: StoreClock, worker: WorkerIdentity, able: Collection[int], own_driven: Collection[int]
 ) -> Roster:
-    """Write down which accounts a worker has keys for; return who may send, and what nobody drives."""
+    """Record which accounts a worker has keys for; return the roster of workers and accounts."""
     now = clock(session)
     own = {"name": worker.name, "accounts": json.dumps(sorted(able))}
     session.execute(query("set_able_accounts"), own)
@@ -216,7 +216,7 @@ def roster(
 
 
 def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:
-    """Take accounts; return the epochs of those that were free, by account id."""
+    """Lease accounts; return the epochs of those that were free, by account id."""
     now = clock(session)
     epochs = {}
     for account_id in account_ids:
@@ -229,13 +229,13 @@ def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_id
 
 
 def release(session: Session, clock: StoreClock, worker: WorkerIdentity, held: Fence) -> None:
-    """Let an account be free from now on, unless it is another's already."""
+    """End the lease of an account at once, unless another worker has it."""
     parameters = {"account_id": held.account_id, "worker": worker.name, "epoch": held.epoch, "now": clock(session)}
     session.execute(query("release_account"), parameters)
 
 
 def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: int | None) -> None:
-    """Let an address be free from now on, and take the worker off the list."""
+    """End the lease of an address at once, and remove the worker from the list."""
     if epoch is not None:
         parameters = {"egress": worker.egress, "worker": worker.name, "epoch": epoch, "now": clock(session)}
         session.execute(query("release_egress"), parameters)

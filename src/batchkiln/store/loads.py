@@ -52,12 +52,12 @@ class RecipeCount:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """How many of the newest attempts at each recipe succeeded, and their average duration in seconds."""
+    """The number of successes among each recipe's newest attempts, and their average duration in seconds."""
 
     by_recipe: Mapping[int, tuple[int, float]]
 
     def expected(self, recipe_id: int, mode: Mode, limits: Limits) -> float:
-        """Return how long an item occupies the slot: its recipe's average, weighted with the general one."""
+        """Return for how many seconds an item occupies the slot: its recipe's average, weighted with the overall."""
         usual = with_poll_delay(CLIP_SECONDS if mode.makes_video else IMAGE_SECONDS, limits)
         count, mean = self.by_recipe.get(recipe_id, (0, 0.0))
         return (PRIOR_WEIGHT * usual + count * mean) / (PRIOR_WEIGHT + count)
@@ -106,7 +106,7 @@ class Loads:
 
 
 def item_classes(counts: Iterable[RecipeCount], limits: Limits, means: Means) -> tuple[ItemClass, ...]:
-    """Return the counts as classes for the forecast; an item under way is assumed to need half its time."""
+    """Return the forecast's classes of equal items. An item under way is assumed to need half its time."""
     return tuple(_item_class(entry, means.expected(entry.recipe_id, entry.mode, limits)) for entry in counts)
 
 

@@ -1,4 +1,4 @@
-"""Where a queue is: a file, or a PostgreSQL database."""
+"""The location of a queue: a file or a PostgreSQL database."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ class DatabaseUrl:
     shared_dir: Path | None = None
 
     def __str__(self) -> str:
-        """Return the URL with its secrets blanked out, also where it is written wrongly."""
+        """Return the URL without its secrets, even if it is malformed."""
         scheme, _, rest = self.secret.partition("://")
         credentials, at, address = rest.rpartition("@")  # a password may hold any mark that should have been escaped
         user, colon, _ = credentials.partition(":")
@@ -38,14 +38,14 @@ class DatabaseUrl:
         return f"{scheme}://{_SECRET.sub(_HIDDEN, f'{user}{hidden}{at}{address}')}"
 
     def secrets(self) -> list[str]:
-        """Return the parts that no text may hold: passwords, as they are written and as they are meant."""
+        """Return the passwords, both as written and as decoded. No text may contain them (Law 8)."""
         credentials, _, _ = self.secret.partition("://")[2].rpartition("@")
         found = [credentials.partition(":")[2], *_SECRET.findall(self.secret)]
         return sorted({text for each in found if each for text in (each, unquote(each))}, key=len, reverse=True)
 
     @property
     def name(self) -> str:
-        """The database's name, as a title of pages."""
+        """Return the database's name, for the titles of pages."""
         return str(self).partition("?")[0].rpartition("/")[2] or "postgresql"
 
 
@@ -53,20 +53,20 @@ QueueLocation = Path | DatabaseUrl
 
 
 def hide_passwords(text: str) -> str:
-    """Return a text with the passwords of its database URLs blanked out."""
+    """Return a text without the passwords of its database URLs."""
     return _URL.sub(lambda found: str(DatabaseUrl(found[0])), text)
 
 
 def parse_location(text: str) -> QueueLocation:
-    """Return the queue that a person named, by a path or by a URL `postgresql://…`."""
+    """Return the location for a path or a URL `postgresql://…`."""
     scheme, colon, _ = text.partition("://")
     return DatabaseUrl(text) if colon and scheme.lower() in SCHEMES else Path(text)
 
 
 def local_path(location: QueueLocation) -> Path:
-    """Return the path beside which this machine keeps what belongs to a queue and not in it, as the dashboard's token.
+    """Return the path beside which this machine keeps a queue's local files, such as the dashboard's token.
 
-    The queue's own file; for a database, a path in a folder of its own below `$XDG_STATE_HOME`.
+    For a file, this is the queue's own path; for a database, a path in its own folder below `$XDG_STATE_HOME`.
     """
     if isinstance(location, Path):
         return location
@@ -76,7 +76,8 @@ def local_path(location: QueueLocation) -> Path:
 def journal_place(location: QueueLocation, queue_uid: str) -> Path:
     """Return the path beside which this machine keeps the journal of attempts.
 
-    The queue's own file; for a database, a path by the queue's id, which one restored to an earlier time keeps.
+    For a file, this is the queue's own path. For a database, the path contains the queue's id, which stays the same
+    when the database is restored to an earlier time.
     """
     return location if isinstance(location, Path) else _state_folder() / queue_uid / "queue"
 

@@ -1,4 +1,4 @@
-"""The record of the process that runs the queue. The lock itself is the driver's: a crash releases it."""
+"""The record of the process that runs the queue. The driver holds the lock itself; a crash releases it."""
 
 import os
 import socket
@@ -22,7 +22,10 @@ class Lease:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is alive as far as this machine knows; a process of another host counts as alive."""
+        """Return whether the process is alive as far as this machine knows.
+
+        A process of another host counts as alive.
+        """
         if self.host != socket.gethostname():
             return True
         try:
@@ -35,7 +38,7 @@ class Lease:
 
 
 def in_use(connection: Session, place: object) -> str:
-    """Return the sentence for who finds the queue driven; `place` names the queue."""
+    """Return the message that a process already drives the queue; `place` names the queue."""
     row = connection.execute(query("get_lease")).fetchone()
     who = "another process"
     if row is not None:
@@ -48,7 +51,7 @@ def in_use(connection: Session, place: object) -> str:
 
 
 def in_use_for_decision(place: object) -> str:
-    """Return the sentence for a decision about an item that a running process may be sending."""
+    """Return the message that refuses a decision about an item that a running process may be sending."""
     return (
         f"{place}: a process runs this queue, and may be sending this request; nothing was changed. Stop it with "
         "Ctrl-C, which is safe, then repeat the command"
@@ -63,7 +66,7 @@ def record_lease(connection: Session, command: str, now: int) -> None:
 
 
 def drop_lease(connection: Session) -> None:
-    """Forget that this process runs the queue."""
+    """Delete the record that this process runs the queue."""
     connection.execute(query("drop_lease"), {"pid": os.getpid()})
 
 

@@ -1,7 +1,8 @@
 """Attempts that a restored copy of the queue has lost: found in the journal beside it, and recorded again.
 
 The service charged for them, or may have. Each is recorded again for the same account, with the same key and bytes, as
-an attempt in doubt: it is replayed like any other (Law 2). Until then nobody begins its item (`lost_item`).
+an attempt in doubt, and is replayed like any other (Law 2). Until then, its item cannot begin another attempt
+(`lost_item`).
 """
 
 import json
@@ -41,7 +42,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """Journal and queue, compared: how many attempts were lost, and what is to replace the journal, if anything."""
+    """A comparison of journal and queue: the number of lost attempts, and the journal's new content if needed."""
 
     lost: int
     foreign: int
@@ -49,9 +50,9 @@ class _Compared:
 
 
 async def open_journal(database: Database, journal: AttemptJournal, now: datetime) -> None:
-    """Compare the journal with the queue, record what the queue has lost, and open the journal for lines to come.
+    """Compare the journal with the queue, record the lost attempts, and open the journal for appending.
 
-    `now` is the machine's time. Raise `QueueBusy` where the disk refuses, `QueueUnusable` for what is no file.
+    `now` is the machine's time. Raise `QueueBusy` if the disk fails, and `QueueUnusable` if the journal is no file.
     """
     entries, damaged = await database.run(_read, journal)
     compared = await database.write(_compare, entries, to_milliseconds(now))
@@ -98,9 +99,9 @@ def _tell(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> No
 
 
 def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Compared:
-    """Record the attempts that the queue does not know, and find what the journal lacks or no longer needs.
+    """Record the attempts that the queue does not know, and find the entries that the journal lacks or can drop.
 
-    The horizon is counted from the newest attempt, since the machine's clock may be wrong.
+    The horizon counts from the newest attempt, because the machine's clock may be wrong.
     """
     uid = queue_uid(connection)
     own = [entry for entry in entries if entry.queue_uid == uid]
@@ -126,7 +127,7 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
 
 
 def _lose(connection: Session, entry: JournalEntry) -> bool:
-    """Record a lost attempt, unless a later one of its item is known: it had ended before that was begun (Law 2)."""
+    """Record a lost attempt, unless the queue knows a later one of its item: the lost one had then ended (Law 2)."""
     return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
 
 
@@ -161,7 +162,7 @@ def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
-    """Begin an attempt as `attempts.begin_attempt` does; return it with its entry for the journal."""
+    """Begin an attempt as `attempts.begin_attempt` does; return it with its journal entry."""
     attempt = attempts.begin_attempt(connection, new, keep_seconds=keep_seconds)
     if attempt is None:
         return None
@@ -178,9 +179,9 @@ def found_at(connection: Session) -> datetime | None:
 def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     """Record the oldest lost attempt of an account again, as one that may have been sent.
 
-    Its checksum is the journal's. Where the same bytes cannot be made again, since the item was changed or its image
-    was uploaded anew, the resend finds that out, and holds the item for a person. Return None where there is none,
-    or where the account has an unresolved attempt (Law 4).
+    Its checksum comes from the journal. If the item was changed or its image uploaded again, the bytes differ; the
+    resend detects that and holds the item for a person. Return None if there is no lost attempt, or if the account has
+    an unresolved one (Law 4).
     """
     viewpoint, request = wanted.viewpoint, wanted.request
     place = {"profile": viewpoint.profile, "account": viewpoint.account}

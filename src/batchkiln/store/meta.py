@@ -1,4 +1,4 @@
-"""Single values about the whole queue, as texts by key."""
+"""Single values about the whole queue, stored as text by key."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from batchkiln.store.sql import query
 
 
 def read_meta(connection: Session, key: str) -> str | None:
-    """Return the value of a key; None where it has none."""
+    """Return the value of a key; None if there is none."""
     row = connection.execute(query("get_meta"), {"key": key}).fetchone()
     return None if row is None else str(row["value"])
 
@@ -69,7 +69,7 @@ def mark_shared_folder(connection: Session, mark: SharedMark) -> SharedMark:
 
 
 def queue_uid(connection: Session) -> str:
-    """Return the queue's own id, which keeps ids of different queues apart."""
+    """Return the queue's unique id, which distinguishes the ids of different queues."""
     uid = read_meta(connection, "queue_uid")
     assert uid is not None, "migration 1 has set it"
     return uid
@@ -78,8 +78,8 @@ def queue_uid(connection: Session) -> str:
 def new_key(connection: Session, row: Row, number: int) -> str:
     """Return the idempotency key of an item's new attempt; `row` has `id`, `item_name` and `job_name`.
 
-    In a queue that derives keys from ids, an item that was enqueued again may have got the id of another one, and its
-    key: that key belongs to another request, so that this item's is derived from its name.
+    If a queue derives keys from ids, an item that was enqueued again may get the id of another item, and so that item's
+    key. Such a key belongs to another request; this item's key is then derived from its name.
     """
     uid = queue_uid(connection)
     if read_meta(connection, "keys_from") != "names":

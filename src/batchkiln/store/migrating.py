@@ -1,4 +1,4 @@
-"""Bringing a queue's schema up to date when a person asks for it."""
+"""Updates of a queue's schema on a person's request."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from batchkiln.store.location import DatabaseUrl, QueueLocation
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The schema's version before, 0 without a queue, and after; `latest` is this program's."""
+    """A migration's result. `version` before is 0 without a queue; `latest` is this program's version."""
 
     before: int
     after: int
@@ -17,9 +17,9 @@ class Migration:
 
 
 def migrate(location: QueueLocation, *, is_check: bool = False) -> Migration:
-    """Bring a queue up to date, whole or not at all; make one where there is none. With `is_check`, only look.
+    """Create or update a queue's schema atomically. With `is_check`, only read the version.
 
-    Raise `QueueUnusable` for a queue of a newer version, or a place that cannot hold one.
+    Raise `QueueUnusable` for a queue of a newer version, or for a location that cannot hold a queue.
     """
     if isinstance(location, DatabaseUrl):
         from batchkiln.store.postgres.schema_updates import migrate as migrate_database

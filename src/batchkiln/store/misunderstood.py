@@ -1,6 +1,6 @@
-"""Which calls an account did not understand: kept across restarts, until something changes or a person says so.
+"""Calls whose replies an account did not understand. They are stored until something changes or a person resets them.
 
-Every function takes a connection, those that change something inside a transaction.
+Every function takes a connection; functions that write take it inside a transaction.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class AskedAgain:
-    """A call that a person had asked again, and whose it is."""
+    """A call that a person has reset, and its account."""
 
     profile: str
     account: str
@@ -24,19 +24,19 @@ class AskedAgain:
 
 
 def ask_misunderstood(connection: Session, account_id: int) -> Cursor:
-    """Ask what an account did not understand; each row is an entry."""
+    """Query the calls that an account did not understand. Each row is one entry."""
     return connection.execute(query("misunderstood"), {"account_id": account_id})
 
 
 def misunderstood(connection: Session, account_id: int) -> tuple[Misunderstood, ...]:
-    """Return what an account did not understand."""
+    """Return the calls whose replies an account did not understand."""
     return tuple(entry_of(row) for row in ask_misunderstood(connection, account_id))
 
 
 def record_misunderstood(
     connection: Session, account_id: int, entry: Misunderstood, circumstances: Circumstances
 ) -> None:
-    """Keep that a call is not understood under these circumstances."""
+    """Record that a call is not understood under these circumstances."""
     connection.execute(
         query("set_misunderstood"),
         {
@@ -54,14 +54,14 @@ def record_misunderstood(
 
 
 def forget_misunderstood(connection: Session, account_id: int, call: Call) -> None:
-    """Forget it: the call was understood."""
+    """Delete the entry of a call that is now understood."""
     connection.execute(query("drop_misunderstood"), {"account_id": account_id, "call": call})
 
 
 def forget_other_circumstances(connection: Session, account_id: int, circumstances: Circumstances) -> None:
-    """Forget what was not understood by another program, configuration or description than today's.
+    """Delete the entries from another program, configuration or description than the current ones.
 
-    A description that could not be read, then or now, is no other one.
+    A description that could not be read, then or now, does not count as another one.
     """
     params = {
         "account_id": account_id,
@@ -73,9 +73,9 @@ def forget_other_circumstances(connection: Session, account_id: int, circumstanc
 
 
 def ask_again(connection: Session, account: str | None = None) -> tuple[AskedAgain, ...]:
-    """Have everything asked again that was not understood: of one account (PROFILE/NAME), or of all.
+    """Delete all entries of one account (PROFILE/NAME) or of all, so that these calls are sent again.
 
-    Returns what that was. Raise `InputError` for an account that the queue does not know.
+    Return the deleted calls. Raise `InputError` for an account that the queue does not know.
     """
     names = _names(connection)
     params = {"account_id": _chosen(names, account)}
@@ -84,10 +84,10 @@ def ask_again(connection: Session, account: str | None = None) -> tuple[AskedAga
 
 
 def end_waits(connection: Session, account: str | None = None) -> tuple[str, ...]:
-    """End the waits that the service asked for and that are kept over restarts, of one account or of all.
+    """End the stored waits that the service asked for, of one account (PROFILE/NAME) or of all.
 
-    A single wrong Retry-After may hold an account for days. Returns the accounts (PROFILE/NAME) that had one. A process
-    that was told itself keeps to it until it ends. Raise `InputError` as `ask_again` does.
+    A single wrong Retry-After may block an account for days. Return the accounts that had a wait. A process that
+    received the wait itself observes it until it ends. Raise `InputError` for an unknown account.
     """
     names = _names(connection)
     ended = connection.execute(query("end_waits"), {"account_id": _chosen(names, account)}).fetchall()
@@ -100,7 +100,7 @@ def _names(connection: Session) -> dict[int, tuple[str, str]]:
 
 
 def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | None:
-    """Return the id of the account that is meant; None for all. Raise `InputError` where it is not known."""
+    """Return the id of the chosen account; None for all. Raise `InputError` for an unknown account."""
     known = {"/".join(name): account_id for account_id, name in names.items()}
     if account is not None and account not in known:
         told = ", ".join(known) or "none"

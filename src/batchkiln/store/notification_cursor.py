@@ -36,7 +36,7 @@ class NotificationPosition:
         return NotificationPosition(self.cursor, (*self.ids, notice_id)[-TOLD_KEPT:])
 
     def at(self, cursor: int) -> "NotificationPosition":
-        """Return a copy at a later event."""
+        """Return a copy with a later event as its position."""
         return NotificationPosition(cursor, self.ids)
 
 

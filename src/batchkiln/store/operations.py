@@ -1,8 +1,8 @@
 """Operations of a person on a job: retry, cancel, pause and unpause. `resolution` ends holds.
 
-`retry` and `cancel` make their own transactions, some thousands of items in each (for `Store.run`); the
-others run inside one (for `Store.write`), previews on a snapshot (for `Store.read`). `now` is
-milliseconds of service time. Names that are not there raise `InputError`, before anything is changed.
+`retry` and `cancel` open their own transactions, for some thousands of items each (for `Store.run`). The others run
+inside one (for `Store.write`), previews on a snapshot (for `Store.read`). `now` is milliseconds of service time.
+Unknown names raise `InputError` before anything is changed.
 """
 
 import json
@@ -159,7 +159,7 @@ def _lost(connection: Session, job_id: int, item_names: Sequence[str]) -> dict[i
 
 
 def pause(connection: Session, job_name: str, now: int) -> bool:
-    """Start nothing new in a job; sent items continue. Return whether the job was not paused before."""
+    """Pause a job: begin nothing new; sent items continue. Return whether this changed anything."""
     return _set_paused(connection, job_name, now, is_paused=True)
 
 
@@ -180,7 +180,7 @@ def _choose(
     item_names: Sequence[str],
     refusals: Mapping[ItemState, str],
 ) -> tuple[list[int], tuple[Skipped, ...]]:
-    """Return the ids of the named items that may be moved, and the reasons for the others."""
+    """Return the ids of the named items that the operation may change, and the reasons for the others."""
     found = Jobs(connection).items_named(job_id, job=job_name, names=item_names)
     ids = [item_id for item_id, state in found.values() if state not in refusals]
     skipped = [
@@ -203,7 +203,7 @@ class _Retried:
 
 
 def _retried(connection: Session, job_id: int, state: ItemState) -> _Retried:
-    """Sum up a job's items in a state by query. All expired items were paid."""
+    """Return the totals of a job's items in a state. All expired items were paid."""
     params = {"job_id": job_id, "state": state}
     count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
     if state is ItemState.EXPIRED:
@@ -218,7 +218,7 @@ def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _pages_in(connection: Session, job_id: int, states: Sequence[ItemState]) -> Iterator[list[int]]:
-    """Yield the ids of the items in some states, page by page, while they are being moved out of them."""
+    """Yield the ids of the items in some states, page by page. The caller moves each page out of these states."""
     for state in states:
         after = 0
         while True:
@@ -235,7 +235,7 @@ def _each(
     states: frozenset[ItemState],
     act: Callable[[Sequence[int], ItemState], None],
 ) -> dict[ItemState, int]:
-    """Call `act` for the items in each of `states`, one transaction for each page; count them by state."""
+    """Call `act` for the items in each of `states`, with one transaction per page; return their number by state."""
     counts: dict[ItemState, int] = {}
     with drivers.undone_from_memory(connection):
         for page in pages:

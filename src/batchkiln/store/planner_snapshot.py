@@ -1,4 +1,4 @@
-"""The planner's view of the queue, read at once: what is unresolved, what comes next, what is to be fetched."""
+"""The planner's input, read in one snapshot: the unresolved attempt, the next items, and pending downloads."""
 
 import json
 from collections.abc import Sequence, Set as AbstractSet
@@ -26,9 +26,9 @@ ATTEMPTS_LOOKED_AT = 1000
 
 
 def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
-    """Read all that the planner has to know. Its time depends on the number of classes, not of items.
+    """Return the planner's input. The time depends on the number of classes of items, not on the number of items.
 
-    A driver that pipelines makes two trips: what depends on nothing is sent first, then what depends on that.
+    A driver that pipelines needs two round trips: one for independent queries, one for the queries that depend on them.
     """
     own = {"account_id": viewpoint.account_id, "first": to_milliseconds(days[0]), "last": to_milliseconds(days[-1])}
     standing = connection.execute(query("account_standing"), own)
@@ -80,7 +80,7 @@ def _usage(rows: Sequence[Row], day: datetime) -> DayUsage:
 
 @dataclass(frozen=True, slots=True)
 class _Unwanted:
-    """What decides whether an attempt that created nothing is wanted any more, on its way."""
+    """Pending queries that decide whether an attempt that created nothing is still wanted."""
 
     attempt: Attempt
     job: Cursor
@@ -90,14 +90,17 @@ class _Unwanted:
     def ask(
         cls, connection: Session, attempt: Attempt | None, job_id: int, days: Sequence[datetime]
     ) -> "_Unwanted | None":
-        """Send the questions; None for what is not to be sent again, or must be, as it may exist."""
+        """Send the queries. Return None for an attempt that is not resent, and for one that is always resent.
+
+        An attempt is always resent if its generation may exist.
+        """
         if attempt is None or attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
             return None
         job = connection.execute(query("job_of_item"), {"item_id": attempt.item_id})
         return cls(attempt, job, ask_job_credits(connection, job_id, days))
 
     def is_so(self, viewpoint: Viewpoint) -> bool:
-        """Tell whether the attempt would not be begun any more: by its job, its cap or its budgets."""
+        """Return whether job, cap or budgets would forbid to begin the attempt now."""
         job = self.job.fetchone()
         if job["is_paused"] or not is_for(viewpoint, job):
             return True
@@ -110,7 +113,7 @@ class _Unwanted:
 
 
 def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation]]:
-    """Return what was seen of the durations of a profile's newest successes, the oldest first."""
+    """Return the observed durations of a profile's newest successes, the oldest first."""
     rows = connection.execute(query("durations"), {"profile": profile, "newest": ATTEMPTS_LOOKED_AT})
     return [
         (
@@ -123,7 +126,7 @@ def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """The next items of one job that share a recipe, on their way."""
+    """Pending queries about the next items of one job that share a recipe."""
 
     row: Row
     heads: Cursor
@@ -132,7 +135,7 @@ class _Class:
 
     @classmethod
     def ask(cls, connection: Session, viewpoint: Viewpoint, row: Row, days: Sequence[datetime]) -> "_Class":
-        """Send the questions about a row of `queued_classes`."""
+        """Send the queries for a row of `queued_classes`."""
         place = {"job_id": row["job_id"], "recipe_id": row["recipe_id"], "limit": ITEMS_LOOKED_AT}
         heads = connection.execute(query("queued_heads"), place)
         ready = None
@@ -142,7 +145,7 @@ class _Class:
         return cls(row, heads, ready, ask_job_credits(connection, row["job_id"], days) if is_limited else ())
 
     def candidate(self, viewpoint: Viewpoint, working_jobs: AbstractSet[int]) -> Candidate | None:
-        """Return the first item that may be begun, and what is known of those behind it."""
+        """Return the first item that may begin, with the facts about the items after it."""
         row, heads = self.row, self.heads.fetchall()
         if not heads:
             return None
@@ -173,7 +176,7 @@ class _Class:
         )
 
     def _missing(self, heads: Sequence[Row]) -> tuple[int, ...]:
-        """Return the inputs of the next items that are no assets yet, in the order in which they are needed."""
+        """Return the inputs of the next items that are not uploaded, in the order in which they are needed."""
         if self.ready is None:
             return ()
         ready = {input_id for (input_id,) in self.ready}
@@ -188,7 +191,7 @@ def queued_heads(connection: Session, job_id: int | None, recipe_id: int, limit:
 
 
 def ready_inputs(connection: Session, account_id: int, input_ids: Sequence[int]) -> set[int]:
-    """Return those of the inputs that are uploaded to an account."""
+    """Return the inputs among `input_ids` that are uploaded to an account."""
     parameters = {"account_id": account_id, "input_ids": json.dumps(list(input_ids))}
     return {input_id for (input_id,) in connection.execute(query("ready_inputs"), parameters)}
 
@@ -205,7 +208,7 @@ def _money(row: Row, today: Sequence[Cursor]) -> JobCredits:
 
 
 def outstanding(connection: Session, scope: Scope) -> Outstanding:
-    """Count the items of the scope that the program may still move, whatever account they belong to."""
+    """Count the items of the scope that can still change without a person, for all accounts."""
     by_state: dict[str, int] = {}
     paused = 0
     for row in connection.execute(query("outstanding")):

@@ -1,4 +1,4 @@
-"""Comparing a manifest with the queue: the differences, the items to send, and the missing prices.
+"""Comparison of a manifest with the queue: the differences, the items to send, and the missing prices.
 
 Nothing is changed: the staging is a separate file, and the queue's connection is read-only.
 """
@@ -43,7 +43,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One new or differing item. `fields` are the differences, `reason` is why it had ended."""
+    """One new or differing item. `fields` are the differences; `reason` says why an ended item had ended."""
 
     kind: ChangeKind
     item: str
@@ -120,7 +120,7 @@ class ManifestPlan:
 
 
 class _Survey:
-    """One staged and compared manifest: the items to queue, by recipe."""
+    """The items that one staged and compared manifest would queue, by recipe."""
 
     def __init__(self, connection: Session, *, profile: str, account: str) -> None:
         self._connection = connection
@@ -137,7 +137,7 @@ class _Survey:
         self._quotes: dict[str, int] = {}
 
     def observe(self, difference: Difference) -> None:
-        """Record a differing item, and the recipes between which it moves."""
+        """Record a differing item, and its old and new recipe."""
         change = _change_of(difference)
         if change is None or self._is_wished_back(difference):
             return
@@ -166,7 +166,7 @@ class _Survey:
         self._learn()
 
     def _is_wished_back(self, difference: Difference) -> bool:
-        """Return whether the item is queued again for its new settings alone: it is counted with the moves."""
+        """Return whether only new settings queue the item again; such items are counted with the moves."""
         if difference.state not in {ItemState.REJECTED, ItemState.HELD} or difference.requeues:
             return False
         params = {"item_id": difference.item_id}
@@ -194,7 +194,7 @@ class _Survey:
         self._quotes.update(self._connection.execute(query("planned_quotes"), params).fetchall())
 
     def counts(self) -> tuple[RecipeCount, ...]:
-        """Return what is under way, then what would be queued."""
+        """Return the counts of the items under way, then those of the items to queue."""
         queued = [
             RecipeCount(
                 recipe_id=recipe_id,
@@ -211,7 +211,7 @@ class _Survey:
         return (*self._under_way, *queued)
 
     def questions(self) -> Iterator[PriceQuestion]:
-        """Yield one question for each price that is not known."""
+        """Yield one question for each unknown price."""
         asked = set(self._quotes)
         for recipe_id, recipe in sorted(self._recipes.items(), key=_known_first):
             price_key = self._price_keys[recipe_id]
@@ -230,7 +230,7 @@ class _Survey:
                 )
 
     def _example(self, recipe_id: int) -> tuple[str, str] | None:
-        """Return name and prompt of an item; None where the last one has just been sent."""
+        """Return name and prompt of an item with a recipe; None if its last item has just been sent."""
         if recipe_id in self._examples:
             item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
         else:
@@ -246,7 +246,7 @@ class _Survey:
 
     @property
     def recipes(self) -> Mapping[int, Recipe]:
-        """The recipes of the items to queue, by the id in `counts`."""
+        """Return the recipes of the items to queue, by the id in `counts`."""
         return self._recipes
 
     def uploads(self) -> Uploads:
@@ -308,10 +308,10 @@ class Plans:
         options: ApplyOptions,
         mistake_at: MistakeAt,
     ) -> ManifestPlan:
-        """Compare a manifest with its job, and change nothing. For `Store.run`.
+        """Compare a manifest with its job without changing anything. For `Store.run`.
 
-        `account` is the one whose uploads count, `day` the start of the service's present day. Raises
-        `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
+        `account` is the account whose uploads count, `day` the start of the current service day. Raise `InputError` as
+        `apply_manifest` does, but not for items that changed after they were sent.
         """
         survey = _Survey(self._connection, profile=profile, account=account)
         with compared(
@@ -345,10 +345,9 @@ class Plans:
             )
 
     def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
-        """Return a job's profile, the account that its prices are asked of, and its recipes.
+        """Return a job's profile, the account that requests its prices, and its recipes.
 
-        `first_accounts` names, by profile, the account that serves jobs which name none. Raise `InputError` for an
-        unknown job.
+        `first_accounts` maps each profile to the account of jobs that name none. Raise `InputError` for an unknown job.
         """
         job_id = Jobs(self._connection).id_of(job)
         home = self._connection.execute(query("job_home"), {"job_id": job_id}).fetchone()
@@ -359,7 +358,7 @@ class Plans:
 
 
 def _known_first(entry: tuple[int, Recipe]) -> tuple[bool, int]:
-    """Sort recipes in the order of their future ids: known ones first, then new ones in order."""
+    """Return the sort key of a recipe: known recipes first, then new ones in order, which is the order of their ids."""
     recipe_id = entry[0]
     return recipe_id < 0, abs(recipe_id)
 
@@ -396,6 +395,6 @@ def _job_recipe(connection: Session, row: Row, profile: str, account: str) -> Jo
 
 
 def names_of_staged(connection: Session, job_id: int | None, job: JobSpec) -> Iterator[str]:
-    """Return the names that staged new items would have; as `Items.new_file_names`."""
+    """Yield the relative file names of staged new items; see `Items.new_file_names`."""
     params = {"job_id": job_id, "limit": NAMES_AT_MOST}
     return output_names(job, connection.execute(query("fresh_outputs"), params).fetchall())

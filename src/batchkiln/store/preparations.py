@@ -1,4 +1,4 @@
-"""Prices, uploads, and items that end before they are sent: what preparations of a candidate come to.
+"""The results of a candidate's preparation: prices, uploads, and items that end before they are sent.
 
 Every function takes a connection inside a transaction. `now` is milliseconds of service time.
 """
@@ -39,7 +39,7 @@ End = ItemRefused | RecipeRefused | NeverFits | InputLost
 
 
 def record_preparation(connection: Session, profile: str, candidate: Candidate, result: Preparation, now: int) -> None:
-    """Write what a preparation of a candidate came to."""
+    """Record the result of a candidate's preparation."""
     match result:
         case Priced(cost_credits=cost):
             parameters = {"profile": profile, "recipe_id": candidate.recipe_id, "cost": cost, "now": now}
@@ -61,7 +61,7 @@ def record_preparation(connection: Session, profile: str, candidate: Candidate, 
 
 
 def _end_of(result: End, candidate: Candidate) -> tuple[Event, ErrorInfo]:
-    """Return how queued items end that nothing was sent or charged for, and why."""
+    """Return event and error for queued items that end before anything was sent or charged."""
     match result:
         case ItemRefused(error=error) | RecipeRefused(error=error):
             return Event.REFUSED, error
@@ -74,7 +74,7 @@ def _end_of(result: End, candidate: Candidate) -> tuple[Event, ErrorInfo]:
 
 
 def _ended(connection: Session, candidate: Candidate, result: End) -> list[int]:
-    """Return the queued items that end: the candidate alone, or the next ones of its recipe."""
+    """Return the ids of the queued items that end: the candidate alone, or the next items of its recipe."""
     if isinstance(result, ItemRefused):
         row = item_request(connection, candidate.item_id)
         return [candidate.item_id] if row["state"] == ItemState.QUEUED else []
@@ -85,7 +85,7 @@ def _ended(connection: Session, candidate: Candidate, result: End) -> list[int]:
 
 
 def _log_failing(connection: Session, candidate: Candidate, failing: Failing, now: int) -> None:
-    """Log with the next item that it concerns that a price, or an upload, cannot be had for now."""
+    """Log that a price or an upload cannot be had for now, in the history of the next item concerned."""
     kind = "price_not_had" if failing.input_id is None else "upload_not_had"
     for head in _heads(connection, candidate):
         if failing.input_id is None or failing.input_id in input_ids_of(head["inputs"]):
@@ -99,7 +99,7 @@ def _heads(connection: Session, candidate: Candidate, limit: int = ENDED_AT_ONCE
 
 
 def never_fits_error(never_fits: NeverFits, cost: int) -> ErrorInfo:
-    """Return why an item can never be paid."""
+    """Return the error of an item that can never be paid."""
     what = {
         BudgetLimit.OVER_CAP: "its own cap",
         BudgetLimit.OVER_JOB_BUDGET: "what is left of the job's budget",
@@ -112,7 +112,7 @@ def never_fits_error(never_fits: NeverFits, cost: int) -> ErrorInfo:
 
 
 def alike(connection: Session, candidate: Candidate, number: int) -> int:
-    """Return one of the next items that share a candidate's recipe and need no image that it does not need."""
+    """Return the id of one of the next items with a candidate's recipe and no image beyond the candidate's own."""
     heads = _heads(connection, candidate, EXAMPLES)
     own = next((head for head in heads if head["id"] == candidate.item_id), None)
     ids = [head["id"] for head in heads if own is not None and head["inputs"] == own["inputs"]]
@@ -120,13 +120,13 @@ def alike(connection: Session, candidate: Candidate, number: int) -> int:
 
 
 def keep_quotes(connection: Session, *, profile: str, prices: Mapping[str, int], now: int) -> None:
-    """Keep prices that were asked before their items were in the queue, by price key."""
+    """Store prices, by price key, that were requested before their items were in the queue."""
     rows = [{"profile": profile, "price_key": key, "cost": cost, "now": now} for key, cost in prices.items()]
     connection.executemany(query("keep_quote"), rows)
 
 
 def upload_history(connection: Session, account_id: int, item_id: int) -> UploadHistory:
-    """Return what is known of an account's uploads so far, and whether an item has images."""
+    """Return the history of an account's uploads, and whether an item has images."""
     row = item_request(connection, item_id)
     place = {"account_id": account_id}
     has_used, has_assets = (
@@ -138,7 +138,7 @@ def upload_history(connection: Session, account_id: int, item_id: int) -> Upload
 
 
 def wanted_inputs(connection: Session, input_ids: Sequence[int], item_id: int) -> tuple[WantedInput, ...]:
-    """Return the files behind input ids, in the order given, one per content."""
+    """Return the files of input ids, in the given order, one for each content."""
     rows = connection.execute(query("input_files"), {"input_ids": json.dumps(list(input_ids))}).fetchall()
     by_id = {row["id"]: row for row in rows}
     by_content = {by_id[input_id]["sha256"]: input_id for input_id in reversed(input_ids) if input_id in by_id}
@@ -153,18 +153,18 @@ def wanted_inputs(connection: Session, input_ids: Sequence[int], item_id: int) -
 
 
 def drop_assets(connection: Session, item_id: int, account_id: int) -> None:
-    """Forget an item's uploads on an account, so that they are made again."""
+    """Delete an item's assets on an account, so that its images are uploaded again."""
     connection.execute(query("drop_assets"), {"item_id": item_id, "account_id": account_id})
 
 
 def item_request(connection: Session, item_id: int) -> Row:
-    """Return what an attempt for an item is made of, with its state, its price, and its job's budgets."""
+    """Return the data of an item's next attempt, with the item's state and price and the job's budgets."""
     row: Row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
     return row
 
 
 def asset_urls(connection: Session, inputs: str | None, account_id: int) -> list[str] | None:
-    """Return the urls of an item's images on an account, in order; None where one is not ready."""
+    """Return the URLs of an item's images on an account, in order; None if one is not ready."""
     urls = []
     for input_id in input_ids_of(inputs):
         row = connection.execute(query("asset_url"), {"account_id": account_id, "input_id": input_id}).fetchone()

@@ -1,4 +1,4 @@
-"""One consistent snapshot of the queue, read by nouns: `reader.jobs`, `reader.items`, `reader.accounts` and so on."""
+"""One consistent snapshot of the queue, read by subject: `reader.jobs`, `reader.items`, `reader.accounts` and so on."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """Reads the queue. Two reads of one `Reader` agree: `Store.read` runs them in one transaction."""
+    """Reads the queue. All reads of one `Reader` agree, because `Store.read` runs them in one transaction."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on a connection that is prepared for it; see `Store.read`."""
+        """Read on a prepared connection; see `Store.read`."""
         self._connection = connection
         self.jobs = Jobs(connection)
         self.items = Items(connection)
@@ -37,35 +37,35 @@ class Reader:
 
     @property
     def exports(self) -> "Exports":
-        """Rows for datasets and reports."""
+        """Return the rows for datasets and reports."""
         from batchkiln.store.exports import Exports  # noqa: PLC0415  slow to import, and few need it
 
         return Exports(self._connection)
 
     @property
     def generations(self) -> "Generations":
-        """Attempts and their generations."""
+        """Return attempts and their generations."""
         from batchkiln.store.generations import Generations  # noqa: PLC0415  slow to import, and few need it
 
         return Generations(self._connection)
 
     @property
     def loads(self) -> "Loads":
-        """The work left per job, for forecasts."""
+        """Return the work left in each job, for forecasts."""
         from batchkiln.store.loads import Loads  # noqa: PLC0415  as above
 
         return Loads(self._connection)
 
     @property
     def notifications(self) -> "Notifications":
-        """What notifications were delivered, and to whom."""
+        """Return the deliveries of notifications and their recipients."""
         from batchkiln.store.notification_cursor import Notifications  # noqa: PLC0415  slow to import, and few need it
 
         return Notifications(self._connection)
 
     @property
     def plans(self) -> "Plans":
-        """Manifests compared with the queue."""
+        """Return the comparison of manifests with the queue."""
         from batchkiln.store.plans import Plans  # noqa: PLC0415  slow to import, and few need it
 
         return Plans(self._connection)
@@ -86,7 +86,7 @@ class Reader:
         return queue_uid(self._connection)
 
     def lease(self) -> Lease | None:
-        """Return the process that drives the queue, or was killed while it did."""
+        """Return the process that drives the queue, or was killed while it did; None if there is none."""
         return lease(self._connection)
 
     def preview_retry(self, job_name: str, item_names: Sequence[str]) -> "RetryReport":
@@ -104,6 +104,6 @@ class Reader:
 
 @contextmanager
 def open_reader(location: QueueLocation) -> Iterator[Reader]:
-    """Open an existing queue for reading without an event loop. Raise whatever keeps it from being read."""
+    """Open an existing queue for reading without an event loop. Raise `QueueUnusable` or `QueueBusy` if that fails."""
     with drivers.open_session(location) as session:
         yield Reader(session)

@@ -1,4 +1,4 @@
-"""Resolving a held item by a person's decision. Each decision may cost credits, so it names a single item.
+"""Resolution of a held item by a person's decision. Each decision may cost credits, so it names a single item.
 
 An item under way that makes no progress can be resolved as well, while no process runs the queue.
 """
@@ -40,7 +40,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The result. `may_pay_again`: one of the item's attempts had an id, or no definite reply."""
+    """The result of a decision. `may_pay_again`: one of the item's attempts had an id, or no definite reply."""
 
     state: ItemState
     attempt_id: int | None
@@ -49,7 +49,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A held item and its attempt; without an attempt, an image is missing."""
+    """A held item and its attempt. An item without an attempt is held for a missing image."""
 
     item_id: int
     job_id: int
@@ -58,7 +58,10 @@ class _Held:
 
     @property
     def reserves(self) -> bool:
-        """Whether the attempt's quote is still reserved in its job: it was sent, or is disputed without an id."""
+        """Return whether the attempt's quote is still reserved in its job.
+
+        It is reserved if the attempt was sent, or is disputed without an id.
+        """
         return self.attempt is not None and self.attempt["generation_id"] is None and self.attempt["state"] in RESERVING
 
 
@@ -72,11 +75,11 @@ def resolve(
     is_undriven: bool = False,
     now: int,
 ) -> Resolved:
-    """End a hold inside the caller's transaction. Raise `InputError` where the decision does not apply.
+    """End a hold inside the caller's transaction. Raise `InputError` if the decision does not apply.
 
-    `is_undriven` tells that the caller holds the queue's lock, so that what is under way may be ended as well.
+    `is_undriven`: the caller has locked the queue, so an item under way may be ended as well.
 
-    What the day has taken of the account stays counted: the service may see it so (Service section 8).
+    The credits that the account used today stay counted, because the service may count them (Service section 8).
     """
     job_id = Jobs(connection).id_of(job_name)
     item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
@@ -148,7 +151,7 @@ def _leave(connection: Session, held: _Held, event: Event, now: int, *, decided_
 
 
 def _fetch(connection: Session, held: _Held, generation_id: str | None, now: int) -> Resolved:
-    """Continue the attempt with the generation id that a person found at the service."""
+    """Continue the attempt with the generation id that a person found in the service."""
     attempt = held.attempt
     if not generation_id:
         raise InputError("the decision 'generation' requires the generation's id from the service")

@@ -1,4 +1,4 @@
-"""Rows as core values, and back: the only place that knows the columns by name."""
+"""Conversion between rows and core values. Only this module knows the columns by name."""
 
 import json
 from datetime import datetime
@@ -12,12 +12,12 @@ from batchkiln.store.session import Row
 
 
 def instant(milliseconds: int | None) -> datetime | None:
-    """Return a stored instant, or None."""
+    """Return the instant for stored milliseconds, or None."""
     return None if milliseconds is None else from_milliseconds(milliseconds)
 
 
 def stored(at: datetime | None) -> int | None:
-    """Return an instant as stored, or None."""
+    """Return the milliseconds to store for an instant, or None."""
     return None if at is None else to_milliseconds(at)
 
 
@@ -44,7 +44,7 @@ def attempt_of(row: Row) -> Attempt:
 
 
 def is_for(viewpoint: Viewpoint, job: Row) -> bool:
-    """Return whether a job is an account's to work on, in its run: a person may change that at any time."""
+    """Return whether the account works on a job in this run. A person may change that at any time."""
     is_its_profile = bool(job["profile"] == viewpoint.profile)
     return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 
@@ -77,5 +77,5 @@ def held_of(until: int | None, reason: str | None) -> HeldUntil | None:
 
 
 def order_of(text: str) -> Order:
-    """Return a job's order."""
+    """Return a job's order from its stored text."""
     return Order(text)

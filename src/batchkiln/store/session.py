@@ -1,4 +1,4 @@
-"""What the store's functions need of a connection to a database: the part that the drivers have in common."""
+"""The interface of a database connection that the store's functions use, common to all drivers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -6,14 +6,14 @@ from typing import Any, Protocol, runtime_checkable
 
 
 class Row(Protocol):
-    """One row of a result; its values are found by name or by place."""
+    """One row of a result. Its values are found by column name or by position."""
 
     def __getitem__(self, key: str | int, /) -> Any: ...  # noqa: ANN401  a column has the type that its schema gives it
 
     def __iter__(self) -> Iterator[Any]: ...
 
     def keys(self) -> list[str]:
-        """Return the names of the columns, in their order."""
+        """Return the names of the columns, in order."""
         ...
 
 
@@ -22,11 +22,11 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """The number of rows that the statement changed."""
+        """Return the number of rows that the statement changed."""
         ...
 
     def fetchone(self) -> Any:  # noqa: ANN401  as below, or None
-        """Return the next `Row`, or None behind the last one."""
+        """Return the next row, or None after the last one."""
         ...
 
     def fetchall(self) -> list[Any]:
@@ -37,15 +37,15 @@ class Cursor(Protocol):
 
 
 class Session(Protocol):
-    """One connection, used by one thread. Statements are written as SQLite takes them, with `:name` placeholders.
+    """One connection, used by one thread. Statements are in SQLite's SQL, with `:name` placeholders.
 
-    `BEGIN IMMEDIATE` begins a transaction that changes the queue, one at a time among all connections; `BEGIN` begins
-    one that reads a consistent snapshot. Neither sees what another commits meanwhile.
+    `BEGIN IMMEDIATE` begins a transaction that changes the queue; only one connection can have one at a time. `BEGIN`
+    begins one that reads a consistent snapshot. Neither sees later commits of other connections.
     """
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open; an error of the disk may have ended it."""
+        """Return whether a transaction is open. A disk error may have ended it."""
         ...
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ..., /) -> Cursor:
@@ -59,10 +59,10 @@ class Session(Protocol):
 
 @runtime_checkable
 class StagingSession(Protocol):
-    """A session that makes the tables `staging.*` in a way of its own."""
+    """A session that creates the tables `staging.*` in its own way."""
 
     def staging(self) -> AbstractContextManager[None]:
-        """Return a context in which the tables `staging.*` can be made; they belong to this connection alone."""
+        """Return a context in which the tables `staging.*` can be created. They exist for this connection only."""
         ...
 
 

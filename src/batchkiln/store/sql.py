@@ -1,4 +1,4 @@
-"""The named statements of `*.sql`: each file stands beside the one module that executes them."""
+"""The named statements of `*.sql`. Each file is beside the one module that executes them."""
 
 import re
 from importlib.resources import files
@@ -8,7 +8,7 @@ _NAME: Final = re.compile(r"^-- name: (\w+)[^\n]*$", re.MULTILINE)
 
 
 def _load() -> dict[str, str]:
-    """Return the statements by name. Each begins with a line `-- name: NAME`, perhaps with a remark after it."""
+    """Return the statements by name. Each begins with a line `-- name: NAME`, with an optional comment after it."""
     found: dict[str, str] = {}
     for entry in files("batchkiln.store").iterdir():
         if not entry.name.endswith(".sql"):
@@ -24,5 +24,5 @@ QUERIES: Final = _load()
 
 
 def query(name: str) -> str:
-    """Return the statement of that name; an unknown one is a bug and raises `KeyError`."""
+    """Return the statement with a name. Raise `KeyError` for an unknown name, which is a bug."""
     return QUERIES[name]

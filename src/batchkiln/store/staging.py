@@ -1,7 +1,7 @@
 """Staging of a manifest's items in temporary tables until all of them are known.
 
-The database keeps them on disk, so that memory stays constant, never synced, and gone with the connection. The queue is
-only read, except that missing recipes and images are stored at once, which is harmless if nothing follows.
+The database keeps them on disk, so that memory stays constant. They are never synced, and end with the connection. The
+queue is only read, except that missing recipes and images are stored at once, which is harmless if nothing follows.
 """
 
 import hashlib
@@ -37,7 +37,10 @@ class MistakeAt(Protocol):
     def __call__(
         self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /
     ) -> Diagnostic:
-        """Return the error for a place, with reason and remedy; without `column` it concerns the whole line."""
+        """Return the error at a line of a file, with reason and remedy.
+
+        Without `column`, it concerns the whole line.
+        """
 
 
 class Placed(Protocol):
@@ -45,19 +48,19 @@ class Placed(Protocol):
 
     @property
     def spec(self) -> ItemSpec:
-        """The requested item."""
+        """Return the requested item."""
 
     @property
     def file(self) -> str:
-        """The file that defines it."""
+        """Return the name of the file that defines the item."""
 
     @property
     def line(self) -> int:
-        """The line in the file."""
+        """Return the line that defines the item."""
 
     @property
     def objections(self) -> tuple[PlacedObjection, ...]:
-        """The objections of the service's catalogue."""
+        """Return the objections of the service's catalogue."""
 
 
 @contextmanager
@@ -75,7 +78,7 @@ def transaction(connection: Session) -> Iterator[None]:
 
 @contextmanager
 def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
-    """Yield an empty staging file for one manifest. Without `may_store` the queue stays as it is to the byte."""
+    """Yield an empty staging for one manifest. Without `may_store`, the queue keeps every byte."""
     with drivers.staging(connection):
         for name in (
             "stage_placed",
@@ -94,7 +97,7 @@ class Staging:
     """The staged items of one manifest: the tables `staging.*` of one connection. See `staging_of`."""
 
     def __init__(self, connection: Session, job: JobSpec, *, may_store: bool) -> None:
-        """Use a connection whose staging file is empty."""
+        """Use a connection with an empty staging."""
         self.files: list[str] = []
         self.omitted = 0
         self._connection = connection
@@ -111,7 +114,7 @@ class Staging:
 
     @property
     def digest(self) -> str:
-        """A hash of everything staged, including the images' contents."""
+        """Return a hash of everything staged, including the images' contents."""
         return self._digest.hexdigest()
 
     def fill(self, placed: Iterable[Placed]) -> list[Diagnostic]:
@@ -125,7 +128,7 @@ class Staging:
         return mistakes
 
     def duplicates(self, mistake_at: MistakeAt) -> list[Diagnostic]:
-        """Return a mistake for each item whose id an earlier one has, and forget those items."""
+        """Return a mistake for each item whose id an earlier item has, and remove it from the staging."""
         reason = "the id {!r} is already used at {}"
         found = self._shared("duplicate_names", reason, "use a different id for each item of a job", mistake_at)
         if found:
@@ -133,7 +136,7 @@ class Staging:
         return found
 
     def collisions(self, mistake_at: MistakeAt) -> list[Diagnostic]:
-        """Return a mistake for each item whose files would have the name of another one's.
+        """Return a mistake for each item whose file names equal those of another item.
 
         Only patterns whose fields are variables can collide; {item} or {index} in one prevents it.
         """
@@ -146,18 +149,18 @@ class Staging:
 
     @property
     def has_objections(self) -> bool:
-        """Whether the catalogue objects to any item."""
+        """Return whether the catalogue objects to any item."""
         return bool(self._objections)
 
     def object_to(self, seq: int) -> None:
-        """Mark a known item as one that is sent differently than before."""
+        """Mark a known item whose request differs from its last one."""
         self._connection.execute(query("object_to"), {"seq": seq})
 
     def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
-        """Return what the catalogue says against items that are still to be sent: mistakes, and warnings.
+        """Return the catalogue's objections to items that are still to be sent, as mistakes and as warnings.
 
-        A mistake is what is clear, of items that are new or changed. What is in the queue already, and what is not
-        clear, is warned of: neither may keep a job from going on.
+        A clear objection to a new or changed item is a mistake. An unclear one, or one to a queued item, is a warning:
+        neither may keep a job from continuing.
         """
         if not self._objections:
             return [], []
@@ -177,7 +180,7 @@ class Staging:
         return mistakes, warnings
 
     def place(self, file: int, line: int) -> str:
-        """Return a staged place as a person reads it."""
+        """Return a staged place as text for a person."""
         return f"{self.files[file]}:{line}"
 
     def _shared(self, name: str, reason: str, remedy: str, mistake_at: MistakeAt) -> list[Diagnostic]:
@@ -209,7 +212,7 @@ class Staging:
         self._connection.execute("COMMIT")
 
     def _objection_rows(self, chunk: Sequence[Placed]) -> Iterator[tuple[int, int]]:
-        """Yield the items with objections by their `seq`; those beyond the bound of what is shown are counted only."""
+        """Yield the items with objections by their `seq`. Objections beyond the display limit are only counted."""
         for placed in chunk:
             self._staged += 1
             for objection in placed.objections:
@@ -235,7 +238,7 @@ class Staging:
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
-        """Return the name of the item's first output; what it will be is not known yet, but for its kind."""
+        """Return the name of the item's first output. Only its kind is known yet."""
         kind = "video" if spec.recipe.mode.makes_video else "image"
         pattern = spec.file_name or self._job.filename
         return render(pattern, job=self._job.name, item=spec.name, index=0, output=1, model=spec.recipe.model, ext=kind)
@@ -248,7 +251,7 @@ class Staging:
         return number
 
     def _key_of(self, recipe: Recipe) -> str:
-        """Return the recipe's key. Mostly it is the very object of the item before; equality would take 1 for true."""
+        """Return the recipe's key, cached by object identity. Equality would not distinguish 1 from true."""
         if self._last_recipe is None or self._last_recipe[0] is not recipe:
             self._last_recipe = (recipe, recipe_key(recipe))
         return self._last_recipe[1]
@@ -284,7 +287,7 @@ class Staging:
         self._input_ids.update(zip(unknown, self._learn("input", rows), strict=True))
 
     def _learn(self, noun: str, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        """Return the ids of recipes or images, stored if they are new, and stage what they hold."""
+        """Return the ids of recipes or images, and stage their data. Store new ones."""
         if not rows:
             return []
         find = query(f"find_{noun}")
@@ -300,6 +303,6 @@ class Staging:
 
 
 def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
-    """Return an item as bytes that no other item has; `repr` sets its parts apart."""
+    """Return a unique byte representation of an item; `repr` separates its parts."""
     images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
     return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()

@@ -1,4 +1,4 @@
-"""The open queue: the only way in which the rest of the program reads and changes it."""
+"""The open queue. The rest of the program reads and changes it only through this module."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Store:
-    """One open queue. Work given to it runs whole in the thread of its connection."""
+    """One open queue. Each function passed to it runs whole in the connection's thread."""
 
     def __init__(self, database: Database) -> None:
         """Wrap an open connection; use one of the `open_` methods."""
@@ -37,21 +37,21 @@ class Store:
 
     @classmethod
     async def open_for_writing(cls, location: QueueLocation) -> Self:
-        """Open the queue; a file is made if it is missing, and its schema brought up to date.
+        """Open the queue. A missing file is created, and its schema updated.
 
-        Raise `QueueUnusable` for what is no queue, is damaged or comes from another version, and `QueueBusy` where the
-        disk, the server or a lock refuses.
+        Raise `QueueUnusable` if it is no queue, is damaged or has another version, and `QueueBusy` if the disk, the
+        server or a lock fails.
         """
         return cls(await drivers.open_for_writing(location))
 
     @classmethod
     async def open_for_reading(cls, location: QueueLocation) -> Self:
-        """Open an existing queue without the right to change it; readers never block the writer."""
+        """Open an existing queue read-only. Readers never block the writer."""
         return cls(await drivers.open_for_reading(location))
 
     @classmethod
     async def open_if_there(cls, location: QueueLocation) -> Self:
-        """Open an existing queue for reading; in place of a missing one, an empty one in memory. Nothing is made."""
+        """Open an existing queue for reading; in place of a missing one, an empty one in memory. Create no file."""
         if isinstance(location, DatabaseUrl) or not drivers.is_file_missing(location):
             return await cls.open_for_reading(location)
         store = cls(await drivers.open_empty(location))
@@ -60,7 +60,7 @@ class Store:
 
     @classmethod
     async def open_inline(cls, path: Path) -> Self:
-        """Open a queue file without a thread, for an event loop in virtual time. A power cut loses it."""
+        """Open a queue file without a thread, for an event loop in virtual time. It is not durable."""
         store = cls(await drivers.open_inline(path))
         store._keeps_journal = False  # nothing is paid in a simulation
         return store
@@ -69,7 +69,7 @@ class Store:
     @asynccontextmanager
     async def open_for_update(cls, location: QueueLocation) -> AsyncIterator[Self]:
         """Open an existing queue for a person's change, and wake its driver afterwards."""
-        drivers.check_there(location)  # a mistyped path makes no new queue
+        drivers.check_there(location)  # a mistyped path must not create a queue
         store = await cls.open_for_writing(location)
         try:
             yield store
@@ -78,7 +78,7 @@ class Store:
             await store.close()
 
     async def close(self) -> None:
-        """Close the connection; the last one folds the write-ahead log back into the file."""
+        """Close the connection; the last connection merges the write-ahead log into the file."""
         await self._database.close()
 
     async def read(self, work: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -90,11 +90,14 @@ class Store:
         return await self._database.write(_writing, work, args, kwargs)
 
     async def run(self, work: "Callable[Concatenate[Writer, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work(writer, …)` outside of a transaction: each read is a snapshot, and a change commits itself."""
+        """Run `work(writer, …)` outside of a transaction.
+
+        Each read is a snapshot, and each change commits by itself.
+        """
         return await self._database.run(_writing, work, args, kwargs)
 
     async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work(…)`, which needs no queue, in the connection's thread: an interrupt does not wait for its end."""
+        """Run `work(…)`, which uses no queue, in the connection's thread. An interrupt does not wait for its end."""
         return await self._database.run(_working, work, args, kwargs)
 
     async def data_version(self) -> int:
@@ -111,9 +114,9 @@ class Store:
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
-        """Hold the right to drive the queue, with the journal of attempts open.
+        """Lock the queue for driving it, with the journal of attempts open.
 
-        Raise `QueueInUse` where another process has the right.
+        Raise `QueueInUse` if another process drives it.
         """
         async with self._database.locked(command=command, now=now):
             if self._keeps_journal:
@@ -163,7 +166,10 @@ class Store:
         self._journal = journal
 
     def undriven(self) -> AbstractAsyncContextManager[None]:
-        """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
+        """Lock the queue for a change during which nothing may be sent.
+
+        Raise `QueueInUse` if a process drives the queue.
+        """
         return self._database.undriven()
 
     def leases(self, clock: "StoreClock | None" = None) -> "Leases":
@@ -184,7 +190,7 @@ class Store:
     def for_workers(
         self, changes: "ChangeNotifier", *, profile: str, day: ServiceDay, keep_requests_seconds: float
     ) -> "WorkerStore":
-        """Return the port of the workers of a profile; requests older than `keep_requests_seconds` are dropped."""
+        """Return the queue for a profile's workers. Requests older than `keep_requests_seconds` are deleted."""
         from batchkiln.store.worker_store import WorkerStore  # noqa: PLC0415  only who drives needs it
 
         return WorkerStore(

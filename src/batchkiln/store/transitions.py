@@ -1,4 +1,4 @@
-"""The only way an item changes its state: `apply`, guarded by the state expected, with its event row."""
+"""The only code that changes an item's state: `apply`, checked against the expected state, with a row of history."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ def transition(
     error: ErrorInfo | None = None,
     detail: Detail | None = None,
 ) -> ItemState:
-    """Apply `event` to an item inside the caller's transaction and return its new state.
+    """Apply `event` to an item inside the caller's transaction, and return its new state.
 
-    `now` is milliseconds of service time. An item that goes back to the queue lets go of its attempt; one
-    that ends badly keeps `error`. Raises `InvariantBroken` where the item is not in the state expected.
+    `now` is milliseconds of service time. An item that returns to the queue has no attempt any more; one that fails
+    keeps `error`. Raise `InvariantBroken` if the item is not in the expected state.
     """
     state = apply(expected, event)
     move(connection, item_id, expected, state, event=event, attempt_id=attempt_id, error=error)
@@ -48,7 +48,10 @@ def move(
     attempt_id: int | None,
     error: ErrorInfo | None = None,
 ) -> None:
-    """Move an item by events that the caller logs; `event` is the last one. Raise `InvariantBroken` as well."""
+    """Move an item by events that the caller logs; `event` is the last.
+
+    Raise `InvariantBroken` in an unexpected state.
+    """
     changed = connection.execute(
         query("move_item"),
         {
@@ -68,7 +71,7 @@ def move(
 def transition_all(
     connection: Session, item_ids: Sequence[int], *, expected: ItemState, event: Event, now: int
 ) -> None:
-    """Apply `event` to many items, in two statements. Raises `InvariantBroken` as well."""
+    """Apply `event` to many items in two statements. Raise `InvariantBroken` if one is in an unexpected state."""
     state = apply(expected, event)
     ids = json.dumps(item_ids)
     keeps_attempt = state in _KEEPS_ATTEMPT
@@ -89,7 +92,7 @@ def log_event(
     error: ErrorInfo | None = None,
     detail: Detail | None = None,
 ) -> None:
-    """Write one line of an item's history. No link and no key may be in it (Law 8)."""
+    """Write one line of an item's history. It must contain no link and no key (Law 8)."""
     facts: dict[str, str | int | bool | None] = dict(detail or {})
     if error is not None:
         facts |= {"code": error.code, "message": error.message}
@@ -107,7 +110,7 @@ def log_event(
 
 
 def set_paused(connection: Session, job_id: int, now: int, *, is_paused: bool, detail: Detail | None = None) -> bool:
-    """Pause a job, or let it go on; return whether that changed anything."""
+    """Pause or resume a job; return whether this changed anything."""
     changed = connection.execute(query("pause_job"), {"job_id": job_id, "is_paused": is_paused}).rowcount == 1
     if changed:
         kind = "job_paused" if is_paused else "job_unpaused"

@@ -26,7 +26,7 @@ def write_request(connection: Session, request: RequestNote, *, keep_seconds: fl
 
 
 def count_in_days(connection: Session, request: RequestNote) -> None:
-    """Count a request in each day to which it may belong."""
+    """Count a request in each day that may contain it."""
     for day in request.days:
         connection.execute(
             query("count_request"),
@@ -44,7 +44,7 @@ def count_in_days(connection: Session, request: RequestNote) -> None:
 def logged_requests(connection: Session, profile: str, last_seconds: float) -> list[LoggedRequest]:
     """Return a profile's requests from its last period of activity, oldest first.
 
-    The period ends with the log's last entry, not with a clock: at a start the service's time is not known yet.
+    The period ends with the log's last entry, not with a clock: at a start, the service's time is not known yet.
     """
     params = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
     rows = connection.execute(query("logged_requests"), params)
@@ -54,7 +54,7 @@ def logged_requests(connection: Session, profile: str, last_seconds: float) -> l
 
 
 def usages(connection: Session, account_id: int, days: Sequence[datetime]) -> tuple[DayUsage, ...]:
-    """Return the account's usage in each of the days."""
+    """Return the account's usage on each of the days."""
     found = []
     for day in days:
         params = {"account_id": account_id, "day": to_milliseconds(day)}
@@ -64,7 +64,7 @@ def usages(connection: Session, account_id: int, days: Sequence[datetime]) -> tu
 
 
 def cap_holds(connection: Session, account_id: int, now: datetime, logged_at: datetime | None) -> None:
-    """Shorten an account's stored waits to what the service may have asked for.
+    """Shorten an account's stored waits to the longest that the service may have asked for.
 
     If the log's last request is later than `now`, the clock was wrong then, and so are the waits.
     """
@@ -89,17 +89,17 @@ def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> i
 
 
 def ask_job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> tuple[Cursor, ...]:
-    """Ask for `job_credits`, without waiting for it."""
+    """Start the queries of `job_credits` without waiting for the results."""
     params_of_days = ({"job_id": job_id, "day": to_milliseconds(day)} for day in days)
     return tuple(connection.execute(query("job_credits"), params) for params in params_of_days)
 
 
 def most_credits(cursors: Sequence[Cursor]) -> int:
-    """Return the answer to `ask_job_credits`."""
+    """Return the highest usage among the results of `ask_job_credits`."""
     return max((cursor.fetchone()[0] for cursor in cursors), default=0)
 
 
 def give_back_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
-    """Undo `take_credits` if nothing was created, or on another day. Not used for failures."""
+    """Undo `take_credits`, if nothing was created or another day counts the credits. Not used for failures."""
     connection.execute(query("take_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
     connection.execute(query("take_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})

@@ -1,4 +1,4 @@
-"""The queue as a worker uses it: each method is one transaction, and one hop to the connection's thread."""
+"""The queue for workers. Each method is one transaction in one call to the connection's thread."""
 
 import asyncio
 from collections.abc import Sequence, Set as AbstractSet
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Listener:
-    """The tracks of one account that wait: what wakes them, since when they have news, and what each awaits."""
+    """The waiting tracks of one account: their wake-up event, the version of their news, and what each track awaits."""
 
     event: asyncio.Event = field(default_factory=asyncio.Event)
     news_at: int = 0
@@ -45,13 +45,13 @@ class _Listener:
 
 
 class ChangeNotifier:
-    """Wakes those whom a change of the queue concerns, made by this process or by another one: see `core.wakes`.
+    """Wakes the tracks that a change of the queue concerns, by this process or another one; see `core.wakes`.
 
-    `version` grows with each change. `may_have_ended_at` is its value at the last change that may have been a run's.
+    `version` grows with each change. `may_have_ended_at` is the version of the last change that may have ended a run.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing changed."""
+        """Begin at version 0, without listeners."""
         self.version = 0
         self.may_have_ended_at = 0
         self._changed = asyncio.Event()
@@ -59,10 +59,13 @@ class ChangeNotifier:
         self._listeners: dict[int, _Listener] = {}
 
     def announce(self, change: Change = Change.ANYTHING, account_id: int | None = None) -> None:
-        """Wake whom a change concerns; `account_id` is the account that it belongs to."""
+        """Wake the tracks that a change concerns.
+
+        `account_id` is the account whose state changed, None if there is none.
+        """
         wakes = WAKES[change]
         if account_id is not None:
-            self._listener(account_id)  # it may have looked, and not waited so far
+            self._listener(account_id)  # it may have read the queue and not wait yet
         concerned = [
             listener
             for listener_id, listener in self._listeners.items()
@@ -89,11 +92,11 @@ class ChangeNotifier:
         return max(self._listener(account_id).news_at, self._news_for_all_at) > since
 
     def next(self, account_id: int | None = None) -> asyncio.Event:
-        """Return an event that the next change sets which concerns an account; that any change sets, without one."""
+        """Return an event that is set by the next change that concerns an account, or by any change without one."""
         return self._changed if account_id is None else self._listener(account_id).event
 
     def expect(self, account_id: int, track: str, awaited: AbstractSet[Awaited]) -> bool:
-        """Take note of what a track awaits from others; return whether all of it was known before."""
+        """Record which resources of other workers a track awaits; return whether all of them were recorded before."""
         known = self._listener(account_id).awaited
         was_known = awaited <= known.get(track, frozenset())
         known[track] = awaited
@@ -104,7 +107,7 @@ class ChangeNotifier:
 
 
 class WorkerStore:
-    """The queue for the accounts of one profile. What is written wakes whom it concerns of those who wait."""
+    """The queue for the accounts of one profile. Each write wakes the waiting tracks that it concerns."""
 
     def __init__(
         self,
@@ -116,9 +119,9 @@ class WorkerStore:
         keep_requests_seconds: float,
         journal: AttemptJournal | None = None,
     ) -> None:
-        """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute.
+        """Use an open database. Requests older than `keep_requests_seconds` count in no minute window any more.
 
-        Without `journal`, nothing is paid: a rehearsal, or a command that begins no attempt.
+        Without `journal`, nothing may be paid, as in a rehearsal or in a command that begins no attempt.
         """
         self._journal = journal
         self.changes = changes
@@ -128,7 +131,7 @@ class WorkerStore:
         self._keep = keep_requests_seconds
 
     def under(self, fence: Fence) -> "WorkerStore":
-        """Return this port for the worker of one account, whose writes need its lease."""
+        """Return this store for the worker of one account, whose writes require its lease."""
         fenced = copy(self)
         fenced._database = FencedDatabase(self._database, fence)  # noqa: SLF001  its own
         return fenced
@@ -136,7 +139,7 @@ class WorkerStore:
     # --- for the engine, at the start and the end of a run ---
 
     async def account(self, name: str) -> int:
-        """Return an account's id; a new account is stored."""
+        """Return an account's id. Store the account if it is new."""
         return await self._database.write(account_id, self._profile, name)
 
     async def durations(self) -> list[tuple[Kind, Observation]]:
@@ -144,7 +147,7 @@ class WorkerStore:
         return await self._database.read(planner_snapshot.durations, self._profile)
 
     async def remember_time(self, now: ClockReading) -> None:
-        """Store the service's time: the next start guesses no earlier one."""
+        """Store the service's time. The next start estimates no earlier time."""
         await self._database.write(remember_time, self._profile, now)
 
     async def lost_attempts_found_at(self) -> datetime | None:
@@ -160,31 +163,31 @@ class WorkerStore:
     # --- reads of a worker ---
 
     async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
-        """Read all that the planner has to know about one account."""
+        """Return the planner's input for one account."""
         return await self._database.read(planner_snapshot.snapshot, viewpoint, days)
 
     async def logged_requests(self) -> list[LoggedRequest]:
-        """Return the requests that may still count in a minute, of all accounts, the oldest first."""
+        """Return the requests of all accounts that may still count in a minute window, the oldest first."""
         return await self._database.read(usage.logged_requests, self._profile, self._keep)
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
-        """Return the body of a quote; None where the item is no longer queued, or an image is not uploaded."""
+        """Return the body of a quote; None if the item is no longer queued or an image is not uploaded."""
         return await self._database.read(attempts.quote_body, item_id, account_id)
 
     async def alike(self, candidate: Candidate, number: int) -> int:
-        """Return an item of the same price as a candidate: another one for each of the first few numbers."""
+        """Return the id of an item with a candidate's price. Small values of `number` select different items."""
         return await self._database.read(preparations.alike, candidate, number)
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
-        """Return the files to upload for a candidate and the items just behind it."""
+        """Return the files to upload for a candidate and the next items after it."""
         return await self._database.read(preparations.wanted_inputs, candidate.missing_inputs, candidate.item_id)
 
     async def upload_history(self, account_id: int, item_id: int) -> UploadHistory:
-        """Return whether uploads of an account ever worked, and whether an item needs any."""
+        """Return whether any upload of an account ever succeeded, and whether an item needs uploads."""
         return await self._database.read(preparations.upload_history, account_id, item_id)
 
     async def download_task(self, attempt_id: int, *, number: int = 1) -> DownloadTask:
-        """Return what is needed to fetch an attempt's files and to name output `number`."""
+        """Return the data needed to download an attempt's files and to name output `number`."""
         return await self._database.read(downloads.download_task, attempt_id, number)
 
     # --- writes of a worker ---
@@ -192,13 +195,16 @@ class WorkerStore:
     async def record_request(
         self, request: RequestNote, *, attempt_id: int | None = None, is_further: bool = False
     ) -> None:
-        """Write a request down before it leaves (Law 5), a read with its attempt; or count it in further days."""
+        """Record a request before it is sent (Law 5), a read with its attempt.
+
+        `is_further` counts it in further days only.
+        """
         await self._database.write(
             attempts.record_request, request, keep_seconds=self._keep, attempt_id=attempt_id, is_further=is_further
         )
 
     async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:
-        """Make an attempt durable before it is sent (Law 1), or again; None where the plan is no longer true."""
+        """Make a new or a lost attempt durable before it is sent (Law 1); return None if the plan is out of date."""
         attempt, change = None, Change.STARTED if isinstance(new, NewAttempt) else Change.RECOVERED
         try:
             attempt = await self._begin(new)
@@ -217,13 +223,13 @@ class WorkerStore:
         return begun[0] if begun else None
 
     def _journal_begun(self, begun: list[tuple[Attempt, JournalEntry] | None]) -> None:
-        """Append attempts to the journal that were committed together, with one flush; in the connection's thread."""
+        """Append attempts that were committed together to the journal, with one flush, in the connection's thread."""
         entries = [each[1] for each in begun if each is not None]
         if self._journal is not None and entries:
             self._journal.append(*entries)
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
-        """Count one more send before it happens; None where the stored attempt is damaged, and now held."""
+        """Count a resend before it is sent; return None if the stored attempt is damaged, and is now held."""
         counted = None
         try:
             counted = await self._database.write(attempts.resend, attempt_id, request, keep_seconds=self._keep)
@@ -247,12 +253,12 @@ class WorkerStore:
                 journal_refusal, commit.commit, attempt.id, outcome, facts, at, day_of
             )
             change = change_by_outcome(committed)
-        finally:  # a plan that broke is made again, and not waited on for ever
+        finally:  # after an error, the plan is made again instead of waiting forever
             self.changes.announce(change, attempt.account_id)
         return committed
 
     async def record_preparation(self, candidate: Candidate, result: Preparation, now: ClockReading) -> None:
-        """Write what a preparation of a candidate came to."""
+        """Record the result of a candidate's preparation."""
         at = to_milliseconds(now.instant)
         own = result.account_id if isinstance(result, Uploaded | UploadsGone) else None
         try:
@@ -261,7 +267,7 @@ class WorkerStore:
             self.changes.announce(change_by_preparation(result), own)
 
     async def update_account(self, account_id: int, change: AccountChange, now: ClockReading) -> None:
-        """Write what became known of an account."""
+        """Store a new fact about an account."""
         try:
             await self._database.write(update_account, self._profile, account_id, change, now)
         finally:

@@ -1,4 +1,4 @@
-"""Changes of the queue that a person asks for, inside a transaction or in portions."""
+"""Changes of the queue that a person requests, in one transaction or in several."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ from batchkiln.store.staging import MistakeAt, Placed
 
 
 class Writer(Reader):
-    """Changes the queue as a person asks. A change is recorded at the service's time, as far as it is known.
+    """Changes the queue on a person's request. Each change is recorded at the best estimate of the service's time.
 
     `apply_manifest`, `retry` and `cancel` commit in portions, for `Store.run`; the others belong in `Store.write`.
     Unknown names raise `InputError` before anything is changed.
@@ -37,7 +37,7 @@ class Writer(Reader):
         options: ApplyOptions,
         mistake_at: MistakeAt,
     ) -> ApplyReport:
-        """Make a job as its manifest says. Raise `InputError` with all mistakes of the manifest."""
+        """Apply a manifest to its job. Raise `InputError` with all mistakes of the manifest."""
         now = max(to_milliseconds(machine_now), service_time(self._connection, profile) or 0)
         return apply_manifest(
             self._connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at
@@ -52,7 +52,7 @@ class Writer(Reader):
         return operations.cancel(self._connection, job_name, item_names, self._now(job_name, machine_now))
 
     def pause(self, job_name: str, machine_now: datetime) -> bool:
-        """Pause a job: nothing new of it is sent. Return whether it was not paused."""
+        """Pause a job: nothing new of it is sent. Return whether this changed anything."""
         return operations.pause(self._connection, job_name, self._now(job_name, machine_now))
 
     def unpause(self, job_name: str, machine_now: datetime) -> bool:
@@ -69,9 +69,9 @@ class Writer(Reader):
         is_undriven: bool = False,
         machine_now: datetime,
     ) -> Resolved:
-        """End the hold of an item. `is_undriven`: the caller holds the queue's lock, so a sent item may be ended too.
+        """End the hold of an item. Raise `InputError` if the decision does not apply.
 
-        Raise `InputError` where the decision does not apply.
+        `is_undriven`: the caller has locked the queue, so an item under way may be ended as well.
         """
         return resolve(
             self._connection,
@@ -84,7 +84,7 @@ class Writer(Reader):
         )
 
     def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
-        """Forget which replies were not understood, of one account (PROFILE/NAME) or of all; return them."""
+        """Forget which replies of one account (PROFILE/NAME) or of all were not understood; return the calls."""
         return misunderstood.ask_again(self._connection, account)
 
     def end_waits(self, account: str | None = None) -> tuple[str, ...]:

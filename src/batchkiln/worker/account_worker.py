@@ -1,4 +1,7 @@
-"""One account's worker: its looks at the queue, its waits, and the recording of each request before it leaves."""
+"""The worker of one account: its snapshots of the queue, its waits, and its records of requests.
+
+Each request is recorded before it is sent.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence, Set as AbstractSet
@@ -50,7 +53,7 @@ STALE_PLANS_IN_A_ROW: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a worker works with."""
+    """The parts of the program that a worker uses."""
 
     clock: Clock
     queue: Queue
@@ -61,7 +64,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A snapshot, the version of the queue that it was read for, and what else it was read for or after."""
+    """A snapshot, the version of the queue at which it was read, and the circumstances of the read."""
 
     snapshot: Snapshot
     version: int
@@ -72,9 +75,9 @@ class _Look:
 
 @dataclass(slots=True)
 class AccountWorker:
-    """The state of one account in this process; what has to survive the process is in the queue as well.
+    """The state of one account in this process. The queue stores all that must survive the process.
 
-    `digest` is of what decides how replies are understood: the program and its configuration.
+    `digest` identifies the program and its configuration, which decide how replies are understood.
     """
 
     viewpoint: Viewpoint
@@ -92,40 +95,40 @@ class AccountWorker:
     downloads: DownloadState = field(default_factory=DownloadState)
     _stale_plans: int = 0
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _look: _Look | None = None  # the last one, while it holds
-    _misunderstood: frozenset[Call] = frozenset()  # as of the last look
-    _understood: set[Call] = field(default_factory=set)  # of these, what was understood since
+    _look: _Look | None = None  # the last snapshot, while it is valid
+    _misunderstood: frozenset[Call] = frozenset()  # as of the last snapshot
+    _understood: set[Call] = field(default_factory=set)  # the calls among these that were understood since
 
     def __post_init__(self) -> None:
-        """Take part in what the run may spend."""
+        """Register the account's use of the run's credits."""
         self.credits = RunCredits(self.control)
 
     @property
     def account_id(self) -> int:
-        """The account's id in the queue."""
+        """Return the account's id in the queue."""
         return self.viewpoint.account_id
 
     @property
     def has_key(self) -> bool:
-        """Whether the account has an API key: without one it only fetches what is ready."""
+        """Return whether the account has an API key. Without one, it only downloads finished files."""
         return bool(self.ports.service.fingerprints)
 
     @property
     def circumstances(self) -> Circumstances:
-        """What decides how replies are understood."""
+        """Return the circumstances that decide how replies are understood."""
         return Circumstances(self.digest, self.host.description)
 
     # --- looking ---
 
     async def snapshot(self, now: ClockReading, *, is_current: bool = False) -> tuple[QueueView, AccountView, int]:
-        """Return what the planner needs, and the version of the queue that it was read for.
+        """Return the planner's input, and the version of the queue at which it was read.
 
-        It is read again once a change concerned the account; with `is_current` after any change: before something is
-        begun of what all accounts share.
+        The queue is read again after a change that concerns the account. With `is_current`, it is read again after any
+        change; new work needs this, because accounts share its limits.
         """
         while self._understood:
             await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
-        async with self._looking:  # the tracks wake together: one of them reads for all
+        async with self._looking:  # the tracks wake together, and one of them reads for all
             look, days = self._look, self.rates.days(now)
             if look is None or not self._holds(look, days, is_current=is_current):
                 version, released = self.ports.queue.changes.version, self.rates.released()
@@ -135,19 +138,19 @@ class AccountWorker:
         return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
 
     def is_overtaken(self, version: int) -> bool:
-        """Return whether anything has changed since a version, for any account."""
+        """Return whether the queue has changed since a version, for any account."""
         return self.ports.queue.changes.version > version
 
     def _holds(self, look: "_Look", days: tuple[datetime, ...], *, is_current: bool) -> bool:
-        """Return whether nothing has changed since a look that concerns the account."""
+        """Return whether a snapshot is still valid: nothing that concerns the account has changed since."""
         changes = self.ports.queue.changes
         is_old = changes.version > look.version if is_current else changes.has_news(self.account_id, look.version)
-        # What was under way then is counted twice by now, which only matters where it seems to fill the day.
+        # Requests in progress at that time now count twice, which matters only if they seem to fill the day.
         is_miscounted = self.rates.is_day_spent and look.released != self.rates.released()
         return not (is_old or is_miscounted) and (look.days, look.viewpoint) == (days, self.viewpoint)
 
     def _notice_understood(self, snapshot: Snapshot) -> None:
-        """Ask at once what rested as it was not understood, where a person had that forgotten."""
+        """Resume at once the calls whose records as not understood a person has deleted."""
         known, self._misunderstood = self._misunderstood, frozenset(entry.call for entry in snapshot.misunderstood)
         for call in known - self._misunderstood:
             self.backoffs.reset(call)
@@ -176,11 +179,14 @@ class AccountWorker:
         )
 
     def plan_carried_out(self) -> None:
-        """Record that a plan was still true when it was carried out."""
+        """Record that a plan was still valid when it was carried out."""
         self._stale_plans = 0
 
     def plan_overtaken(self) -> None:
-        """Record that a plan was overtaken meanwhile. Raises `InvariantBroken` where that never ends."""
+        """Record that the queue changed before a plan was carried out.
+
+        Raise `InvariantBroken` if this repeats without end.
+        """
         self._stale_plans += 1
         if self._stale_plans > STALE_PLANS_IN_A_ROW:
             raise InvariantBroken(f"account {self.viewpoint.account}: every plan is out of date when carried out")
@@ -188,13 +194,13 @@ class AccountWorker:
     # --- waiting ---
 
     def announce(self, change: Change) -> None:
-        """Wake whom a change of this account concerns."""
+        """Wake the tracks that a change of this account concerns."""
         self.ports.queue.changes.announce(change, self.account_id)
 
     async def wait(self, track: str, due: NotBefore, version: int, awaited: AbstractSet[Awaited] = frozenset()) -> None:
-        """Wait until something is due or a change concerns the account; return at once where either is already so.
+        """Wait until something is due or a change concerns the account; return at once if either is already true.
 
-        `awaited` is what others may bring about for this track.
+        `awaited` names the resources that other workers may free for this track.
         """
         changes = self.ports.queue.changes
         news, was_expected = changes.next(self.account_id), changes.expect(self.account_id, track, awaited)
@@ -213,7 +219,7 @@ class AccountWorker:
         self.control.work(self.account_id, track)
 
     async def wait_for_news(self, version: int) -> None:
-        """Wait until the queue has news, without being at rest: something of the track is under way."""
+        """Wait until the queue changes. The track still counts as working, because it has a call in progress."""
         changes = self.ports.queue.changes
         news = changes.next(self.account_id)
         if not changes.has_news(self.account_id, version) and not self.control.is_over_for(self.account_id):
@@ -222,10 +228,12 @@ class AccountWorker:
     async def wait_until_due(
         self, due_of: Callable[[AccountView, ClockReading], NotBefore], *, is_for_new: bool = False
     ) -> bool:
-        """Wait until a request may leave; return True so that nothing is awaited before it takes its place.
+        """Wait until a request may be sent.
 
-        Others may have filled the minute meanwhile, so it is asked anew each time (Law 5). False where the run ended
-        instead, or where the account begins nothing more and the request is for something new.
+        Return True without a further await, so that the caller can acquire its place.
+
+        Other workers may fill the minute during the wait, so `due_of` is called again after each wait (Law 5). Return
+        False if the run ends first, or if the request is for new work and the account begins no more.
         """
         while not self.control.is_over_for(self.account_id, is_for_new=is_for_new):
             now = self.ports.clock.now()
@@ -238,13 +246,13 @@ class AccountWorker:
         return False
 
     async def wait_for_capacity(self, call: Call) -> bool:
-        """Wait until a quote or an upload may leave that was prepared meanwhile, as `wait_until_due` does."""
+        """Wait until a prepared quote or upload may be sent; return as `wait_until_due` does."""
         return await self.wait_until_due(lambda account, now: account.call_due(call, now), is_for_new=True)
 
     # --- requests ---
 
     def new_request(self, kind: RequestKind, now: ClockReading, *, files: int = 0, size_bytes: int = 0) -> RequestNote:
-        """Describe a request that is about to leave, with every service day that may count it."""
+        """Return the record of a request that is about to be sent, with every service day that may count it."""
         return RequestNote(
             account_id=self.account_id,
             kind=kind,
@@ -257,7 +265,7 @@ class AccountWorker:
 
     @asynccontextmanager
     async def rate_limited(self, request: RequestNote) -> AsyncIterator[None]:
-        """Hold the request's places in the minute windows from before it is recorded until it is over."""
+        """Occupy the request's places in the minute windows from before it is recorded until it is over."""
         self.rates.acquire(request.kind)
         try:
             yield
@@ -268,7 +276,7 @@ class AccountWorker:
             if self.host.is_clock_set(now):
                 self.announce(Change.CLOCK_SET)
         if request.kind is RequestKind.UPLOAD:
-            self._look = None  # files and bytes of the day are counted in the queue alone
+            self._look = None  # only the queue counts the files and bytes of the day
         further = tuple(day for day in self.rates.days(now) if day not in request.days)
         if further:
             further_request = replace(request, at=now.instant, days=further)
@@ -276,10 +284,11 @@ class AccountWorker:
             self._look = None
 
     async def restore_windows(self, logged: Sequence[LoggedRequest], now: ClockReading) -> None:
-        """Begin with the account's requests of an earlier run; any may have been under way when it ended.
+        """Restore the minute windows from the requests of an earlier run.
 
-        Without the service's own time, each counts as over only now, since a wrong clock may make it look old. One
-        that may have arrived after the day's reset is counted in the new day as well (Law 5).
+        Any of them may have been in progress when that run ended. Without the service's own time, each counts as over
+        only now, because a wrong clock may make it look old. A request that may have arrived after the day's reset also
+        counts in the new day (Law 5).
         """
         own = [request for request in logged if request.account_id == self.account_id]
         recent_seconds = RECENT_MINUTES * self.rates.limits.minute_seconds
@@ -292,7 +301,7 @@ class AccountWorker:
                 await self.ports.queue.record_request(note, is_further=True)
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
-        """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
+        """Apply an outcome to attempt, item, credits and history, and end the spans of what it ends."""
         committed = await self.ports.queue.commit(attempt, outcome, facts, now)
         if committed.download is not None:
             self.downloads.keep_task(committed.download)
@@ -302,13 +311,13 @@ class AccountWorker:
     # --- replies ---
 
     def on_success(self, call: Call, *, key: str | None = None) -> None:
-        """Record a definite reply: the next failure of this call begins with a short wait again.
+        """Record a definite reply. The next failure of this call begins with a short wait again.
 
-        `key` is the fingerprint of the API key that the service thereby accepted, where it may be an older one.
+        `key` is the fingerprint of the API key that the service accepted, if it may be an older key.
         """
         self.host.passed += 1
         if self.backoffs.calls[call].failures:
-            self.announce(Change.ACCOUNT)  # another track may wait as long as after the last failure
+            self.announce(Change.ACCOUNT)  # another track may still wait because of the last failure
         self.backoffs.reset(call)
         if call in self._misunderstood:
             self._understood.add(call)
@@ -324,10 +333,10 @@ class AccountWorker:
         about_paid: bool = False,
         own: Sequence[Backoff] = (),
     ) -> None:
-        """Wait as the service asks, and no less than after so many failures of this call in a row.
+        """Delay the call by the longer of the service's requested wait and the back-off after its failures in a row.
 
-        `about_paid`: a read of what is paid already failed, and not something new. `own` are the back-offs of the very
-        requests that failed, where others of the same call need not wait for them.
+        `about_paid` is true if a read of something already paid failed. `own` contains the back-offs of the failed
+        requests, if other requests of the same call need not wait for them.
         """
         now, described = self.ports.clock.now(), describe_failure(failure)
         is_old = any(described == each.said for each in (self.backoffs.calls[call], *own))
@@ -356,12 +365,15 @@ class AccountWorker:
         self.announce(Change.ACCOUNT)
 
     def _say(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
-        """Log a failure: once as a warning, and without one while it stays the same, as in a night without network."""
+        """Log a failure. Log it as a warning only when it changes, so that a night without network logs one warning."""
         (log.debug if is_old else log.warning)(event, account=self.viewpoint.account, reason=described, **details)
         self.backoffs.calls[call].said = described
 
     async def rest(self, call: Call, failure: NotUnderstood, now: ClockReading) -> None:
-        """Tell a person what is not understood; a call that may rest does so until something changes (Law 10)."""
+        """Report a call that is not understood.
+
+        If the call may be suspended, suspend it until something changes (Law 10).
+        """
         entry = Misunderstood(
             call=call,
             since=now.instant,
@@ -377,7 +389,7 @@ class AccountWorker:
             self.backoffs.rest(call)
 
     async def _hold_window(self, call: Call, failure: TransientError, now: ClockReading) -> None:
-        """Hold the whole window that the call shares: as told, else for a minute of it at most (Service section 8)."""
+        """Block the window that the call shares, as the service asks, or for at most a minute (Service section 8)."""
         told, own = told_seconds(failure), self.backoffs.calls[call].held
         if told is None and not isinstance(failure, Throttled):
             return
@@ -390,7 +402,7 @@ class AccountWorker:
             await self.ports.queue.update_account(self.account_id, hold, now)
 
     async def hold_while_quiet(self, now: ClockReading) -> None:
-        """Hold creates and reads for what is left of the quiet minute of a restored queue (Law 5)."""
+        """Delay creates and reads for the rest of the quiet minute of a restored queue (Law 5)."""
         due = NotBefore(self.host.quiet_until, WaitReason.RESTORED)
         if due.at <= now.monotonic:
             return
@@ -400,35 +412,35 @@ class AccountWorker:
             await self.ports.queue.update_account(self.account_id, hold, now)
 
     def postpone_creates(self, now: ClockReading, seconds: float, reason: WaitReason, told: str) -> None:
-        """Let creates wait for so many service seconds at least; `told` says why, and is logged once."""
+        """Delay creates by at least `seconds` service seconds. Log `told`, the explanation, once."""
         own = self.backoffs.calls[Call.CREATE]
         self._say(Call.CREATE, told, "create_undecided", is_old=told == own.said, retry_after_seconds=seconds)
         own.held = own.held.after(NotBefore(now.monotonic + seconds, reason))
         self.announce(Change.ACCOUNT)
 
     def postpone_uploads(self, now: ClockReading, reason: WaitReason, *, told: float) -> None:
-        """Let uploads wait for so many seconds, or longer after each failure in a row; creates continue."""
+        """Delay uploads by at least `told` seconds, and longer after each failure in a row. Creates continue."""
         backoff = self.backoffs.calls[Call.UPLOAD]
         backoff.count(passed=self.host.passed)
         backoff.wait(now.monotonic, self.ports.clock.draw(), reason, told=told, longest_seconds=RAREST_SECONDS)
         self.announce(Change.ACCOUNT)
 
     def avoid_failing_inputs(self) -> None:
-        """Let items go first that need no image whose upload fails again and again."""
+        """Prefer items that need no image whose upload has failed repeatedly."""
         avoided = frozenset(input_id for input_id, backoff in self.backoffs.inputs.items() if backoff.is_told)
         self.viewpoint = replace(self.viewpoint, avoided_inputs=avoided)
 
     def is_of_older_key(self, attempt: Attempt, failure: AccountBlocked) -> bool:
-        """Return whether only the API key of an earlier attempt is refused, and the account has a newer one.
+        """Return whether the service refuses only the API key of an earlier attempt, and the account has a newer key.
 
-        A revoked key takes its generations with it, since no other may ask for them (Service rules 4.2 and 4.4); the
-        account itself continues.
+        A revoked key makes its generations unreadable, because no other key may read them (Service rules 4.2 and 4.4).
+        The account itself continues.
         """
         is_about_key = failure.problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
         return is_about_key and attempt.key_fingerprint != self.ports.service.newest_key
 
     async def retry_old_key(self, attempt: Attempt, failure: AccountBlocked, call: Call) -> bool:
-        """Wait after a refusal of an older key, to ask again; return False once it was refused for an hour."""
+        """Delay the next call after a refusal of an older key. Return False once the key was refused for an hour."""
         now = self.ports.clock.now()
         if self.brakes.key_refused_seconds(attempt.key_fingerprint, now.monotonic) >= LOST_AFTER.total_seconds():
             return False

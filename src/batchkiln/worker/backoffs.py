@@ -1,4 +1,4 @@
-"""How long each kind of call waits after its failures, and each request that fails while others pass."""
+"""Back-offs: the wait of each kind of call after its failures, and of each request that fails alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,11 +39,11 @@ REASONS: Final[Mapping[type, WaitReason]] = {
 
 @dataclass(slots=True)
 class Backoff:
-    """The failures in a row of one kind of call, or of one request; only a success of its own ends the row.
+    """The consecutive failures of one kind of call or of one request. A success of the same kind resets them.
 
-    `alone_reason` is what a request waits for once it fails where others pass, and `is_told` that a person was told.
-    `passed` is how many requests this machine had got through at the last failure: where more have since, another
-    failure of the same request is its own, and no outage.
+    `alone_reason` is the wait reason once the request fails while others succeed. `is_told` is true once a person was
+    informed. `passed` is the number of requests of this machine that had succeeded at the last failure. If it has grown
+    since, the next failure concerns this request alone and is no outage.
     """
 
     failures: int = 0
@@ -70,31 +70,34 @@ class Backoff:
         told: float = 0.0,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
-        """Wait as the service asks, and no less than after so many failures in a row."""
+        """Begin a wait: the longer of the service's requested wait and the back-off after the failures in a row."""
         seconds = max(told, delay_seconds(max(self.failures, 1), draw, longest_seconds=longest_seconds))
         self.held = NotBefore(now + seconds, reason)
 
     def wait_alone(self, now: float, draw: float, reason: WaitReason, *, told: float = 0.0) -> None:
-        """Wait as `wait` does, for up to an hour: others pass, so that it is this request that fails."""
+        """Begin a wait as `wait` does, but of up to an hour.
+
+        Other requests succeed, so the failure is this request's.
+        """
         is_known = self.alone_reason is not None and self.failures >= ALIKE_FAILURES
         reason = self.alone_reason if is_known and self.alone_reason is not None else reason
         self.wait(now, draw, reason, told=told, longest_seconds=RAREST_SECONDS)
 
     @property
     def is_to_be_told(self) -> bool:
-        """Whether a person should know of it, and was not told."""
+        """Return whether a person should learn of the failures and has not been informed yet."""
         return self.held.reason is self.alone_reason and not self.is_told
 
     def fails_alone(self, passed: int) -> bool:
-        """Return whether it failed before, and other requests have got through since."""
+        """Return whether the request failed before and other requests have succeeded since."""
         return self.failures > 0 and passed > self.passed
 
 
 @dataclass(slots=True)
 class Backoffs:
-    """All back-offs of one account: of each kind of call, of each recipe's quote, of each image's upload by input id.
+    """All back-offs of one account: one for each kind of call, each recipe's quote, and each image's upload.
 
-    Equal images share one back-off under all their input ids.
+    Uploads are keyed by input id. Equal images share one back-off under all their input ids.
     """
 
     calls: dict[Call, Backoff] = field(default_factory=lambda: {call: Backoff() for call in Call})
@@ -103,12 +106,12 @@ class Backoffs:
 
     @property
     def last_failure(self) -> str | None:
-        """What fails, for a person; None where each kind of call succeeded the last time."""
+        """Return a description of the call that fails; None if each kind of call succeeded the last time."""
         return next((backoff.said for backoff in self.calls.values() if backoff.said is not None), None)
 
     @property
     def waits(self) -> CallWaits:
-        """The waits, for the planner."""
+        """Return the current waits as the planner's input."""
         return CallWaits(
             calls={call: backoff.held for call, backoff in self.calls.items()},
             quotes={recipe_id: backoff.held for recipe_id, backoff in self.quotes.items()},
@@ -116,27 +119,28 @@ class Backoffs:
         )
 
     def reset(self, call: Call) -> None:
-        """End a call's row of failures: the next failure begins with a short wait again."""
+        """Reset a call's failures. Its next failure begins with a short wait again."""
         self.calls[call] = Backoff()
 
     def rest(self, call: Call) -> None:
-        """End a call's wait where it rests from now on; what was said of it stays."""
+        """End the wait of a call that is now suspended. What was reported about it is kept."""
         self.calls[call] = Backoff(said=self.calls[call].said)
 
     def of_quote(self, recipe_id: int) -> Backoff:
-        """Return the back-off of a recipe's quote, which begins now where it has none."""
+        """Return the back-off of a recipe's quote; create it if there is none."""
         return self.quotes.setdefault(recipe_id, Backoff(alone_reason=WaitReason.NO_PRICE))
 
     def of_input(self, input_id: int, alike: Sequence[int]) -> Backoff:
-        """Return the back-off of an image's upload, which begins now where it has none."""
+        """Return the back-off of an image's upload; create it if there is none."""
         backoff = self.inputs.get(input_id) or Backoff(alone_reason=WaitReason.NO_UPLOAD)
         self.inputs.update(dict.fromkeys(alike, backoff))
         return backoff
 
     def share(self, input_id: int, alike: Sequence[int]) -> None:
-        """Let inputs of one content wait together, also those that were added after it failed.
+        """Give all inputs with the same content one back-off, including inputs added after the failure.
 
-        Equal images are uploaded once, under one of their ids: another of them would be due, and never be chosen.
+        Equal images are uploaded once, under one of their ids. Without this, another of the ids would be due but never
+        chosen.
         """
         if input_id in self.inputs:
             self.inputs.update(dict.fromkeys(alike, self.inputs[input_id]))
@@ -152,10 +156,10 @@ class Backoffs:
         reason: WaitReason,
         passed: int,
     ) -> bool:
-        """Let a call wait after a failure, and the very requests that failed longer; return whether they fail alone.
+        """Delay a call after a failure, and delay the failed requests longer; return whether they fail alone.
 
-        `own` are the back-offs of these requests, `draws` one number from 0 to 1 for the call and for each of them.
-        Requests that fail while others pass do not hold the others up.
+        `own` contains the back-offs of these requests. `draws` contains one number from 0 to 1 for the call and one for
+        each of them. Requests that fail while others succeed do not delay the others.
         """
         told = told_seconds(failure) or 0.0
         is_edge = isinstance(failure, EdgeBlocked)
@@ -175,7 +179,7 @@ class Backoffs:
         return is_alone
 
     def count_misunderstood(self, call: Call, now: float, minute_seconds: float) -> bool:
-        """Ask ever more rarely, from a minute on; return whether a person is to be told now."""
+        """Delay a call that is not understood, from a minute upward; return whether a person must be informed now."""
         own = self.calls[call]
         own.misunderstood += 1
         if call is Call.DESCRIPTION:
@@ -185,17 +189,17 @@ class Backoffs:
         return own.misunderstood == MISUNDERSTOOD_AT_MOST
 
     def is_worn_out(self, call: Call) -> bool:
-        """Return whether one more reply that is not understood gives the call up."""
+        """Return whether the call is suspended at its next reply that is not understood."""
         return self.calls[call].misunderstood + 1 >= MISUNDERSTOOD_AT_MOST
 
     def wear_out(self, call: Call) -> None:
-        """Have the next reply that is not understood give the call up."""
+        """Suspend the call at its next reply that is not understood."""
         own = self.calls[call]
         own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
 
 
 def told_seconds(failure: TransientError) -> float | None:
-    """Return how long the service asks to wait, in service seconds; None where it does not say."""
+    """Return the wait that the service asks for, in service seconds; None if it names none."""
     match failure:
         case Throttled(retry_after=retry_after) | Unavailable(retry_after=retry_after) if retry_after is not None:
             return max(0.0, retry_after.total_seconds())
@@ -204,12 +208,12 @@ def told_seconds(failure: TransientError) -> float | None:
 
 
 def is_content(own: Sequence[Backoff]) -> bool:
-    """Return whether the firewall refuses these requests for their content, this refusal included."""
+    """Return whether the firewall refuses these requests because of their content. The present refusal counts."""
     return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT for each in own)
 
 
 def describe_failure(failure: TransientError) -> str:
-    """Return in a line what the service did, or did not do."""
+    """Return a one-line description of a failure."""
     match failure:
         case NoResponse(reason=reason):
             return reason

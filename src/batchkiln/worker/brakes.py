@@ -1,4 +1,4 @@
-"""Counts of what goes wrong again and again, by which a run stops before it pays in vain; a new run begins at zero."""
+"""Counts of repeated failures. A run stops before it pays in vain; a new run starts at zero."""
 
 import re
 from collections import Counter
@@ -8,14 +8,14 @@ from typing import Final
 DENIED_IDS: Final = 2
 """After so many generations in a row whose ids the service denies, the account begins nothing more in this run."""
 
-_NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # what differs between refusals that are alike
+_NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # the parts in which equal refusals may differ
 
 
 @dataclass(slots=True)
 class Brakes:
-    """What one account met in a row, in this process; moments are monotonic.
+    """The repeated failures of one account in this process. All moments are monotonic seconds.
 
-    `has_uploaded`: this run has completed an upload; before that, one file is tried alone.
+    `has_uploaded`: this run has completed an upload. Until then, files are uploaded one at a time.
     """
 
     has_uploaded: bool = False
@@ -30,28 +30,28 @@ class Brakes:
     # --- creates ---
 
     def create_refused(self, words: str) -> int:
-        """Count a create that was refused in these words; return how many there are in a row, numbers aside."""
+        """Count a refused create; return how many in a row had these words. Numbers in the words are ignored."""
         said = _NUMBERS.sub("#", words)
         before, times = self._refused_alike
         self._refused_alike = (said, times + 1 if said == before else 1)
         return self._refused_alike[1]
 
     def create_accepted(self, attempt_id: int, item_id: int) -> None:
-        """Forget what went before an accepted create: it was about single requests."""
+        """Reset the counts of refused creates: an accepted create shows that they concerned single requests."""
         self.decided(attempt_id)
         del self._gone_assets[item_id]
         self._refused_alike = ("", 0)
 
     def undecided_seconds(self, attempt_id: int, now: float) -> float:
-        """Return for how long the service answers an attempt without deciding it."""
+        """Return for how many seconds the service has answered an attempt without deciding it."""
         return now - self._undecided.setdefault(attempt_id, now)
 
     def decided(self, attempt_id: int) -> None:
-        """Forget for how long an attempt was undecided."""
+        """Forget since when an attempt was undecided."""
         self._undecided.pop(attempt_id, None)
 
     def key_refused_seconds(self, fingerprint: str, now: float) -> float:
-        """Return for how long an API key is refused."""
+        """Return for how many seconds an API key has been refused."""
         return now - self._refused_keys.setdefault(fingerprint, now)
 
     def key_accepted(self, fingerprint: str) -> None:
@@ -61,18 +61,18 @@ class Brakes:
     # --- reads ---
 
     def id_denied(self) -> bool:
-        """Count a generation whose id the service denies for good; return whether there are too many in a row."""
+        """Count a generation whose id the service denies for good; return whether too many were denied in a row."""
         self._denied_ids += 1
         return self._denied_ids >= DENIED_IDS
 
     def id_known(self) -> None:
-        """Forget denied ids: the service knows one."""
+        """Reset the count of denied ids after the service has recognized one."""
         self._denied_ids = 0
 
     # --- quotes and uploads ---
 
     def quote_refused(self, recipe_id: int, words: str) -> int:
-        """Count an item of a recipe whose quote was refused in these words; return how many there are in a row."""
+        """Count a refused quote of a recipe; return how many items in a row were refused in these words."""
         before, times = self._refused_quotes.get(recipe_id, (words, 0))
         self._refused_quotes[recipe_id] = (words, times + 1 if before == words else 1)
         return self._refused_quotes[recipe_id][1]
@@ -87,12 +87,12 @@ class Brakes:
         return self._refused_uploads[item_id]
 
     def upload_ended(self, item_id: int, *, has_uploaded: bool) -> None:
-        """Forget the refused uploads of an item, after a success or since it was given up."""
+        """Forget the refused uploads of an item after a success or after the item was given up."""
         self.has_uploaded |= has_uploaded
         del self._refused_uploads[item_id]
 
     def asset_gone(self, item_id: int) -> int:
-        """Count that the service denied an item's uploads; return how often it did."""
+        """Count a denial of an item's uploads; return the number of denials."""
         self._gone_assets[item_id] += 1
         return self._gone_assets[item_id]
 

@@ -1,6 +1,6 @@
-"""What one account's worker remembers of its downloads: links, tries and failures of outputs.
+"""The downloads of one account's worker: links, tries and failures of outputs.
 
-All times are service seconds of this process's monotonic clock; another process begins anew.
+All times are service seconds of this process's monotonic clock. Another process starts without them.
 """
 
 from collections import Counter
@@ -15,27 +15,27 @@ from batchkiln.worker.truncation import TruncatedFiles
 
 
 class Failure(Enum):
-    """Why an output could not be saved."""
+    """The reason why an output could not be saved."""
 
     BROKEN = auto()  # the storage cannot be reached, refuses even fresh links, or breaks off
-    UNUSABLE = auto()  # all bytes came, and are no output
+    UNUSABLE = auto()  # all bytes arrived, but they are no output
     BARRED = auto()  # the configuration forbids it: the link's scheme, or the file's size
     FEWER = auto()  # the record lists fewer outputs than before
 
 
-Output = tuple[int, int]  # attempt id, number of the output from 1; 0 for those that are listed no more
+Output = tuple[int, int]  # attempt id and output number from 1; number 0 for outputs no longer listed
 
 _HOUR: Final = 3600.0
 BOUNDS: Final = {
     Failure.BROKEN: (8, 24 * _HOUR),
-    Failure.UNUSABLE: (6, 6 * _HOUR),  # a network that asks to sign in does so for hours
+    Failure.UNUSABLE: (6, 6 * _HOUR),  # a network's sign-in page may replace the file for hours
     Failure.BARRED: (2, 60.0),
     Failure.FEWER: (4, _HOUR),
 }
 """So many tries, the first and the last so many service seconds apart, are enough."""
 
 WAITS_SECONDS: Final = {
-    Failure.BROKEN: (0.0, 0.0, 0.0, 60.0, 300.0, 900.0, _HOUR),  # a fresh link mends most of it at once
+    Failure.BROKEN: (0.0, 0.0, 0.0, 60.0, 300.0, 900.0, _HOUR),  # a new link solves most failures at once
     Failure.UNUSABLE: (60.0, 600.0, _HOUR, 2 * _HOUR, 3 * _HOUR),
     Failure.BARRED: (60.0, _HOUR),
     Failure.FEWER: (60.0, 600.0, _HOUR),
@@ -52,13 +52,13 @@ class _Tries:
 
 @dataclass(slots=True)
 class FailedOutputs:
-    """The failures of one account that this process has met."""
+    """The failed outputs of one account in this process."""
 
     _tries: dict[Output, dict[Failure, _Tries]] = field(default_factory=dict)
     _reasons: dict[Output, str] = field(default_factory=dict)
 
     def count(self, output: Output, failure: Failure, reason: str, at: float) -> float:
-        """Count that an output could not be saved; return how many seconds it waits."""
+        """Count a failure of an output; return its wait in seconds."""
         tries = self._tries.setdefault(output, {}).setdefault(failure, _Tries(at, at))
         tries.times, tries.last_at = tries.times + 1, at
         self._reasons[output] = reason
@@ -66,14 +66,14 @@ class FailedOutputs:
         return waits[min(tries.times, len(waits)) - 1]
 
     def is_hopeless(self, output: Output) -> bool:
-        """Return whether an output was tried so often and so long that a person has to look."""
+        """Return whether an output failed so often and for so long that a person must decide."""
         return any(
             tries.times >= BOUNDS[failure][0] and tries.last_at - tries.first_at >= BOUNDS[failure][1]
             for failure, tries in self._tries.get(output, {}).items()
         )
 
     def describe(self, outputs: Iterable[Output]) -> str:
-        """Return what was wrong with outputs the last time."""
+        """Return a description of the latest failures of outputs."""
         return "; ".join(
             f"output {output[1]}: {self._reasons[output]}" if output[1] else self._reasons[output]
             for output in sorted(outputs)
@@ -92,45 +92,45 @@ class FailedOutputs:
 
 @dataclass(slots=True)
 class DownloadState:
-    """Links, tries and names of outputs; another process begins anew. Links are in memory alone (Law 8)."""
+    """Links, tries and names of outputs. They exist only in memory (Law 8); another process starts without them."""
 
     truncated: TruncatedFiles = field(default_factory=TruncatedFiles)
     failed: FailedOutputs = field(default_factory=FailedOutputs)
     _links: dict[int, GenerationRecord] = field(default_factory=dict)  # by attempt: not yet used
     _tasks: dict[int, DownloadTask] = field(default_factory=dict)  # by attempt: not yet used
     marks: dict[int, dict[int, str]] = field(default_factory=dict)  # by attempt and number: see `core/output_links.py`
-    _listed: dict[int, int] = field(default_factory=dict)  # by attempt: the most outputs that a record had
-    names_taken: Counter[Output] = field(default_factory=Counter)  # how often its name was found to be another's
+    _listed: dict[int, int] = field(default_factory=dict)  # by attempt: the largest number of outputs in a record
+    names_taken: Counter[Output] = field(default_factory=Counter)  # how often another output already had the name
 
     def keep_links(self, attempt_id: int, record: GenerationRecord) -> None:
-        """Keep the fresh links of a record for the first try, so that it need not be read again."""
+        """Keep the new links of a record for the first try, which saves a read of the generation."""
         self._links[attempt_id] = record
 
     def keep_task(self, task: DownloadTask) -> None:
-        """Keep for the first try what a commit returned, so that it need not be read again."""
+        """Keep the task that a commit returned for the first try, which saves a read of the queue."""
         self._tasks[task.attempt.id] = task
 
     def take_task(self, attempt_id: int) -> DownloadTask | None:
-        """Return what a commit returned and was not yet used, once."""
+        """Remove and return the task that a commit returned, or None."""
         return self._tasks.pop(attempt_id, None)
 
     def take_links(self, attempt_id: int) -> GenerationRecord | None:
-        """Return the record with links that were not yet used, once."""
+        """Remove and return the record with unused links, or None."""
         return self._links.pop(attempt_id, None)
 
     def most_listed(self, attempt_id: int, listed: int) -> int:
-        """Return how many outputs a record of an attempt had at most, `listed` included."""
+        """Return the largest number of outputs that any record of an attempt has listed, `listed` included."""
         self._listed[attempt_id] = max(listed, self._listed.get(attempt_id, 0))
         return self._listed[attempt_id]
 
     def fail(self, output: Output, failure: Failure, reason: str, at: float) -> float:
-        """Count a failure of an output, and let it wait; return for how many seconds."""
+        """Count a failure of an output and delay the output; return the delay in seconds."""
         seconds = self.failed.count(output, failure, reason, at)
         self.truncated.wait(output, at + seconds)
         return seconds
 
     def saved(self, output: Output, mark: str | None) -> None:
-        """Forget the failures of an output that is saved; keep its mark, where it has one."""
+        """Forget the failures of a saved output, and keep its mark if it has one."""
         attempt_id, number = output
         if mark is not None:
             self.marks.setdefault(attempt_id, {})[number] = mark
@@ -139,7 +139,7 @@ class DownloadState:
         del self.names_taken[output]
 
     def forget(self, attempt_id: int) -> None:
-        """Forget an attempt that has left the downloads."""
+        """Forget an attempt whose downloads have ended."""
         for known in (self._links, self._tasks, self.marks, self._listed):
             known.pop(attempt_id, None)
         self.truncated.forget(attempt_id)

@@ -1,4 +1,4 @@
-"""Fetches what is paid for and ready: a few at once, continued where they broke off, verified, then recorded."""
+"""Downloads the files of finished generations: a few at once, resumed after a break, verified, then recorded."""
 
 import asyncio
 from collections import Counter
@@ -51,7 +51,7 @@ AT_ONCE: Final = 4
 
 
 async def fetch_downloads(worker: AccountWorker) -> None:
-    """Fetch finished generations of one account until the run stops; what is in hand is finished first."""
+    """Download the finished generations of one account until the run stops; finish those in progress first."""
     running: dict[int, asyncio.Task[None]] = {}
     turns = asyncio.Semaphore(AT_ONCE)
     async with asyncio.TaskGroup() as group:
@@ -70,7 +70,10 @@ async def fetch_downloads(worker: AccountWorker) -> None:
 
 
 def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> NotBefore | None:
-    """Return how long there is nothing to do but wait for cut files; a run that is to end early does not."""
+    """Return the wait if all these downloads wait for truncated files, else None.
+
+    A run that is to end early does not wait for them: its wait has no end.
+    """
     now = worker.ports.clock.now()
     at = worker.downloads.truncated.all_wait_until(attempt_ids, now.monotonic)
     if at is None:
@@ -80,7 +83,7 @@ def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> No
 
 
 async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphore) -> None:
-    """Fetch all outputs of one generation; links are read afresh as often as needed, while they are retained."""
+    """Download all outputs of one generation. Request new links as often as needed during its retention."""
     tries = 0
     while not worker.control.is_over_for(worker.account_id):
         async with turns:
@@ -99,7 +102,7 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
 
 
 async def _try(worker: AccountWorker, attempt_id: int) -> bool:
-    """Take one step toward an attempt's files; return whether nothing is left to fetch, for good or for this run."""
+    """Try once to download an attempt's files; return whether nothing is left to download, for good or in this run."""
     task = worker.downloads.take_task(attempt_id) or await worker.ports.queue.download_task(attempt_id)
     if record := worker.downloads.take_links(attempt_id):
         return await _use(worker, task, record)
@@ -113,12 +116,12 @@ async def _try(worker: AccountWorker, attempt_id: int) -> bool:
 
 
 class _Links(Enum):
-    LATER = auto()  # a trouble came in between
+    LATER = auto()  # a temporary error interrupted it
     NEVER = auto()  # the item has left the downloads
 
 
 async def _record_with_links(worker: AccountWorker, task: DownloadTask) -> GenerationRecord | _Links:
-    """Read the generation again, for its links."""
+    """Read the generation again to get its links."""
     if not worker.ports.service.has_key(task.attempt.key_fingerprint):
         now = worker.ports.clock.now()
         error = outcome_errors.error_of_missing_key(task.attempt)
@@ -160,7 +163,7 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
 
 
 async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
-    """Wait until another read of this generation keeps the gap and fits the windows (Service rule 4.4)."""
+    """Wait until the generation may be read again within the poll gap and the windows (Service rule 4.4)."""
 
     def due_of(account: AccountView, now: ClockReading) -> NotBefore:
         gap = next_poll_at(
@@ -174,7 +177,7 @@ async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
 
 
 async def _use(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save what is not yet saved; return whether the item ended."""
+    """Save the missing outputs of a record; return whether the item ended."""
     if is_gone(RecordRead(record), is_retained=_is_retained(worker, task)):
         await _commit(worker, task, Download.GONE)
         return True
@@ -196,17 +199,17 @@ async def _commit(
     reason: str | None = None,
     saved: SavedOutput | None = None,
 ) -> Committed:
-    """Record how far the files of a generation are."""
+    """Record the progress of a generation's downloads."""
     error = outcome_errors.EXPIRED if step is Download.GONE else None
     facts = Facts(error=error, reason=reason, saved=saved)
     return await worker.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
 
 
 async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save all outputs that are missing; return whether the item left the downloads.
+    """Save all missing outputs; return whether the item left the downloads.
 
-    What is missing is told by what outputs are, not by their places in the list. One that cannot be saved does not
-    keep its siblings waiting.
+    Outputs are identified by their content, not by their position in the list. A failed output does not delay the
+    others.
     """
     clock, attempt_id = worker.ports.clock, task.attempt.id
     saving = _Saving(worker, task, record)
@@ -234,7 +237,7 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
 
 
 async def _leave(worker: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
-    """Let what could not be saved wait; return whether a person has it now."""
+    """Delay the outputs that could not be saved; return whether the item was handed to a person."""
     if all(worker.downloads.failed.is_hopeless(output) for output in left):
         await _commit(worker, task, Download.UNUSABLE, reason=worker.downloads.failed.describe(left))
         return True
@@ -248,7 +251,10 @@ async def _leave(worker: AccountWorker, task: DownloadTask, left: Sequence[Outpu
 
 @dataclass(slots=True)
 class _Saving:
-    """How far the outputs of one record are saved. `left` are numbers of those that are not, `numbers` all given."""
+    """The progress of saving the outputs of one record.
+
+    `left` contains the numbers of the outputs not saved, `numbers` all assigned numbers.
+    """
 
     worker: AccountWorker
     task: DownloadTask
@@ -269,25 +275,25 @@ class _Saving:
         self.listed = self.worker.downloads.most_listed(attempt_id, max(len(links), self.task.listed))
 
     def leave(self, number: int) -> None:
-        """Record that an output is not saved; its number stays its own."""
+        """Record that an output is not saved. No other output gets its number."""
         self.left.append(number)
         self.numbers.add(number)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the record lists no fewer outputs than ever."""
+        """Return whether the record lists as many outputs as any record before it."""
         return len(self.record.outputs) >= self.listed
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing is missing once the output in hand is saved."""
+        """Return whether the current output is the last missing one."""
         return self.is_complete and not self.left and self.settled + 1 == len(self.listing.wanted)
 
 
 class _Saved(Enum):
     YES = auto()
-    KNOWN = auto()  # its bytes are those of a file that was saved before, under another place in the list
-    NOT = auto()  # it is tried again, with a fresh link or later
+    KNOWN = auto()  # a saved file has the same bytes, from another position in the list
+    NOT = auto()  # it is tried again, with a new link or later
     LATER = auto()
 
 
@@ -329,7 +335,7 @@ async def _finish(
     streamed: Streamed,
     link: OutputLink,
 ) -> SavedFile | None:
-    """Publish a file under its name; None where it is no output, or not yet believed."""
+    """Publish a file under its name; return None if it is no output, or is truncated and not yet accepted."""
     finish = partial(
         worker.ports.outputs.finish,
         part,
@@ -355,14 +361,14 @@ async def _finish(
 
 
 async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _Saved:
-    """Record a file that is whole, and end its item with the last one."""
+    """Record a complete file; the last one ends its item."""
     worker, task, output = saving.worker, saving.task, (saving.task.attempt.id, number)
     is_last = saving.is_last
     step = Download.LAST_FILE_SAVED if is_last else Download.FILE_SAVED
     file = SavedOutput(saved, number=number, listed=saving.listed, type=entry.link.type)
     committed = await _commit(worker, task, step, saved=file)
     if committed.outcome is DOWNLOADS[Download.NAME_TAKEN]:
-        worker.downloads.names_taken[output] += 1  # the other one was saved under it at the same time
+        worker.downloads.names_taken[output] += 1  # another output was saved under this name at the same time
         log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
         return _Saved.LATER
     saving.settled += 1
@@ -374,7 +380,7 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
 
 
 def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failure, reason: str) -> None:
-    """Count that an output could not be saved, let it wait, and log it."""
+    """Count and log a failure of an output, and delay the output."""
     output, now = (task.attempt.id, number), worker.ports.clock.now().monotonic
     wait_seconds = worker.downloads.fail(output, failure, reason, now)
     log.warning(
@@ -389,7 +395,7 @@ def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failu
 
 
 def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
-    """Return whether a file that lacks its format's end is to be saved all the same; else it waits for its next try."""
+    """Return whether to save a file that lacks its format's end. Otherwise the file is downloaded again later."""
     output, now = (task.attempt.id, number), worker.ports.clock.now()
     worker.downloads.truncated.count(output, cut.sha256, now.monotonic)
     is_believed = worker.downloads.truncated.is_believed(output, created_at=task.created_at, now=now.instant)
@@ -407,7 +413,7 @@ def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: Do
 
 
 async def _names(worker: AccountWorker, task: DownloadTask, number: int) -> Callable[[str], str]:
-    """Return how the file is named for an extension: its own name, or one beside it where another item has that."""
+    """Return a function from extension to file name. If another item has the name, the function avoids it."""
     if number > 1:
         task = await worker.ports.queue.download_task(task.attempt.id, number=number)
     names = {Path(path).name for path in task.taken}

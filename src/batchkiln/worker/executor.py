@@ -1,4 +1,4 @@
-"""The slot's actions. Each acquires a place, sends once, decides by the tables of outcomes, and commits."""
+"""The actions of the slot. Each acquires a place, sends once, decides by the tables of outcomes, and commits."""
 
 from typing import assert_never
 
@@ -61,12 +61,12 @@ NotAccepted = Refused | IdempotencyConflict | Busy | TransientError
 
 
 async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> None:
-    """Record a new attempt, and only then send it (Law 1)."""
+    """Record a new attempt, then send it (Law 1)."""
     candidate = action.candidate
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
     item_id = candidate.next_item_id(worker.control.beginning)
     request = worker.new_request(RequestKind.CREATE, now)
-    worker.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
+    worker.control.spend(candidate.cost)  # before any await, or two accounts would spend the same credits
     async with worker.rate_limited(request):
         new = NewAttempt(
             item_id=item_id,
@@ -92,7 +92,7 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
 
 
 async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> None:
-    """Send an attempt of unknown outcome again: same key, same bytes, same API key (Service rule 4.2)."""
+    """Resend an attempt of unknown outcome with the same key, bytes and API key (Service rule 4.2)."""
     attempt = action.attempt
     if not worker.ports.service.has_key(attempt.key_fingerprint):
         if attempt.is_in_doubt:
@@ -109,7 +109,7 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
 
 
 async def recover(worker: AccountWorker, now: ClockReading) -> None:
-    """Record an attempt again that a restored copy of the queue has lost. The next plan replays it (Law 2)."""
+    """Record again an attempt that a restored copy of the queue has lost. The next plan replays it (Law 2)."""
     request = worker.new_request(RequestKind.CREATE, now)
     attempt = await worker.ports.queue.begin_attempt(LostAttempt(worker.viewpoint, request))
     if attempt is None:
@@ -138,13 +138,13 @@ async def _send(worker: AccountWorker, attempt: Attempt) -> None:
 
 
 async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -> None:
-    """Give up an attempt that created nothing; its item is queued again."""
+    """Abandon an attempt that created nothing, and queue its item again."""
     worker.credits.free(action.attempt)
     await worker.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
 
 
 async def hand_over(worker: AccountWorker, action: HandOver, now: ClockReading) -> None:
-    """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
+    """Hold an attempt for a person's decision: the service may have forgotten its key, and charge a resend again."""
     attempt, error = action.attempt, outcome_errors.KEY_FORGOTTEN
     await worker.commit(attempt, FACTS[Fact.KEY_FORGOTTEN], Facts(error=error), now)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.message)
@@ -154,7 +154,7 @@ async def hand_over(worker: AccountWorker, action: HandOver, now: ClockReading) 
 
 
 async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
-    """Read the active generation, and commit what is new (Law 3)."""
+    """Read the active generation, and commit what has changed (Law 3)."""
     attempt = action.attempt
     if not worker.ports.service.has_key(attempt.key_fingerprint):
         await _commit_key_missing(worker, attempt, now)
@@ -198,7 +198,10 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
 
 
 def _facts_of_create(reply: CreateReply) -> Facts:
-    """Return what is recorded of a reply. An outage, or a proxy's reply, does not show that the key is still known."""
+    """Return the facts to record about a reply.
+
+    An outage or a proxy's reply does not show that the key is still known.
+    """
     if isinstance(reply, Accepted):
         return Facts(record=reply.record)
     error = outcome_errors.error_of_create(reply)
@@ -212,7 +215,7 @@ def _facts_of_create(reply: CreateReply) -> Facts:
 async def _brake(
     worker: AccountWorker, attempt: Attempt, reply: CreateReply, outcome: Outcome, now: ClockReading
 ) -> None:
-    """Let creates wait as the reply asks or its kind demands, and undo what an attempt took that created nothing."""
+    """Delay creates as the reply requires. If the attempt created nothing, put back the credits that it took."""
     if isinstance(reply, Accepted):
         worker.on_success(Call.CREATE, key=attempt.key_fingerprint)
         worker.brakes.create_accepted(attempt.id, attempt.item_id)
@@ -230,10 +233,10 @@ async def _brake(
 async def _adopt_create(
     worker: AccountWorker, attempt: Attempt, reply: CreateReply, committed: Committed, now: ClockReading
 ) -> None:
-    """Keep what follows from a committed reply: the generation, a blocked account, or an attempt still undecided."""
+    """Keep the result of a committed reply: the generation, a blocked account, or an undecided attempt."""
     if isinstance(reply, Accepted):
         _adopt_record(worker, attempt, reply.record, committed)
-        if committed.state is ItemState.HELD:  # what is read as an id may be none, and each further create be paid
+        if committed.state is ItemState.HELD:  # the id may be misread, and each further create would be paid
             known = AccountBlocked(AccountProblem.IDS_UNKNOWN, outcome_errors.id_taken(reply.record.id))
             worker.control.block(worker.account_id, known, is_cut_off=False)
     elif isinstance(reply, AccountBlocked):
@@ -243,7 +246,7 @@ async def _adopt_create(
 
 
 def _adopt_record(worker: AccountWorker, attempt: Attempt, record: GenerationRecord, committed: Committed) -> None:
-    """Keep in memory what the next step needs: the record of an active generation, or the links of one that ended."""
+    """Keep in memory the record of an active generation, or the links of a finished one, for the next step."""
     account, status = worker.viewpoint.account, record.status_word
     log.info("generation_seen", account=account, generation_id=record.id, status=status, state=committed.state)
     if committed.overcharged_credits > 0:
@@ -259,7 +262,7 @@ def _adopt_record(worker: AccountWorker, attempt: Attempt, record: GenerationRec
 
 
 async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepted, now: ClockReading) -> None:
-    """Let the creates wait as the reply asks for, or as its kind demands."""
+    """Delay creates for as long as the reply asks or its kind requires."""
     seconds = replay_wait_seconds(reply, attempt)
     match reply:
         case Refused(error=error) if seconds is None:
@@ -282,7 +285,7 @@ async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepte
 
 
 async def _block(worker: AccountWorker, attempt: Attempt, reply: AccountBlocked, now: ClockReading) -> None:
-    """Begin nothing more with a refused account; an older key alone takes only its own attempts with it."""
+    """Begin nothing new on a refused account. If only an older key is refused, only its own attempts are affected."""
     if not worker.is_of_older_key(attempt, reply):
         await worker.on_failure(reply, Call.CREATE)
     elif attempt.was_in_doubt and not await worker.retry_old_key(attempt, reply, Call.CREATE):
@@ -292,13 +295,16 @@ async def _block(worker: AccountWorker, attempt: Attempt, reply: AccountBlocked,
 async def _commit_key_missing(
     worker: AccountWorker, attempt: Attempt, now: ClockReading, *, is_refused: bool = False
 ) -> None:
-    """Hold an item whose API key is gone: no other key may ask for it (Service rules 4.2 and 4.4)."""
+    """Hold an item whose API key is gone: no other key may read its generation (Service rules 4.2 and 4.4)."""
     error = outcome_errors.error_of_missing_key(attempt, is_refused=is_refused)
     await worker.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
 
 
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
-    """Brake where one create after the other is refused in the same words: the request is hardly at fault then."""
+    """Delay creates after several refusals in a row with the same words, and block the account after too many.
+
+    The cause is then hardly the single request.
+    """
     times = worker.brakes.create_refused(error.said)
     pause = alike_pause_seconds(times)
     if times >= REFUSED_ALIKE:
@@ -312,7 +318,7 @@ def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now:
 async def _hold_if_undecided(
     worker: AccountWorker, attempt: Attempt, reply: NotAccepted, outcome: Outcome, now: ClockReading
 ) -> None:
-    """Hand an attempt to a person that the service answers and does not decide, so that the account can go on."""
+    """Hold an attempt that the service answers but does not decide, for a person, so that the account can continue."""
     if outcome.if_it_lasts is None or not await _is_service_there(worker, attempt, reply):
         worker.brakes.decided(attempt.id)
         return
@@ -325,18 +331,18 @@ async def _hold_if_undecided(
     if committed.state is ItemState.SUBMITTING:
         return
     worker.brakes.decided(attempt.id)
-    if committed.outcome.credits is Credits.FREED:  # each send of it was refused by the firewall: it cost nothing
+    if committed.outcome.credits is Credits.FREED:  # the firewall refused each send, so nothing was charged
         worker.credits.free(attempt)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
-    if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
+    if isinstance(reply, IdempotencyConflict):  # the next key would fail as well, and add an attempt in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
     worker.announce(Change.PROGRESSED)
 
 
 async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
-    """Return whether the service works, so that only this request is not decided; an outage hands nothing to a person.
+    """Return whether the service works, so that only this request is undecided. An outage holds no item.
 
-    A reply of the API says so itself. Otherwise the public description is read, which counts in no account's window.
+    A reply of the API is proof in itself. Otherwise the public description is read; it counts in no account's window.
     """
     match reply:
         case Refused() | IdempotencyConflict() | NotUnderstood():
@@ -353,16 +359,16 @@ async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotA
 
 
 def _count_denied(worker: AccountWorker, error: ErrorInfo) -> None:
-    """Brake where no id is known to the service: each further create is paid, and its result not found either."""
+    """Begin nothing new on the account if the service denies every id: each further create would be paid in vain."""
     if worker.brakes.id_denied():
         blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
         worker.control.block(worker.account_id, blocked, is_cut_off=False)
 
 
 def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int) -> None:
-    """Count what was charged above the maximum that was sent, and begin nothing more with the account in this run.
+    """Count the charge above the maximum that was sent, and begin nothing new on the account in this run.
 
-    Whatever is begun next might cost more than its quote as well; its job is paused in the queue (Law 6).
+    The next attempt might also cost more than its quote. The queue pauses the job (Law 6).
     """
     worker.credits.overcharged(attempt, credit_count)
     said = f"{credit_count} credits were charged above the maximum of {attempt.quote_credits} that was sent"
@@ -372,10 +378,10 @@ def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int
 
 
 def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
-    """Return which limit a refused create met, by the words of the refusal.
+    """Return the limit that a refused create met, as the refusal's words name it.
 
-    Nothing of ours is active when a create is sent, so where no other limit is named it is somebody else's
-    generation (contract, section 7); with a send in doubt it may be our own.
+    This program has nothing active when it sends a create. If the refusal names no other limit, the active generation
+    is somebody else's (contract, section 7), or this program's own if a send is in doubt.
     """
     match named_limit(error.code, error.message):
         case NamedLimit.CREDITS_PER_DAY:

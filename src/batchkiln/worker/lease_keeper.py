@@ -1,8 +1,8 @@
-"""The leases of a worker process: which accounts it drives, for how long, and that nothing is sent without one.
+"""The leases of a worker process: which accounts it drives and for how long. Without a lease, nothing is sent.
 
-An account's worker lives as long as its lease, which is renewed while the worker runs, and by nothing else. The fence
-is in each of its writes (`store.leases`), the guard before each of its requests (`check`). A queue that one process
-drives under its own lock has `ALWAYS_HELD` instead, which costs nothing.
+An account's worker lives as long as its lease, which is renewed only while the worker runs. Each write checks the fence
+(`store.leases`), and each request checks the guard (`check`). A queue that one process drives under its own lock uses
+`ALWAYS_HELD` instead, which costs nothing.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ class Lease(Protocol):
     """The right of an account's worker to send and to write."""
 
     def check(self) -> None:
-        """Raise `LeaseLost` where a request must not leave any more: called right before each."""
+        """Raise `LeaseLost` if a request must not be sent any more. Call this right before each request."""
 
     def kept(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which the lease is renewed; it ends with `LeaseLost` when the lease is another's."""
+        """Return a context in which the lease is renewed. It raises `LeaseLost` when another worker has the lease."""
 
 
 class AlwaysHeld:
-    """The lease of a worker whose process has the whole queue."""
+    """The lease of a worker whose process holds the lock of the whole queue."""
 
     def check(self) -> None:
         """Do nothing."""
@@ -61,26 +61,30 @@ class LeaseStore(Protocol):
         """Renew the address, or take it if it is free, and renew the accounts that the worker drives."""
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
-        """Say which accounts' API keys the worker has; return who may send, and what nobody drives."""
+        """Record which accounts' API keys the worker has; return the roster of workers and accounts.
+
+        An account that the worker has leased but does not drive counts as free for it.
+        """
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Take accounts that nobody drives; return the epochs of those that were still free."""
+        """Lease accounts that nobody drives; return the epochs of those that were still free, by account id."""
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
-        """Give an account back."""
+        """End the lease of an account, which is free at once."""
 
     async def leave(self, worker: WorkerIdentity, epoch: int | None) -> None:
-        """Give the address back, and be no longer listed."""
+        """End the lease of the address, and remove the worker from the list."""
 
 
 class HeldLease:
-    """One account's lease: one epoch of it, and so one account worker.
+    """The lease of one account in one epoch, for one account worker.
 
-    `valid_until` is a moment of the keeper's steady clock, `MARGIN_SECONDS` before the database may call it expired.
+    `valid_until` is a moment of the keeper's monotonic clock, `MARGIN_SECONDS` before the database may let the lease
+    expire.
     """
 
     def __init__(self, keeper: "LeaseKeeper", fence: Fence, taken_at: float) -> None:
-        """Hold an account that was taken by a transaction begun at `taken_at`."""
+        """Create the lease of an account that was taken in a transaction begun at `taken_at`."""
         self.fence = fence
         self.is_lost = False
         self.valid_until = -inf
@@ -90,17 +94,17 @@ class HeldLease:
 
     @property
     def owner(self) -> str:
-        """What tells this epoch of this worker from all others, for the names of temporary files."""
+        """Return a text that identifies this epoch of this worker, for the names of temporary files."""
         return f"{self._keeper.worker.tag}-{self.fence.epoch}"
 
     def check(self) -> None:
-        """Raise `LeaseLost` where the lease of the account or of the address may have expired."""
+        """Raise `LeaseLost` if the lease of the account or of the address may have expired."""
         if self.is_lost or self._keeper.steady() >= min(self.valid_until, self._keeper.egress_until):
             raise LeaseLost("the lease was not renewed in time; the request was not sent")
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Have the lease renewed until the block ends, and end the block when it is lost."""
+        """Renew the lease until the block ends, and end the block when the lease is lost."""
         async with asyncio.TaskGroup() as group:
             ending = group.create_task(self._until_lost(), name="lease")
             self._keeper.driven[self.fence.account_id] = self
@@ -111,11 +115,11 @@ class HeldLease:
             ending.cancel()
 
     def renewed(self, sent_at: float) -> None:
-        """Extend the lease, by a renewal that was begun at `sent_at`: when it was answered says nothing."""
+        """Extend the lease. The new term counts from `sent_at`, when the renewal began, not from its answer."""
         self.valid_until = sent_at + LEASE_SECONDS - MARGIN_SECONDS
 
     def lose(self) -> None:
-        """Send nothing more, and end the account's worker."""
+        """Mark the lease as lost, so that nothing more is sent, and end the account's worker."""
         self.is_lost = True
         self._lost.set()
 
@@ -126,23 +130,23 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Accounts of one service that have work; an address carries `at_most` of them."""
+    """Accounts of one service that have work. An address carries at most `at_most` of them."""
 
     account_ids: AbstractSet[int]
     at_most: int
 
 
 class LeaseKeeper:
-    """All leases of one process, and its address's: beaten, taken, given back.
+    """All leases of one process, and the lease of its address: takes, renews and releases them.
 
-    `steady` returns seconds that also count while the machine is suspended; no other clock decides whether a lease
-    still holds. `driven` are the leases whose account workers run: those alone are renewed.
+    `steady` returns seconds that also count while the machine is suspended. No other clock decides whether a lease is
+    still valid. `driven` contains the leases whose account workers run; only these are renewed.
     """
 
     def __init__(
         self, leases: LeaseStore, worker: WorkerIdentity, egress: Egress, *, steady: Callable[[], float]
     ) -> None:
-        """Hold nothing yet."""
+        """Begin without any lease."""
         self.worker = worker
         self.steady = steady
         self.driven: dict[int, HeldLease] = {}
@@ -153,7 +157,7 @@ class LeaseKeeper:
         self._leases = leases
 
     async def beat(self) -> None:
-        """Renew the address and what is driven; whatever is no longer ours is lost."""
+        """Renew the address and the driven accounts. A lease that another worker has taken is lost."""
         driven, sent_at = dict(self.driven), self.steady()
         found = await self._leases.beat(self.worker, self._egress, self.egress_epoch, driven)
         self.is_draining = found.is_draining
@@ -167,23 +171,24 @@ class LeaseKeeper:
                 lease.lose()
 
     def _change_egress(self, epoch: int | None) -> None:
-        """Begin with an address, or stand by: what was driven with another epoch of it ends."""
+        """Begin to use an address, or stand by without one. Leases of another epoch of the address end."""
         self.lose_all()
         self.egress_epoch = epoch
         told = "egress_taken" if epoch is not None else "egress_standby"
         log.info(told, egress=self._egress.name, worker=self.worker.name)
 
     def lose_all(self) -> None:
-        """End each account's worker, as when the connection to the database was lost."""
+        """End every account's worker, for example after the connection to the database was lost."""
         for lease in self.driven.values():
             lease.lose()
 
     async def choose(
         self, wishes: Iterable[Wish], *, able: AbstractSet[int], driven: AbstractSet[int]
     ) -> tuple[list[HeldLease], tuple[int, ...]]:
-        """Take the accounts that are this worker's to drive; return their leases, and the accounts to hand over.
+        """Lease this worker's share of the accounts; return the new leases, and the accounts to hand over.
 
-        `driven` are the accounts whose workers have not ended here: a lease of theirs is not taken anew before.
+        `driven` contains the accounts whose workers have not ended in this process. Such an account is not leased again
+        before.
         """
         if self.egress_epoch is None:
             return [], ()
@@ -204,11 +209,11 @@ class LeaseKeeper:
         ]
 
     async def release(self, lease: HeldLease) -> None:
-        """Give an account back whose worker has ended; it is free at once."""
+        """End the lease of an account whose worker has ended; the account is free at once."""
         if not lease.is_lost:
             await self._leases.release(self.worker, lease.fence)
 
     async def leave(self) -> None:
-        """Give the address back, at the end."""
+        """End the lease of the address when the process ends."""
         epoch, self.egress_epoch = self.egress_epoch, None
         await self._leases.leave(self.worker, epoch)

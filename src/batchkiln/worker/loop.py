@@ -1,8 +1,7 @@
 """The loop of one account, and the end of a run.
 
-Each account has three concurrent tracks: `slot` keeps the one generation going, `preparation` makes quotes and uploads
-ready for what comes next, `downloads` fetches what is paid. All of them look at the same queue, and wake when it
-changes.
+Each account has three concurrent tracks: `slot` keeps the one generation going, `preparation` requests quotes and
+uploads ahead, `downloads` fetches finished files. All of them read the same queue, and wake when it changes.
 """
 
 import asyncio
@@ -24,11 +23,11 @@ from batchkiln.worker.startup import resume_held, sync_clock
 
 
 class Engine(Protocol):
-    """All that decides the end of a run, for all workers together."""
+    """The interface through which a run starts workers and decides its end, for all workers together."""
 
     @property
     def news(self) -> Changes:
-        """Wakes the tracks that wait."""
+        """Return the object that wakes waiting tracks."""
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count the items that may still change without a person."""
@@ -37,21 +36,21 @@ class Engine(Protocol):
         """Return workers for accounts that have got work since the last call."""
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
-        """Take note of a worker that has ended; return whether the others go on after its error."""
+        """Record that a worker has ended; return whether the others continue after its error."""
 
 
 TRACKS = ("slot", "preparation", "downloads")
 
 
 async def drive_slot(worker: AccountWorker) -> None:
-    """Keep the account's one generation going until the run ends: look, choose, wait, act."""
+    """Keep the account's one generation going until the run ends: read, choose, wait, act."""
     clock = worker.ports.clock
     while not worker.control.is_over_for(worker.account_id):
         now = clock.now()
         queue, account, version = await worker.snapshot(now)
         action = choose_action(queue, account, now)
         is_due = isinstance(action, Submit) and action.due.at <= now.monotonic
-        if is_due and worker.is_overtaken(version):  # others take of the same queue
+        if is_due and worker.is_overtaken(version):  # other workers use the same queue
             queue, account, version = await worker.snapshot(now, is_current=True)
             action = choose_action(queue, account, now)
         if action.due.at > now.monotonic:
@@ -83,7 +82,7 @@ async def _act(worker: AccountWorker, action: Action, now: ClockReading) -> None
 
 
 async def next_due(worker: AccountWorker) -> NotBefore:
-    """Return what an account's slot would wait for, and until when, if the run continued. Sends nothing."""
+    """Return what an account's slot would wait for if the run continued, and until when. Send nothing."""
     now = worker.ports.clock.now()
     queue, account, _ = await worker.snapshot(now)
     action = choose_action(queue, account, now)
@@ -116,7 +115,7 @@ async def _drive_worker(worker: AccountWorker) -> None:
 
 
 async def _to_its_end(board: Engine, worker: AccountWorker, work: Awaitable[None]) -> bool:
-    """Do a worker's work; return whether it was done, not broken off by an error that the others go on after."""
+    """Run a worker to its end; return False if it ended by an error after which the others continue."""
     try:
         await work
     except Exception as error:
@@ -135,9 +134,9 @@ async def _run_worker(board: Engine, worker: AccountWorker, control: RunState) -
 
 
 async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
-    """Wait until all items have ended, or until each track waits for nothing but a person.
+    """Wait until all items have ended, or until only a person can give any track something to do.
 
-    Workers are started as they are needed: all of them at first, and later ones with `work --forever`.
+    All workers start at first; `work --forever` starts more later.
     """
     tracks: set[tuple[int, str]] = set()
     counted: dict[int, int] = {}
@@ -157,7 +156,7 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
 
 
 async def _left(board: Engine, control: RunState, counted: dict[int, int]) -> int:
-    """Return how many items are left, or were at the last change that may have ended one: `counted` has that."""
+    """Return the number of items left at the last change that may have ended one. `counted` caches it."""
     ended_at = board.news.may_have_ended_at
     if ended_at not in counted:
         total = (await board.outstanding(control.scope)).total
@@ -167,7 +166,7 @@ async def _left(board: Engine, control: RunState, counted: dict[int, int]) -> in
 
 
 def first_error(error: BaseException) -> BaseException:
-    """Return the first error that is no group: one failure ends a run, and the others follow from it."""
+    """Return the first error inside nested groups: one failure ends a run, and the others follow from it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,7 @@
-"""When the active generation is read: by what was learned of others of its kind, in this run and earlier ones."""
+"""The moments at which the active generation is read, from the durations of similar generations.
+
+The durations come from this run and from earlier ones.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -28,14 +31,14 @@ UNNAMED_SECONDS: Final = 300.0
 
 @dataclass(slots=True)
 class DurationModels:
-    """How long one service's generations take, by kind; shared by the workers of all its accounts."""
+    """The durations of one service's generations, by kind. The workers of all its accounts share them."""
 
     interval_seconds: float
     _history: dict[Kind, list[Observation]] = field(default_factory=dict)
     _known: dict[Kind, DurationModel] = field(default_factory=dict)
 
     def remember(self, observations: Iterable[tuple[Kind, Observation]]) -> None:
-        """Take over the observations of earlier runs, the oldest first."""
+        """Add the observations of earlier runs, the oldest first."""
         for kind, observation in observations:
             self._history.setdefault(kind, []).append(observation)
 
@@ -49,16 +52,16 @@ class DurationModels:
 
 @dataclass(slots=True)
 class TrackedGeneration:
-    """The one active generation of an account, from this process's point of view; all moments are monotonic."""
+    """The one active generation of an account, as this process observes it. All moments are monotonic seconds."""
 
     attempt_id: int
     kind: Kind
     began_at: float
-    shape: LogNormal | None  # the expected duration; None while too few are known: it is read every interval
+    shape: LogNormal | None  # the expected duration; None if too few are known: then read every interval
     running_at: float  # when the last poll was sent that found it running
 
     def next_read_at(self, last_touched_at: float, interval_seconds: float) -> float:
-        """Return when the next read is worth most: at least an interval after the last (Service rule 4.4)."""
+        """Return the best moment for the next read, at least an interval after the last (Service rule 4.4)."""
         if self.shape is None:
             return last_touched_at + interval_seconds
         elapsed = last_touched_at - self.began_at
@@ -71,14 +74,14 @@ class TrackedGeneration:
         self.running_at = max(self.running_at, sent_at)
 
     def ended(self, seen_at: float) -> Observation:
-        """Return what was observed of its duration, where a poll at `seen_at` found its success."""
+        """Return the observed duration of a generation whose success a poll at `seen_at` found."""
         ended = max(_LEAST_SECONDS, seen_at - self.began_at)
         return Observation(min(max(0.0, self.running_at - self.began_at), ended), ended)
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What the reads said since `since` (monotonic seconds), so often in a row."""
+    """The unchanged content of consecutive reads since `since` (monotonic seconds), and their number."""
 
     word: str
     outputs_count: int
@@ -88,17 +91,17 @@ class _Standing:
 
 @dataclass(slots=True)
 class UnnamedResults:
-    """Counts the reads of active generations whose status word is unknown; a new run begins to count anew.
+    """Counts the reads of active generations whose status word is unknown. A new run starts at zero.
 
-    A result under such a word is fetched once it has stood unchanged for some minutes (Law 3).
+    A result under such a word is downloaded once it has stayed the same for some minutes (Law 3).
     """
 
     _standing: dict[int, _Standing] = field(default_factory=dict)
 
     def read(self, attempt_id: int, record: GenerationRecord, now: float) -> GenerationRecord:
-        """Return the record, as a success where its unknown word has stood beside the same outputs for long enough.
+        """Return the record, as a success if its unknown word and its outputs have stayed the same for long enough.
 
-        An unknown word alone counts as not ended (contract, section 8). `now` is monotonic.
+        An unknown word alone counts as not ended (contract, section 8). `now` is in monotonic seconds.
         """
         if record.status is not GenerationStatus.UNKNOWN or not record.outputs:
             self.forget(attempt_id)
@@ -113,13 +116,13 @@ class UnnamedResults:
         return replace(record, status=GenerationStatus.SUCCESS)
 
     def forget(self, attempt_id: int) -> None:
-        """Drop what was counted of an attempt."""
+        """Forget the reads of an attempt."""
         self._standing.pop(attempt_id, None)
 
 
 @dataclass(slots=True)
 class PollTiming:
-    """What one account's worker knows of the polls of its generation; all moments are monotonic."""
+    """The poll times of one account's generation. All moments are monotonic seconds."""
 
     models: DurationModels
     _tracked: TrackedGeneration | None = None
@@ -128,14 +131,14 @@ class PollTiming:
     unnamed: UnnamedResults = field(default_factory=UnnamedResults)
 
     def touch(self, attempt_id: int, at: float) -> None:
-        """Record when a request about an attempt was over."""
+        """Record when a request about an attempt ended."""
         self._touched_at[attempt_id] = at
 
     def touched_at(self, attempt_id: int, last_read_at: datetime | None, now: ClockReading) -> float | None:
-        """Return when the last request about an attempt was over; of an earlier run, the latest that it can have been.
+        """Return when the last request about an attempt ended; for an earlier run, the latest possible moment.
 
-        How long that request took is not known, only that this process began after it: it counts as over when this
-        process first looked, or when it was sent, where that is longer ago than any poll interval.
+        The duration of that request is unknown, but this process began after it. It counts as ended when this process
+        first read the attempt, or when it was sent if that is longer ago than any poll interval.
         """
         if attempt_id not in self._touched_at and last_read_at is not None:
             sent_at = now.monotonic_of(last_read_at)
@@ -146,7 +149,7 @@ class PollTiming:
     def worth_at(
         self, attempt: Attempt, kind: Kind, touched_at: float, now: ClockReading, draw: Callable[[], float]
     ) -> float:
-        """Return when the active generation is best read, by the durations of others of its kind."""
+        """Return the best moment to read the active generation, from the durations of similar generations."""
         if attempt.generation_created_at is None:
             return -inf
         if self._tracked is None or self._tracked.attempt_id != attempt.id:
@@ -157,7 +160,7 @@ class PollTiming:
     def observe(
         self, attempt: Attempt, status: GenerationStatus, *, sent_at: float, seen_at: float
     ) -> Observation | None:
-        """Record what a poll found; return, and learn, what a success took."""
+        """Record the status that a poll found. If it is a success, add its duration to the models and return it."""
         tracked = self._tracked
         if tracked is None or tracked.attempt_id != attempt.id:
             return None
@@ -172,37 +175,37 @@ class PollTiming:
     # --- what polls said ---
 
     def is_news(self, attempt_id: int, record: GenerationRecord) -> bool:
-        """Return whether a record differs from the last that was recorded of an active generation."""
+        """Return whether a record differs from the last one that was recorded for an active generation."""
         return _essence(record) != self._recorded.get(attempt_id)
 
     def recorded(self, attempt_id: int, record: GenerationRecord) -> None:
-        """Record that a record of an active generation is in the queue."""
+        """Keep a record that is now in the queue, to compare the next one with it."""
         self._recorded[attempt_id] = _essence(record)
 
     def denied(self, attempt_id: int) -> None:
-        """Have the next good read recorded, whatever it says: the service denied the id."""
+        """Forget the last record after the service denied the id, so that the next good read is recorded."""
         self._recorded.pop(attempt_id, None)
 
     def ended(self, attempt_id: int) -> None:
-        """Forget what polls said of a generation that ended."""
+        """Forget the polls of a generation that ended."""
         self._recorded.pop(attempt_id, None)
         self.unnamed.forget(attempt_id)
 
     def forget(self, attempt_id: int) -> None:
-        """Forget an attempt of which nothing more is asked."""
+        """Forget an attempt that needs no further requests."""
         self.ended(attempt_id)
         self._touched_at.pop(attempt_id, None)
 
 
 def _essence(record: GenerationRecord) -> tuple[GenerationStatus, str, int | None]:
-    """Return what makes a record worth recording."""
+    """Return the part of a record whose change is worth recording."""
     return record.status, record.status_word, record.cost_credits
 
 
 def track_generation(
     models: DurationModels, attempt_id: int, kind: Kind, *, began_at: float, draw: float
 ) -> TrackedGeneration:
-    """Begin to track a generation; `draw` is uniform from 0 to 1."""
+    """Begin to track a generation. `draw` is a uniform number from 0 to 1."""
     known = models.of(kind)
     shape = known.drawn(draw) if known.seen >= _LEARNING and models.interval_seconds else None
     return TrackedGeneration(attempt_id, kind, began_at, shape, began_at)

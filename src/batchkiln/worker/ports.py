@@ -1,4 +1,4 @@
-"""What a worker needs from the rest of the program. Nothing here knows HTTP, SQL or a disk."""
+"""The interfaces that a worker needs from the rest of the program. Nothing here knows HTTP, SQL or a disk."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence, Set as AbstractSet
@@ -38,103 +38,103 @@ from batchkiln.core.wakes import Awaited, Change
 
 
 class Clock(Protocol):
-    """Time, in the service's scale."""
+    """The clock of a worker. It measures in service seconds."""
 
     @property
     def is_observed(self) -> bool:
-        """Whether the service itself has told its time."""
+        """Return whether the service itself has reported its time."""
 
     @property
     def is_doubted(self) -> bool:
-        """Whether its last word contradicts what is known, and waits for another reply to agree."""
+        """Return whether the service's last time contradicts earlier ones and awaits confirmation by another reply."""
 
     def now(self) -> ClockReading:
-        """Read the clock; once per turn."""
+        """Read the clock. Call this once per turn of a loop."""
 
     def draw(self) -> float:
-        """Return a number from 0 to 1, to spread retries."""
+        """Return a random number from 0 to 1, to spread retries."""
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait for a monotonic moment, or until `wake` is set."""
+        """Wait until a monotonic moment, or until `wake` is set."""
 
 
 class Service(Protocol):
-    """One account's service. A lost reply is a value; nothing is ever sent twice by itself.
+    """The service as one account uses it. A lost reply is returned as a value. No call sends twice by itself.
 
-    Calls that name an API key by its fingerprint need `has_key` of it.
+    A call that names an API key by its fingerprint requires that `has_key` is true for it.
     """
 
     @property
     def newest_key(self) -> str:
-        """The fingerprint of the key for new attempts."""
+        """Return the fingerprint of the key for new attempts."""
 
     @property
     def fingerprints(self) -> frozenset[str]:
-        """The fingerprints of all configured keys."""
+        """Return the fingerprints of all configured keys."""
 
     def has_key(self, fingerprint: str) -> bool:
-        """Tell whether a key is configured."""
+        """Return whether a key is configured."""
 
     async def create(self, *, is_video: bool, body: bytes, idempotency_key: str, key_fingerprint: str) -> CreateReply:
-        """Send exactly these bytes under exactly this key, once."""
+        """Send exactly these bytes under exactly this key, once; return the reply or its loss."""
 
     async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
         """Read a generation with the API key that made it (Service rule 4.4)."""
 
     async def quote(self, body: bytes) -> QuoteReply:
-        """Ask a price; nothing is generated or charged."""
+        """Request a price. Nothing is generated or charged."""
 
     async def describe(self) -> DescribeReply:
-        """Read the public description: counts in no account's window, and tells the time."""
+        """Read the public description, which counts in no account's window and reports the service's time."""
 
     async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
-        """Announce up to five files: name, media type, size in bytes."""
+        """Announce up to five files, each with name, media type and size in bytes."""
 
     async def put_upload(
         self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
     ) -> PutReply:
-        """Put one file's bytes to the storage; no request of the API."""
+        """Send one file's bytes to the storage. This counts as no request of the API."""
 
     async def complete_uploads(self, asset_ids: Sequence[str]) -> CompleteReply:
-        """Have the uploaded files verified."""
+        """Request the verification of uploaded files."""
 
     def download(
         self, link: OutputLink, *, offset_bytes: int = 0, etag: str | None = None
     ) -> AbstractAsyncContextManager[DownloadReply]:
-        """Fetch an output, from an offset where it was begun; no request of the API."""
+        """Download an output, from `offset_bytes` if a part of it exists. This counts as no request of the API."""
 
 
 class Part(Protocol):
-    """A file that is being written, not yet under its final name."""
+    """A partial file that does not have its final name yet."""
 
     @property
     def size_bytes(self) -> int:
-        """How much is there."""
+        """Return the number of bytes written."""
 
     async def write(self, chunk: bytes) -> None:
-        """Append."""
+        """Append bytes to the file."""
 
     async def restart(self) -> None:
-        """Begin again at nothing."""
+        """Delete the file's content and start at offset 0."""
 
     async def digest(self) -> str:
-        """Return the sha256 of what is there, in hex."""
+        """Return the SHA-256 of the file's content, in hex."""
 
     async def discard(self) -> None:
-        """Remove it."""
+        """Delete the file."""
 
 
 PartT = TypeVar("PartT", bound=Part)
 
 
 class Outputs(Protocol[PartT]):
-    """Files on disk, whole or not at all (Law 7)."""
+    """Output files on disk. A file under its final name is complete (Law 7)."""
 
     async def check_writable(self, directory: Path) -> None:
-        """Raise `OutputsUnwritable` before any credit is spent."""
+        """Raise `OutputsUnwritable` if the directory cannot be written, before any credit is spent."""
 
     async def open_part(self, directory: Path, relative_name: str) -> PartT:
-        """Begin a file beside its target."""
+        """Open a partial file beside its target."""
 
     async def finish(
         self,
@@ -148,84 +148,93 @@ class Outputs(Protocol[PartT]):
     ) -> SavedFile:
         """Verify, sync and publish a file under the name for its extension, never over another file.
 
-        Raises `DownloadCut` for one that lacks the end of its format, unless it is the one that is believed, and
-        `DownloadUnusable` for what is no output at all.
+        Raise `DownloadCut` for a file that lacks the end of its format, unless it is the accepted one, and
+        `DownloadUnusable` for a file that is no output at all.
         """
 
 
 class Inputs(Protocol):
-    """Local images."""
+    """Local images to upload."""
 
     async def is_unchanged(self, file: InputFile) -> bool:
-        """Tell whether the file still holds what its manifest was accepted with."""
+        """Return whether the file still has the content with which its manifest was accepted."""
 
     def content(self, file: InputFile) -> Callable[[], AsyncIterator[bytes]]:
-        """Return a stream of its bytes."""
+        """Return a function that opens a stream of the file's bytes."""
 
 
 class Changes(Protocol):
-    """Wakes those whom a change of the queue concerns, by `core.wakes`."""
+    """Wakes the tracks that a change of the queue concerns, by this process or another one; see `core.wakes`.
+
+    `version` grows with each change. `may_have_ended_at` is the version of the last change that may have ended a run.
+    """
 
     version: int  # grows with each change
-    may_have_ended_at: int  # the version at the last change that may have been a run's last
+    may_have_ended_at: int  # the version at the last change that may have ended a run
 
     def announce(self, change: Change = ..., account_id: int | None = None) -> None:
-        """Wake whom a change concerns; all, where it is not known what changed."""
+        """Wake the tracks that a change concerns.
+
+        `account_id` is the account whose state changed, None if there is none.
+        """
 
     def has_news(self, account_id: int, since: int) -> bool:
         """Return whether a change after version `since` concerns an account."""
 
     def next(self, account_id: int) -> asyncio.Event:
-        """Return an event that the next change sets which concerns an account."""
+        """Return an event that is set by the next change that concerns an account."""
 
     def expect(self, account_id: int, track: str, awaited: AbstractSet[Awaited]) -> bool:
-        """Take note of what a track awaits from others; return whether all of it was known before."""
+        """Record which resources of other workers a track awaits; return whether all of them were recorded before."""
 
 
 class Queue(Protocol):
-    """The durable queue. Every method is one transaction, durable when it returns."""
+    """The durable queue. Each method is one transaction, which is on disk when the method returns."""
 
     @property
     def changes(self) -> Changes:
-        """Wakes those whom a change concerns."""
+        """Return the object that wakes the tracks that a change concerns."""
 
     async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
-        """Read all that the planner has to know about one account."""
+        """Return the planner's input for one account."""
 
     async def logged_requests(self) -> list[LoggedRequest]:
-        """Return the requests that may still count in a minute, of all accounts, the oldest first."""
+        """Return the requests of all accounts that may still count in a minute window, the oldest first."""
 
     async def record_request(
         self, request: RequestNote, *, attempt_id: int | None = None, is_further: bool = False
     ) -> None:
-        """Write a request down before it leaves (Law 5), a read with its attempt; or count it in further days."""
+        """Record a request before it is sent (Law 5), a read with its attempt.
+
+        `is_further` counts it in further days only.
+        """
 
     async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:
-        """Make an attempt durable before it is sent (Law 1), or again; None where the plan is no longer true."""
+        """Make a new or a lost attempt durable before it is sent (Law 1); return None if the plan is out of date."""
 
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
-        """Count one more send before it happens; None where the stored attempt is damaged, and now held."""
+        """Count a resend before it is sent; return None if the stored attempt is damaged, and is now held."""
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history."""
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
-        """Return the body of a quote; None where the item is no longer queued, or an image is not uploaded."""
+        """Return the body of a quote; None if the item is no longer queued or an image is not uploaded."""
 
     async def alike(self, candidate: Candidate, number: int) -> int:
-        """Return an item of the same price as a candidate: another one for each of the first few numbers."""
+        """Return the id of an item with a candidate's price. Small values of `number` select different items."""
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
-        """Return the files to upload for a candidate and the items just behind it."""
+        """Return the files to upload for a candidate and the next items after it."""
 
     async def upload_history(self, account_id: int, item_id: int) -> UploadHistory:
-        """Return whether uploads of an account ever worked, and whether an item needs any."""
+        """Return whether any upload of an account ever succeeded, and whether an item needs uploads."""
 
     async def record_preparation(self, candidate: Candidate, result: Preparation, now: ClockReading) -> None:
-        """Write what a preparation of a candidate came to."""
+        """Record the result of a candidate's preparation."""
 
     async def update_account(self, account_id: int, change: AccountChange, now: ClockReading) -> None:
-        """Write what became known of an account."""
+        """Store a new fact about an account."""
 
     async def download_task(self, attempt_id: int, *, number: int = 1) -> DownloadTask:
-        """Return what is needed to fetch an attempt's files and to name output `number`."""
+        """Return the data needed to download an attempt's files and to name output `number`."""

@@ -1,4 +1,4 @@
-"""Quotes and uploads for what comes next, made while the slot is busy."""
+"""Quotes and uploads for the next items, requested while the slot is busy."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -54,13 +54,13 @@ ALIKE_REFUSALS: Final = 3
 
 
 async def prepare(worker: AccountWorker) -> None:
-    """Make ready what the slot will need next, until the run ends."""
+    """Request the quotes and uploads that the slot will need next, until the run ends."""
     while not worker.control.is_over_for(worker.account_id):
         now = worker.ports.clock.now()
         queue, account, version = await worker.snapshot(now)
         choice = choose_preparation(queue, account, now)
         is_due = isinstance(choice, Reject) or choice.due.at <= now.monotonic
-        if is_due and worker.is_overtaken(version):  # others take of the same queue
+        if is_due and worker.is_overtaken(version):  # other workers use the same queue
             queue, account, version = await worker.snapshot(now, is_current=True)
             choice = choose_preparation(queue, account, now)
         if isinstance(choice, Reject):
@@ -93,9 +93,12 @@ async def _reject(worker: AccountWorker, choice: Reject, now: ClockReading) -> N
 
 
 async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
-    """Ask the price of a candidate's recipe; a refusal rejects the item, and after a few alike the whole recipe."""
+    """Request the price of a candidate's recipe.
+
+    A refusal rejects the item; a few equal ones reject the recipe's items.
+    """
     failing = worker.backoffs.quotes.get(candidate.recipe_id)
-    if failing is not None:  # it may be the item's own text that fails: another one of its recipe has the same price
+    if failing is not None:  # the item's own text may be the cause, and another item of the recipe has the same price
         candidate = replace(candidate, item_id=await worker.ports.queue.alike(candidate, failing.failures))
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
@@ -172,7 +175,7 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
 
 
 async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: ClockReading) -> tuple[WantedInput, ...]:
-    """Return the next inputs that fit today's upload limits, or let uploads wait for the reset."""
+    """Return the next inputs that fit today's upload limits, or delay uploads until the reset."""
     _, account, _ = await worker.snapshot(now)
     found = await worker.ports.queue.wanted_inputs(candidate)
     for want in found:
@@ -199,10 +202,10 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
 
 
 def _together(worker: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading) -> tuple[WantedInput, ...]:
-    """Return what one request is to upload: an image that failed before goes alone, and delays no other.
+    """Return the files to upload in one request: an image that failed before goes alone, and delays no other.
 
-    So does the first file of a run: where uploads are not understood, no more of the day's files are spent. Until one
-    has worked, another image is tried first: where that works, it is the failing one's own fault.
+    The first file of a run also goes alone: if uploads are not understood, no more of the day's files are spent. Until
+    one has succeeded, another image is tried first. If that one succeeds, the failing image itself is at fault.
     """
     due = [
         want
@@ -227,9 +230,9 @@ Stored = tuple[WantedInput, UploadTicket]
 async def _put_all(
     worker: AccountWorker, candidate: Candidate, wanted: Iterable[Stored], links_end_at: float
 ) -> list[Stored]:
-    """Put the bytes of each file; return those that the storage took, up to the first failure.
+    """Send the bytes of each file; return the files that the storage accepted, up to the first failure.
 
-    A link that is refused after its end was only too slow: the next try asks for a fresh one.
+    A link that is refused after its expiry was only used too late. The next try requests a new one.
     """
     stored: list[Stored] = []
     for want, ticket in wanted:
@@ -304,7 +307,7 @@ async def _upload_failed(
 async def _uploads_wait(
     worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], failure: TransientError, call: Call
 ) -> None:
-    """Let each of these images wait for itself, so that one that always fails delays no other."""
+    """Delay each of these images by itself, so that one that always fails delays no other."""
     failing = [worker.backoffs.of_input(want.input_id, want.alike) for want in wanted]
     if isinstance(failure, NotUnderstood):
         await rest_if_in_vain(worker, candidate, call)

@@ -1,4 +1,4 @@
-"""What one run may do, and when it is over: shared by all workers of a process."""
+"""The permissions and the progress of one run, shared by all workers of a process."""
 
 import asyncio
 from collections.abc import Callable, Set as AbstractSet
@@ -24,10 +24,11 @@ _ENDS_A_DAY = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS, Wai
 
 @dataclass(slots=True)
 class HostState:
-    """What the workers of one service share on this machine.
+    """State that the workers of one service share on this machine.
 
-    `passed` counts requests that got a definite reply. `description` is a digest of the service's own, once it is read.
-    No create and no read is sent before the monotonic moment `quiet_until`: a restored queue has lost the windows.
+    `passed` counts requests with a definite reply. `description` is a digest of the service's public description, once
+    it is read. No create and no read is sent before the monotonic moment `quiet_until`, because a restored queue has
+    lost the windows.
     """
 
     rates: HostRateLimit
@@ -37,7 +38,7 @@ class HostState:
     _zero: float | None = None  # the instant of the monotonic zero, in seconds since 1970
 
     def is_clock_set(self, now: ClockReading) -> bool:
-        """Return whether the service's clock was set since the last time, by more than a network's delay."""
+        """Return whether the service's clock was set since the last call, by more than the delay of a network."""
         zero, before = now.instant.timestamp() - now.monotonic, self._zero
         if before is not None and abs(zero - before) < CLOCK_SET_SECONDS:
             return False
@@ -47,12 +48,12 @@ class HostState:
 
 @dataclass(slots=True)
 class RunState:
-    """What the person who runs this wants, and how far the run is.
+    """The options of a run and its progress.
 
-    `may_start` is cleared by --until and by a signal: what is under way continues, nothing new is begun.
-    `credits_left` is what --max-credits still allows. `starts_until` is `--until TIME`, `stops_at_reset` is `--until
-    budget`. `stopping` ends each track as soon as what it has in hand is recorded; `stop_wanted` is set where a person
-    asked for that. `pulse` is set by each change that may end the run.
+    `may_start` is cleared by --until and by a signal: work in progress continues, nothing new begins. `credits_left` is
+    the rest of --max-credits. `starts_until` is `--until TIME`, `stops_at_reset` is `--until budget`. `stopping` ends
+    each track as soon as its current work is recorded; `stop_wanted` is set if a person asked for that. `pulse` is set
+    by each change that may end the run.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -61,30 +62,30 @@ class RunState:
     stops_at_reset: bool = False
     waits_for_more: bool = False
     credits_left: int | None = None
-    beginning: set[int] = field(default_factory=set)  # items that a worker records an attempt of right now
+    beginning: set[int] = field(default_factory=set)  # items whose attempt a worker is recording now
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
-    at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before, and wait no longer
+    at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before and now work
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
-    cut_off: set[int] = field(default_factory=set)  # of these, whose reads are refused as well
-    given_back: set[int] = field(default_factory=set)  # accounts that another worker is to drive
+    cut_off: set[int] = field(default_factory=set)  # blocked accounts whose reads are refused as well
+    given_back: set[int] = field(default_factory=set)  # accounts that another worker takes over
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
-        """End the run, as a person wants."""
+        """End the run because a person asked for it."""
         self.stop_wanted.set()
         self.end()
 
     def end(self) -> None:
-        """Have each track record what it has in hand, and end."""
+        """End each track after it has recorded its current work."""
         self.stopping.set()
         self.pulse.set()
 
     def block(self, account_id: int, failure: AccountBlocked, *, is_cut_off: bool) -> None:
-        """Begin nothing more with an account that the service refuses until a person acts.
+        """Begin nothing new on an account that the service refuses until a person acts.
 
-        What is paid is polled and fetched (Law 3), unless the reads are refused as well (`is_cut_off`): then its
+        Paid generations are still polled and downloaded (Law 3). If reads are refused as well (`is_cut_off`), the
         worker ends.
         """
         self.blocked[account_id] = failure
@@ -93,21 +94,24 @@ class RunState:
         self.pulse.set()
 
     def is_over_for(self, account_id: int, *, is_for_new: bool = False) -> bool:
-        """Return whether an account's tracks are to end; with `is_for_new`, whether it begins nothing more."""
+        """Return whether an account's tracks must end.
+
+        With `is_for_new`, return whether the account begins nothing new.
+        """
         refused = self.blocked if is_for_new else self.cut_off
         return self.stopping.is_set() or account_id in refused or account_id in self.given_back
 
     def may_start_at(self, instant: datetime) -> bool:
-        """Return whether new attempts are still wanted."""
+        """Return whether new attempts are still allowed."""
         return self.may_start and (self.starts_until is None or instant < self.starts_until)
 
     def spend(self, credit_count: int) -> None:
-        """Count credits toward --max-credits; a negative number gives back."""
+        """Count credits toward --max-credits. A negative number returns credits."""
         if self.credits_left is not None:
             self.credits_left -= credit_count
 
     def rest(self, account_id: int, track: str, version: int, due: NotBefore) -> None:
-        """Record that a track of an account waits, as of a version of the queue."""
+        """Record that a track of an account waits, based on a version of the queue."""
         self.at_work.discard((account_id, track))
         self.rests[account_id, track] = (version, due)
         self.pulse.set()
@@ -124,13 +128,13 @@ class RunState:
 
     @property
     def has_slot_at_work(self) -> bool:
-        """Whether a slot acts, so that something is left; it rests or ends afterwards."""
+        """Return whether a slot is acting. Such a slot has items left, and will wait or end later."""
         return any(track == "slot" for _, track in self.at_work)
 
     def slot_rest(self, account_id: int) -> NotBefore | None:
         """Return what an account's slot waits for; None while it works.
 
-        A slot that waits for a quote or an upload waits for whatever those wait for.
+        If the slot waits for a quote or an upload, return what that waits for.
         """
         rest = self.rests.get((account_id, "slot"))
         if rest is not None and rest[1].reason is WaitReason.PREPARING:
@@ -138,9 +142,9 @@ class RunState:
         return rest[1] if rest else None
 
     def is_quiet(self, tracks: AbstractSet[tuple[int, str]], has_news: Callable[[int, int], bool]) -> bool:
-        """Return whether no track will ever have anything to do, unless something changes from outside.
+        """Return whether no track has anything to do until something outside of the run changes.
 
-        `has_news` tells whether a change concerns an account since a version of the queue.
+        `has_news` returns whether a change concerns an account since a version of the queue.
         """
         return all(self._is_at_rest(track, has_news) for track in tracks if track[0] not in self.cut_off)
 
@@ -154,34 +158,34 @@ class RunState:
 
 @dataclass(slots=True)
 class RunCredits:
-    """What one account takes of --max-credits. Only the attempt that this run made last counts (`_attempt_id`)."""
+    """The part of --max-credits that one account uses. Only the last attempt of this run counts (`_attempt_id`)."""
 
     run: RunState
     _attempt_id: int | None = None
 
     def began(self, attempt: Attempt) -> None:
-        """Record the attempt for which credits were taken."""
+        """Record the attempt that uses the credits."""
         self._attempt_id = attempt.id
 
     def resume(self, attempt: Attempt) -> None:
-        """Take the credits of an attempt of an earlier run that created nothing so far: no run has them taken."""
+        """Count the credits of an earlier run's attempt that created nothing so far: no run counts them now."""
         if not attempt.is_in_doubt and self._attempt_id != attempt.id:
             self._attempt_id = attempt.id
             self.run.spend(attempt.quote_credits)
 
     def free(self, attempt: Attempt) -> None:
-        """Put back what an attempt took, as it created nothing; one of an earlier run has taken nothing."""
+        """Put back the credits of an attempt that created nothing. An attempt of an earlier run has counted none."""
         if self._attempt_id == attempt.id:
             self._attempt_id = None
             self.run.spend(-attempt.quote_credits)
 
     def overcharged(self, attempt: Attempt, credit_count: int) -> None:
-        """Take what was charged beyond an attempt's quote."""
+        """Count the credits charged beyond an attempt's quote."""
         if self._attempt_id == attempt.id:
             self.run.spend(credit_count)
 
     def left_for(self, unresolved: Attempt | None) -> int | None:
-        """Return what is left, with what the account's unresolved attempt has taken; None without --max-credits."""
+        """Return the credits left, plus those of the account's unresolved attempt; None without --max-credits."""
         left = self.run.credits_left
         if left is None or unresolved is None or unresolved.id != self._attempt_id:
             return left

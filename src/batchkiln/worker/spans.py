@@ -1,7 +1,7 @@
-"""OpenTelemetry spans of one account: a root span for each attempt, and below it its waits and its calls.
+"""OpenTelemetry spans of one account: a root span for each attempt, with its waits and calls as children.
 
-Without configured traces, the tracer is OpenTelemetry's own no-op tracer, and nothing is measured. No failure of a span
-reaches the run. Spans contain no prompt, no text of the service, no API key, no URL and no path (Law 8).
+Without configured traces, OpenTelemetry's no-op tracer is used, and nothing is measured. No failure of a span reaches
+the run. Spans contain no prompt, no text of the service, no API key, no URL and no path (Law 8).
 
 The ids of a root span are derived from the attempt's idempotency key, so that another process continues its trace.
 """
@@ -54,7 +54,7 @@ async def _no_names(_: int) -> ItemNames:
 
 @dataclass(slots=True)
 class _Root:
-    """An open root span. `attributes` are those of each span below it as well."""
+    """An open root span. Each span below it has the same `attributes`."""
 
     span: trace.Span
     start_ns: int
@@ -66,8 +66,8 @@ class _Root:
 class Spans:
     """Starts and ends the spans of one account.
 
-    `names_of` takes an item's id. `now_ns` reads the machine's clock, and `ns_of` converts an instant of the service to
-    it, both in nanoseconds since 1970. `attributes` are those of each span, `links` those of each root span.
+    `names_of` takes an item's id. `now_ns` reads the machine's clock, and `ns_of` converts a service instant to that
+    clock, both in nanoseconds since 1970. Each span has the `attributes`, each root span the `links`.
     """
 
     tracer: trace.Tracer = field(default_factory=trace.NoOpTracer)
@@ -111,14 +111,14 @@ class Spans:
         return result
 
     def rest(self, reason: WaitReason) -> None:
-        """Note that the slot waits from now on: until another wait, or the next create."""
+        """Record that the slot waits, until its next wait or the next create."""
         if isinstance(self.tracer, trace.NoOpTracer) or reason in _NO_WAIT:
             self._waits.clear()
         elif not self._waits or self._waits[-1][0] is not reason:
             self._waits.append((reason, self.now_ns()))
 
     async def committed(self, attempt: Attempt, facts: Facts, committed: Committed) -> None:
-        """End the spans that an outcome ends: the generation's, and the attempt's once its item is at rest."""
+        """End the spans of a committed outcome: the generation's span, and the attempt's once its item has ended."""
         if isinstance(self.tracer, trace.NoOpTracer):
             return
         with self._guarded():
@@ -185,7 +185,7 @@ class Spans:
         )
 
     def _end_waits(self, root: _Root) -> None:
-        """Add the slot's waits, each until the next one, and the last until now."""
+        """Add spans for the slot's waits. Each lasts until the next one, and the last until now."""
         ends = [*(since for _, since in self._waits), self.now_ns()][1:]
         for (reason, since), until in zip(self._waits, ends, strict=False):
             if until - since >= _SHORTEST_WAIT_NS:
@@ -200,7 +200,7 @@ class Spans:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Log an error, once as a warning, and go on: tracing must not disturb a run that spends money."""
+        """Log an error and continue; only the first is a warning. Tracing must not disturb a run that spends money."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  see above
@@ -209,7 +209,7 @@ class Spans:
 
 
 def _ids_of(key: str) -> tuple[int, int]:
-    """Return the trace id and the root span's id of the attempt with an idempotency key."""
+    """Return the trace id and the root span's id for an idempotency key."""
     digest = sha256(f"batchkiln trace\n{key}".encode()).digest()
     return int.from_bytes(digest[:16]), int.from_bytes(digest[16:24])
 
@@ -219,7 +219,7 @@ def _known(attributes: Attributes) -> dict[str, str | int]:
 
 
 def _told(result: object) -> Attributes:
-    """Return the attributes of a call's result; an error is one word."""
+    """Return the attributes of a call's result; an error becomes one word."""
     match result:
         case RecordRead(record=record):
             return {"batchkiln.status": record.status.value}

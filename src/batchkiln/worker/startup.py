@@ -1,4 +1,4 @@
-"""What a worker does before its first paid request: learn the service's time, restore the rate limits."""
+"""The first steps of a worker, before any paid request: learn the service's time, restore the rate limits."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,17 +30,17 @@ ANSWERS_ABOUT_TIME: Final = 5
 
 
 async def resume_held(worker: AccountWorker) -> None:
-    """Resume the items whose API key came back, before a run with nothing else to do ends."""
+    """Resume the items whose API key is configured again. Runs before a run without other work ends."""
     fingerprints, now = worker.ports.service.fingerprints, worker.ports.clock.now()
     await worker.ports.queue.update_account(worker.account_id, KeysConfigured(fingerprints), now)
 
 
 async def sync_clock(worker: AccountWorker) -> None:
-    """Learn what day and hour it is for the service, so that a wrong clock here moves no window (contract, 6).
+    """Learn the service's day and hour, so that a wrong clock of this machine shifts no window (contract, 6).
 
-    Read the public description, which counts in no account's window, and keep trying while the service is away. Where
-    its time is far from this machine's, ask again until two replies agree, a few times. Then restore the requests and
-    the waits of earlier runs.
+    Read the public description, which counts in no account's window, and retry while the service is away. If its time
+    is far from this machine's, ask again until two replies agree, a few times. Then restore the requests and the waits
+    of earlier runs.
     """
     logged = await worker.ports.queue.logged_requests()
     worker.host.rates.restore_last_minute(logged, worker.ports.clock.now())
@@ -68,10 +68,10 @@ async def sync_clock(worker: AccountWorker) -> None:
 
 
 async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> bool:
-    """Ask once; return whether the service answered, with a usable `Date` or without one.
+    """Ask once; return whether the service answered, with or without a usable `Date`.
 
-    The log takes the request for as late as its newest one: a wrong clock of this machine would make all that
-    was sent before look old, to another account's worker or to the next run.
+    The log records the request at no earlier time than its newest entry. Otherwise a wrong clock of this machine would
+    make all earlier requests look old to another account's worker or to the next run.
     """
     request = worker.new_request(RequestKind.OTHER, worker.ports.clock.now())
     if logged:
@@ -98,5 +98,5 @@ async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> b
 
 
 def _digest(document: Mapping[str, object]) -> str:
-    """Return a digest of the service's description, by which a later change of it is known."""
+    """Return a digest of the service's description, to detect a later change."""
     return sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""One output's bytes from its link to a part: continued where they broke off, bounded in size, ended by a stop."""
+"""The transfer of one output's bytes from its link to a partial file: resumable, bounded in size, ended by a stop."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ GRACE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """All bytes of a link are in the part. `total_bytes` is what was announced, if anything was."""
+    """The partial file has all bytes of a link. `total_bytes` is the announced size, None if none was announced."""
 
     total_bytes: int | None
     content_type: str | None
@@ -35,7 +35,7 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class NotStreamed:
-    """They are not, and why. `is_final`: this link need not be asked again."""
+    """The transfer failed, with the reason. `is_final`: another try with this link is useless."""
 
     failure: Failure
     reason: str
@@ -44,7 +44,7 @@ class NotStreamed:
 
 @asynccontextmanager
 async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
-    """Let the body run until it is over, or some seconds after a stop: then it is cut short, and `expired()` is so."""
+    """Run the body to its end. After a stop, cancel it within some seconds; then `expired()` is true."""
     with_end = asyncio.timeout(None)
 
     async def end() -> None:
@@ -66,7 +66,7 @@ async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]
 
 
 async def stream(worker: AccountWorker, part: Part, link: OutputLink) -> Streamed | NotStreamed:
-    """Write a link's bytes to a part, continued by range after a break."""
+    """Write a link's bytes to a partial file. After a break, request the remaining range."""
     fetching = _Fetching(worker, part, link)
     outcome: Streamed | NotStreamed = NotStreamed(Failure.BROKEN, "it was not asked for")
     for tries in range(1, TRIES_PER_LINK + 1):
@@ -79,7 +79,7 @@ async def stream(worker: AccountWorker, part: Part, link: OutputLink) -> Streame
 
 @dataclass(slots=True)
 class _Fetching:
-    """The tries of one link. `begun` is the file of which the part holds the beginning, where it can be continued."""
+    """The tries of one link. `begun` is the reply whose bytes the partial file begins with, if it can be continued."""
 
     worker: AccountWorker
     part: Part
@@ -88,7 +88,7 @@ class _Fetching:
     is_continued: bool = True
 
     async def once(self) -> Streamed | NotStreamed:
-        """Ask for what is missing, and write what comes."""
+        """Request the missing bytes once, and write them."""
         begun = self.begun
         if begun is None and self.part.size_bytes:
             await self.part.restart()
@@ -113,7 +113,7 @@ class _Fetching:
                     assert_never(reply)
 
     def _begin_again(self, reason: str) -> NotStreamed:
-        """Give up what came so far; the storage is not asked for a rest again."""
+        """Request the whole file the next time, because the bytes received so far cannot be continued."""
         self.begun, self.is_continued = None, False
         return NotStreamed(Failure.BROKEN, reason)
 
@@ -121,7 +121,7 @@ class _Fetching:
 async def _pour(
     worker: AccountWorker, part: Part, reply: DownloadStarted, begun: DownloadStarted
 ) -> Streamed | NotStreamed:
-    """Write what comes, no more than was announced, and never more than the limit."""
+    """Write the received bytes, at most as many as announced, and never more than the limit."""
     limit, total = worker.rates.limits.output_bytes, begun.total_bytes
     if reply.offset_bytes != part.size_bytes:
         await part.restart()
@@ -142,7 +142,7 @@ async def _pour(
 
 
 def _is_other(reply: DownloadStarted, begun: DownloadStarted) -> bool:
-    """Tell whether the rest is said to be of a file of another length than the one that was begun."""
+    """Return whether the remaining range belongs to a file of another length than the one that was begun."""
     return None not in {reply.total_bytes, begun.total_bytes} and reply.total_bytes != begun.total_bytes
 
 
@@ -156,7 +156,7 @@ def _too_large(reason: str, limit: int) -> NotStreamed:
 
 
 async def pause_seconds(worker: AccountWorker, tries: int) -> None:
-    """Wait before the next of so many tries, or until the run is to end."""
+    """Wait before the next try, or until the run is to end."""
     clock = worker.ports.clock
     at = clock.now().monotonic + delay_seconds(tries, clock.draw())
     await clock.sleep_until(at, worker.control.stopping)

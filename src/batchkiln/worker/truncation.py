@@ -1,7 +1,7 @@
-"""Files that arrived without the end that their format demands: when each is tried again, and when it is accepted.
+"""Files that arrived without the end that their format requires: when to retry each, and when to accept it.
 
-A server, or a cache before it, may truncate files for hours, and send the whole file afterwards. All times are service
-seconds of this process's monotonic clock; another process begins anew.
+A server, or a cache before it, may truncate files for hours and send the whole file afterwards. All times are service
+seconds of this process's monotonic clock. Another process starts without them.
 """
 
 from collections.abc import Iterable
@@ -27,18 +27,18 @@ _Output = tuple[int, int]  # attempt id, number of the output from 1
 
 @dataclass(slots=True)
 class TruncatedFiles:
-    """The truncated files of one account that this process has seen."""
+    """The truncated files of one account in this process."""
 
-    _seen: dict[_Output, list[tuple[float, str]]] = field(default_factory=dict)  # when, and the sha256
+    _seen: dict[_Output, list[tuple[float, str]]] = field(default_factory=dict)  # arrival and SHA-256 of each file
     _due_at: dict[_Output, float] = field(default_factory=dict)
     _waiting: dict[int, float] = field(default_factory=dict)
 
     def count(self, output: _Output, sha256: str, at: float) -> None:
-        """Record that a truncated file arrived just now."""
+        """Record that a truncated file has just arrived."""
         self._seen.setdefault(output, []).append((at, sha256))
 
     def is_believed(self, output: _Output, *, created_at: datetime, now: datetime) -> bool:
-        """Return whether the last file is accepted as it is."""
+        """Return whether to accept the last file although it is truncated."""
         seen, left = self._seen[output], retention_ends_at(created_at) - now
         if left < LAST_HOURS or (left < LAST_DAY and len(seen) >= ALIKE_TIMES):
             return True
@@ -46,21 +46,21 @@ class TruncatedFiles:
         return len(alike) >= ALIKE_TIMES and alike[-1] - alike[0] >= ALIKE_SECONDS
 
     def postpone(self, output: _Output, at: float) -> float:
-        """Let an output wait after a file that was not accepted; return for how many seconds."""
+        """Delay an output whose file was not accepted; return the delay in seconds."""
         wait = WAITS_SECONDS[min(len(self._seen[output]), len(WAITS_SECONDS)) - 1]
         self.wait(output, at + wait)
         return wait
 
     def wait(self, output: _Output, until: float) -> None:
-        """Let an output wait until a moment."""
+        """Delay an output until a moment."""
         self._due_at[output] = until
 
     def is_due(self, output: _Output, at: float) -> bool:
-        """Return whether an output may be requested."""
+        """Return whether an output may be requested now."""
         return self._due_at.get(output, at) <= at
 
     def rest(self, attempt_id: int, left: Iterable[_Output]) -> None:
-        """Record that all outputs left of an attempt wait: nothing is done until the first is due."""
+        """Record that all outputs left of an attempt wait, until the first of them is due."""
         self._waiting[attempt_id] = min(self._due_at[output] for output in left)
 
     def saved(self, output: _Output) -> None:
@@ -69,16 +69,16 @@ class TruncatedFiles:
         self._due_at.pop(output, None)
 
     def waits_until(self, attempt_id: int) -> float | None:
-        """Return until when an attempt only waits; None where it does not."""
+        """Return until when all outputs of an attempt wait; None if they do not."""
         return self._waiting.get(attempt_id)
 
     def all_wait_until(self, attempt_ids: Iterable[int], at: float) -> float | None:
-        """Return when the first of these attempts continues; None where one does not wait."""
+        """Return when the first of these attempts continues; None if one of them does not wait."""
         dues = [self._waiting.get(attempt_id, at) for attempt_id in attempt_ids]
         return min(dues) if min(dues) > at else None
 
     def go_on(self, attempt_id: int) -> None:
-        """Record that an attempt no longer only waits."""
+        """Record that an attempt continues after its wait."""
         self._waiting.pop(attempt_id, None)
 
     def forget(self, attempt_id: int) -> None:

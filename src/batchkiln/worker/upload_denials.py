@@ -1,7 +1,7 @@
-"""Images that the service takes and then denies: where none has ever worked, it is the upload that is not understood.
+"""Images that the service accepts and later denies. If no upload ever worked, uploads are not understood.
 
-An asset's id or address that was read wrongly looks like an asset that is gone. Uploading the image again would spend
-the day's files in vain, so that after two denials uploads rest for the account, and a person is told (Law 10).
+An asset's id or address that was read wrongly looks like a deleted asset. To upload the image again would waste the
+day's files. After two denials, the account's uploads are suspended and a person is informed (Law 10).
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ _CLIENT_ERRORS: Final = range(400, 500)
 async def denial_of(
     worker: AccountWorker, candidate: Candidate, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
 ) -> NotUnderstood | None:
-    """Return a refused upload as a call that is not understood, where none of the account has ever worked."""
+    """Return a refused upload as a call that is not understood, if no upload of the account ever worked."""
     match reply:
         case TicketRefused(reason=reason):
             told = f"could not be asked for, since the storage did not take the file ({reason})"
@@ -50,7 +50,7 @@ async def denial_of(
 
 
 async def rest_if_in_vain(worker: AccountWorker, candidate: Candidate, call: Call) -> None:
-    """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
+    """Suspend the call at its next failure if enough files were uploaded today and no upload ever worked."""
     _, account, _ = await worker.snapshot(worker.ports.clock.now())
     if account.rates.usage.upload_files < FILES_IN_VAIN:
         return
@@ -66,9 +66,9 @@ async def _has_worked(worker: AccountWorker, item_id: int) -> bool:
 
 
 async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
-    """Count that a quote or a create of an item found its uploads gone; return whether uploads rest therefore.
+    """Count a quote or create whose uploads the service denied; return whether uploads are suspended for it.
 
-    They do after the second time, where no create of the account was ever accepted with an image.
+    They are suspended after the second denial if no create with an image was ever accepted for the account.
     """
     times = worker.brakes.asset_gone(item_id)
     if times < MISUNDERSTOOD_AT_MOST:
@@ -82,7 +82,7 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
 
 
 def asset_denial(reply: object) -> ErrorInfo | None:
-    """Return what the service said where it denies an asset."""
+    """Return the service's error if a reply denies an asset, else None."""
     return reply.error if isinstance(reply, Refused) and reply.kind is RefusalKind.ASSET_GONE else None
 
 

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server: opened, set up, and checked before anything is built on them.
+"""Connections to a PostgreSQL server: opened, configured and checked before use.
 
 A commit that returned has to survive (Law 1), so a server that may lose one is refused unless the person allows it.
 """
@@ -115,7 +115,7 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BatchkilnErro
 
 @dataclass(frozen=True, slots=True)
 class ServerCheck:
-    """One start check: `refusal` says why the server is refused, with the remedy, and is None where it is not."""
+    """One start check. `refusal` explains why the server is refused, and the remedy; None if the check passed."""
 
     name: str
     finding: str
@@ -126,7 +126,7 @@ class ServerCheck:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself. `is_pooled`: two clients share one of its connections."""
+    """The facts that a server reports about itself. `is_pooled`: two clients share one of its connections."""
 
     version: int
     is_standby: bool
@@ -143,9 +143,9 @@ class ServerFacts:
 
 
 def connect(url: DatabaseUrl, *, is_reader: bool = False) -> PostgresSession:
-    """Open a connection that the start checks accept; `is_reader` may change nothing but temporary tables.
+    """Open a connection that passes the start checks. With `is_reader`, it may change only temporary tables.
 
-    Raise `QueueUnusable` for a URL or a server that cannot serve, and `QueueBusy` for one that cannot be reached.
+    Raise `QueueUnusable` for an unsuitable URL or server, and `QueueBusy` for a server that cannot be reached.
     """
     session, facts = connect_unchecked(url, is_reader=is_reader)
     for check in start_checks(facts, may_lose_commits=url.may_lose_commits):
@@ -156,7 +156,7 @@ def connect(url: DatabaseUrl, *, is_reader: bool = False) -> PostgresSession:
 
 
 def connect_unchecked(url: DatabaseUrl, *, is_reader: bool = False) -> tuple[PostgresSession, ServerFacts]:
-    """Open a connection, and return it with what the server says of itself."""
+    """Open a connection; return it with the facts that the server reports."""
     raw = _opened(url)
     session = PostgresSession(raw, 0)
     session.shared_dir = url.shared_dir
@@ -174,7 +174,7 @@ def connect_unchecked(url: DatabaseUrl, *, is_reader: bool = False) -> tuple[Pos
 
 @contextmanager
 def reading_session(url: DatabaseUrl) -> Iterator[PostgresSession]:
-    """Open an existing queue for reading without an event loop."""
+    """Open an existing queue for reading without an event loop. Raise `QueueUnusable` or `QueueBusy` if that fails."""
     from batchkiln.store.postgres.schema_updates import check_schema  # noqa: PLC0415  it imports this module
 
     session = connect(url, is_reader=True)
@@ -188,7 +188,7 @@ def reading_session(url: DatabaseUrl) -> Iterator[PostgresSession]:
 
 
 def start_checks(facts: ServerFacts, *, may_lose_commits: bool) -> Iterator[ServerCheck]:
-    """Yield the checks of a server, in the order in which they are told."""
+    """Yield the checks of a server, in the order in which they are reported."""
     version = facts.version // 10_000
     too_old = f"version {OLDEST_SERVER} or later is needed; use a newer server" if version < OLDEST_SERVER else None
     yield ServerCheck("version", f"PostgreSQL {version}", too_old)
@@ -226,7 +226,7 @@ def _durability(facts: ServerFacts) -> Iterator[ServerCheck]:
 
 
 def translated(error: psycopg.Error, url: DatabaseUrl) -> Exception:
-    """Translate errors of the server and the network into this program's; errors of programming pass."""
+    """Return this program's error for an error of the server or network. Programming errors are returned unchanged."""
     said = redacted(str(error), url)
     if isinstance(error, CommitUnknown):
         return CommitInDoubt(
@@ -240,7 +240,7 @@ def translated(error: psycopg.Error, url: DatabaseUrl) -> Exception:
 
 
 def redacted(text: str, url: DatabaseUrl) -> str:
-    """Return a text of the driver's without the secrets of a URL (Law 8)."""
+    """Return a text of the database driver without the secrets of a URL (Law 8)."""
     shown = text.replace(url.secret, str(url))
     for secret in url.secrets():
         shown = shown.replace(secret, "…")
@@ -248,7 +248,7 @@ def redacted(text: str, url: DatabaseUrl) -> str:
 
 
 def _opened(url: DatabaseUrl) -> psycopg.Connection:
-    """Connect as the URL says; what it leaves open comes from libpq's environment, service and password files."""
+    """Open a connection by the URL. Its missing parts come from libpq's environment, service and password files."""
     try:
         given = dict(conninfo.conninfo_to_dict(url.secret))
     except psycopg.Error as error:
@@ -305,9 +305,9 @@ def _facts(session: PostgresSession, url: DatabaseUrl) -> ServerFacts:
 
 
 def _is_shared(backend: int, url: DatabaseUrl) -> bool:
-    """Return whether a second client is given the same backend while the first one is connected.
+    """Return whether a second client gets the same server process while the first is connected.
 
-    A pooler tells its clients a process id of its own, which is why this is asked at all.
+    A pooler reports a process id of its own to its clients, so the connection alone does not reveal it.
     """
     with _opened(url) as second:
         found = PostgresSession(second, 0).scalar("SELECT pg_backend_pid()") == backend

@@ -1,6 +1,6 @@
-"""The differences between SQLite's SQL and PostgreSQL's: rules for a statement's text, and statements of their own.
+"""The differences between SQLite's and PostgreSQL's SQL: rules for a statement's text, and separate statements.
 
-The statements of `store/*.sql` keep to what both understand; these rules cover the rest. A test prepares each one.
+The statements of `store/*.sql` use what both databases understand; these rules cover the rest. A test prepares each.
 """
 
 import re
@@ -44,7 +44,10 @@ _COLUMNS: Final = (
 
 
 def _pages(condition: str, order: str) -> str:
-    """Return a page of a job's ids from one range of the index for each state: SQLite stops each range by itself."""
+    """Return a query for a page of a job's ids that reads one index range for each state.
+
+    SQLite stops each range by itself.
+    """
     ranges = (
         f"(SELECT id FROM item WHERE job_id = :job_id AND state = '{state}' AND {condition}"  # noqa: S608  words of ours
         f" ORDER BY {order} LIMIT :limit)"
@@ -78,10 +81,10 @@ _UNPREPARED: Final = re.compile(r"(CREATE|ALTER|DROP|SET|SAVEPOINT|ROLLBACK|RELE
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A statement for PostgreSQL, with `$1`, `$2` and so on; `names` gives the parameter of each, in order.
+    """A statement for PostgreSQL, with `$1`, `$2` and so on; `names` contains each parameter's name, in order.
 
-    Without names the parameters come in a sequence. `copy` is the `COPY` in place of many inserts. `is_prepared` is
-    false for what the server cannot prepare.
+    Without names, the parameters are a sequence. `copy` is a `COPY` that replaces many inserts. `is_prepared` is false
+    for a statement that the server cannot prepare.
     """
 
     text: str
@@ -97,7 +100,7 @@ def _overrides() -> dict[str, str]:
 
 @cache
 def translated(statement: str) -> Translated:
-    """Return a statement of `store/*.sql`, or one written like them, as PostgreSQL takes it."""
+    """Return PostgreSQL's form of a statement of `store/*.sql`, or of one written in the same way."""
     text = _overrides().get(statement, statement)
     if text is statement:
         for pattern, replacement in _RULES:

@@ -1,7 +1,7 @@
-"""A connection to a PostgreSQL server, as the store's functions use it: one thread, prepared statements, plain values.
+"""A connection to a PostgreSQL server for the store's functions: one thread, prepared statements, plain values.
 
-Statements go through libpq directly: each is prepared once, with the types that the server finds for its parameters.
-Integers are 64 bits wide, a boolean is 0 or 1, a numeric is an int or a float, as SQLite gives them.
+Statements go through libpq directly. Each is prepared once, with the parameter types that the server infers. As in
+SQLite, integers are 64 bits wide, a boolean is 0 or 1, and a numeric is an int or a float.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,11 +33,14 @@ _CANCELED_WAIT: Final = "01000"
 
 
 class CommitUnknown(errors.OperationalError):
-    """The connection was lost in a COMMIT, or the server gave up waiting for its synchronous standby."""
+    """A COMMIT whose result is unknown.
+
+    The connection was lost in it, or the server stopped waiting for its synchronous standby.
+    """
 
 
 class PostgresRow:
-    """One row; its values are found by name or by place."""
+    """One row of a result. Its values are found by column name or by position."""
 
     __slots__ = ("_places", "_values")
 
@@ -61,7 +64,7 @@ class PostgresRow:
         return hash(self._values)
 
     def keys(self) -> list[str]:
-        """Return the names of the columns, in their order."""
+        """Return the names of the columns, in order."""
         return list(self._places)
 
 
@@ -73,7 +76,7 @@ class PostgresCursor:
         self.rowcount = rowcount
 
     def fetchone(self) -> PostgresRow | None:
-        """Return the next row, or None behind the last one."""
+        """Return the next row, or None after the last one."""
         return next(self._rows, None)
 
     def fetchall(self) -> list[PostgresRow]:
@@ -120,12 +123,12 @@ class PostgresSession:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, perhaps a failed one; a lost connection has none."""
+        """Return whether a transaction is open, even a failed one. A lost connection has none."""
         return self._pgconn.transaction_status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is gone."""
+        """Return whether the connection is lost."""
         return self._pgconn.status != pq.ConnStatus.OK
 
     def close(self) -> None:
@@ -153,7 +156,7 @@ class PostgresSession:
         return PostgresCursor(prepared.rows(result) if result.nfields else [], result.command_tuples or 0)
 
     def executemany(self, sql: str, parameters: Iterable[Parameters], /) -> PostgresCursor:
-        """Run one statement once for each set of parameters; rows for the staging are copied."""
+        """Run one statement for each set of parameters. Rows of the staging are sent by `COPY`."""
         copy = translated(sql).copy
         if copy is None:
             return PostgresCursor([], sum(self.execute(sql, each).rowcount for each in parameters))
@@ -165,7 +168,7 @@ class PostgresSession:
 
     @contextmanager
     def staging(self) -> Iterator[None]:
-        """Make room for temporary tables, and drop them afterwards."""
+        """Create the schema of the temporary tables, and drop it at the end of the context."""
         before = self.scalar("SHOW default_transaction_read_only")
         self._simple("SET default_transaction_read_only = off; DISCARD TEMP")
         try:
@@ -177,7 +180,7 @@ class PostgresSession:
                 self._simple(f"DISCARD TEMP; SET default_transaction_read_only = {before}")
 
     def scalar(self, sql: str) -> Any:  # noqa: ANN401  any column
-        """Return the only value of a statement in PostgreSQL's own words, without parameters."""
+        """Return the only value of a statement in PostgreSQL's own SQL, without parameters."""
         result = self._pgconn.exec_(sql.encode())
         if result.status not in _DONE:
             raise self._error(result)
@@ -185,20 +188,20 @@ class PostgresSession:
         return _rows(result, places, readers)[0][0]
 
     def row(self, sql: str) -> PostgresRow:
-        """Return the only row of a statement in PostgreSQL's own words, without parameters."""
+        """Return the only row of a statement in PostgreSQL's own SQL, without parameters."""
         result = self._pgconn.exec_(sql.encode())
         if result.status not in _DONE:
             raise self._error(result)
         return _rows(result, *_columns(result))[0]
 
     def script(self, sql: str) -> None:
-        """Run statements in PostgreSQL's own words."""
+        """Run statements in PostgreSQL's own SQL."""
         self._simple(sql)
 
     def _begin_write(self) -> None:
-        """Begin a transaction that writes alone: the lock is its first statement, so it sees all that was committed.
+        """Begin an exclusive write transaction. The lock is its first statement, so it sees all committed changes.
 
-        READ COMMITTED, because a snapshot that is older than the lock would miss the commit that was waited for.
+        It uses READ COMMITTED, because a snapshot from before the lock would miss the commit that it waited for.
         """
         self._is_reading = False
         self._simple(
@@ -214,7 +217,7 @@ class PostgresSession:
         )
 
     def _commit(self) -> None:
-        """Commit. Raise `CommitUnknown` where only another connection can tell whether it is stored."""
+        """Commit. Raise `CommitUnknown` if only another connection can find out whether it was stored."""
         if self._is_reading:
             self._simple("COMMIT")  # of a failed transaction, it is a rollback
             return
@@ -268,7 +271,7 @@ def _message(result: pq.abc.PGresult) -> str:
 
 
 def _dumped(values: Sequence[Any], types: Sequence[int]) -> tuple[list[bytes | None], list[pq.Format]]:
-    """Return the values as libpq takes them: texts, and bytes as they are."""
+    """Return the values in libpq's formats: text, or binary for bytes."""
     dumped: list[bytes | None] = []
     formats: list[pq.Format] = []
     for value, oid in zip(values, types, strict=True):

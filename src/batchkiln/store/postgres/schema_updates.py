@@ -1,4 +1,4 @@
-"""The schema in PostgreSQL: made and updated by `batchkiln migrate` alone, never by a worker."""
+"""The schema in PostgreSQL. Only `batchkiln migrate` creates and updates it, never a worker."""
 
 import secrets
 from functools import cache
@@ -21,14 +21,14 @@ _IS_FREE: Final = "SELECT to_regclass('meta') IS NULL AND to_regclass('job') IS 
 
 @cache
 def migrations() -> tuple[tuple[int, str], ...]:
-    """Return the numbered migrations in order; the numbers are those of SQLite's, which begin earlier."""
+    """Return the numbered migrations in order. The numbers equal those of SQLite, whose migrations begin earlier."""
     folder = files("batchkiln.store").joinpath("migrations_postgres")
     found = (entry for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return tuple(sorted((int(entry.name.split("_")[0]), entry.read_text("utf-8")) for entry in found))
 
 
 def schema_version(session: PostgresSession, url: DatabaseUrl) -> int:
-    """Return the version of the schema, 0 where there is no queue yet. Raise `QueueUnusable` for other tables."""
+    """Return the schema's version, 0 if there is no queue yet. Raise `QueueUnusable` if there are foreign tables."""
     if not session.scalar(_IS_THERE):
         if not session.scalar(_IS_FREE):
             raise QueueUnusable(f"{url}: tables of another program are in this schema; choose another with search_path")
@@ -60,9 +60,9 @@ def check_schema(session: PostgresSession, url: DatabaseUrl, *, may_be_moved: bo
 
 
 def migrate(url: DatabaseUrl, *, is_check: bool = False) -> Migration:
-    """Bring the schema up to date, whole or not at all; with `is_check`, only look.
+    """Create or update the schema atomically. With `is_check`, only read the version.
 
-    Raise `QueueUnusable` for a queue of a newer version, and for a server that the start checks refuse.
+    Raise `QueueUnusable` for a queue of a newer version, or for a server that the start checks refuse.
     """
     session = connect(url, is_reader=is_check)
     try:

@@ -1,4 +1,4 @@
-"""A queue in PostgreSQL: one connection in a thread of its own, as the queue file has."""
+"""A queue in PostgreSQL: one connection in its own thread, like the queue file's."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -33,9 +33,9 @@ _DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
 
 
 class PostgresDatabase(Database):
-    """One open queue. A connection that is lost stays lost until `reconnect`: what was under way begins again.
+    """One open queue. A lost connection stays lost until `reconnect`; pending work must then begin again.
 
-    A reader alone, such as the dashboard, connects again for its next read, since it has nothing under way.
+    A read-only user, such as the dashboard, connects again at its next read, because it has no pending work.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PostgresDatabase(Database):
 
     @classmethod
     async def open_for_writing(cls, url: DatabaseUrl) -> Self:
-        """Open a queue that `batchkiln migrate` made. Raise `QueueUnusable` and `QueueBusy` as `connect` does."""
+        """Open a queue that `batchkiln migrate` created. Raise `QueueUnusable` and `QueueBusy` as `connect` does."""
         return await cls._open(url, is_reader=False)
 
     @classmethod
@@ -77,28 +77,28 @@ class PostgresDatabase(Database):
         await asyncio.get_running_loop().run_in_executor(self._thread, self._connect_again)
 
     def _connect_again(self) -> None:
-        """Replace the session, in the thread: what was given to it before has failed with the old one."""
+        """Replace the session, inside the thread. Earlier work has failed with the old session."""
         with suppress(psycopg.Error):
             self._session.close()
         self._session = _checked(self._url, is_reader=False)
 
     async def close(self) -> None:
-        """Close the connection, after the work that was given to its thread before."""
+        """Close the connection after the earlier work of its thread."""
         self._is_closed = True
         await asyncio.get_running_loop().run_in_executor(self._thread, self._end)
         self._thread.shutdown(wait=False)
 
     async def data_version(self) -> int:
-        """Return a number that changes with each commit of other connections, and with those of other databases."""
+        """Return a number that changes with each commit of other connections, even those to other databases."""
         return await self._hop(_data_version)
 
     def notify(self) -> None:
-        """Wake the processes that listen, once the thread comes to it."""
+        """Wake the listening processes after the earlier work of the thread."""
         self._thread.submit(_notify, self._session)
 
     @contextmanager
     def listen(self, heard: Callable[[], None]) -> Iterator[None]:
-        """Call `heard` in the running loop at each `notify`; where the connection for it is lost, never again."""
+        """Call `heard` in the running loop at each `notify`, until the listening connection is lost."""
         loop = asyncio.get_running_loop()
         bell = connect(self._url, is_reader=True)
         try:
@@ -176,7 +176,7 @@ class PostgresDatabase(Database):
 
 
 def _heed(future: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody waits for any more, or the loop would complain of it."""
+    """Retrieve an error that no caller awaits any more, so that the event loop does not log it."""
     if not future.cancelled():
         future.exception()
 
@@ -208,7 +208,7 @@ def _unlock(session: PostgresSession) -> None:
 
 
 def _notify(session: PostgresSession) -> None:
-    with suppress(psycopg.Error):  # it is lost: who listens looks by itself after a while
+    with suppress(psycopg.Error):  # a lost notification is harmless: listeners also check at intervals
         session.script(f"NOTIFY {CHANNEL}, '{session.schema_key}'")
 
 

@@ -17,7 +17,7 @@ _SIZE: Final = """
 
 
 def database_health(url: DatabaseUrl) -> QueueHealth | None:
-    """Look at a queue as a run does; see `queue_health`. None where the database holds no queue yet."""
+    """Check a queue as a run does at its start; see `queue_health`. Return None if the database has no queue yet."""
     session = connect(url, is_reader=True)
     try:
         version, latest = schema_version(session, url), migrations()[-1][0]
@@ -34,7 +34,7 @@ def database_health(url: DatabaseUrl) -> QueueHealth | None:
 
 
 def server_checks(url: DatabaseUrl) -> list[ServerCheck]:
-    """Return the start checks of a server, those that refuse it as well. Raise for one that cannot be reached."""
+    """Return the start checks of a server, including failed ones. Raise what `connect_unchecked` raises."""
     session, facts = connect_unchecked(url, is_reader=True)
     session.close()
     return list(start_checks(facts, may_lose_commits=url.may_lose_commits))

@@ -1,1 +1,1 @@
-"""The queue in one file: the embedded database, which needs no server. The only importer of SQLite."""
+"""The queue in one SQLite file, which needs no server. Only this package imports `sqlite3`."""

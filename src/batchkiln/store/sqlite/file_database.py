@@ -68,10 +68,10 @@ class SqliteDatabase(Database):
 
     @classmethod
     async def open_for_writing(cls, path: Path) -> Self:
-        """Open the queue, made if it is not there, and bring its schema up to date.
+        """Open the queue, create it if it is missing, and update its schema.
 
-        Raise `QueueUnusable` for a file that is no queue, is damaged or comes from a newer version, and
-        `QueueBusy` where the disk or a lock refuses.
+        Raise `QueueUnusable` for a file that is no queue, is damaged or has a newer version, and `QueueBusy` if the
+        disk or a lock fails.
         """
         if SQLITE_VERSION < OLDEST_SQLITE:
             raise QueueUnusable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or later is needed")
@@ -91,7 +91,7 @@ class SqliteDatabase(Database):
 
     @classmethod
     async def open_empty(cls, path: Path) -> Self:
-        """Open an empty in-memory queue in place of one that does not exist. Nothing is created at `path`."""
+        """Open an empty in-memory queue in place of a missing one. Create nothing at `path`."""
         return await cls._open("file::memory:", path, _prepare_empty)
 
     @staticmethod
@@ -131,7 +131,7 @@ class SqliteDatabase(Database):
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
-        """Hold the right to drive the queue. Raise `QueueInUse` where another process has it."""
+        """Lock the queue for driving it. Raise `QueueInUse` if another process drives it."""
         lock = QueueLock(self.path)
         await lock.acquire(self, command=command, now=now)
         try:
@@ -141,7 +141,10 @@ class SqliteDatabase(Database):
 
     @asynccontextmanager
     async def undriven(self) -> AsyncIterator[None]:
-        """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
+        """Lock the queue for a change during which nothing may be sent.
+
+        Raise `QueueInUse` if a process drives the queue.
+        """
         with undriven(self.path):
             yield
 
@@ -183,11 +186,11 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path, *, may_be_mo
 
 
 def look_without_changing(path: Path) -> None:
-    """Check a file without changing it: a refused file stays unchanged to the byte.
+    """Check a file without changing it: a refused file keeps every byte.
 
     The last connection to close would merge the log, perhaps a damaged one, into the file, so the last one is
-    read-only. But SQLite skips CHECK constraints when validating through a read-only connection, so another one checks
-    them. SQLite itself rolls back a file that a kill left empty, with a journal and without a log.
+    read-only. But SQLite skips CHECK constraints when it validates through a read-only connection, so another
+    connection checks them. SQLite itself rolls back an empty file that a kill left with a journal and without a log.
     """
     if not check_file(path, is_connected=True) or Path(f"{path}-journal").exists():
         return
@@ -214,7 +217,7 @@ def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def reading_session(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open an existing queue for reading without an event loop. Raise whatever keeps it from being read."""
+    """Open an existing queue for reading without an event loop. Raise `QueueUnusable` or `QueueBusy` if that fails."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as connection:
         prepare_for_reading(connection, path)
@@ -230,7 +233,7 @@ def _prepare_empty(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> int:
-    """Return the file's schema version, 0 for an empty file; raise if it cannot become a queue."""
+    """Return the file's schema version, 0 for an empty file. Raise `QueueUnusable` if it cannot become a queue."""
     was_driven = locked_error(path)  # read first: a process locks a new queue only after it is complete
     application_id, version, tables, ours = _marks(connection, path)
     is_empty = application_id == 0 and version == 0 and tables == 0
@@ -257,7 +260,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: boo
 
 
 def _marks(connection: sqlite3.Connection, path: Path) -> list[int]:
-    """Return application id, schema version, the number of schema entries, and how many are a queue's."""
+    """Return application id, schema version, number of schema entries, and how many of these belong to a queue."""
     statements = (
         "PRAGMA application_id",
         "PRAGMA user_version",
@@ -309,7 +312,7 @@ def _statements(script: str) -> list[str]:
 
 
 def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | QueueBusy | sqlite3.DatabaseError:
-    """Translate errors of the environment into this program's errors; programming errors pass."""
+    """Return this program's error for an error of the environment. Programming errors are returned unchanged."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if "decode to UTF-8" in str(error) or str(error).startswith("no such"):
         # The sqlite3 module's error about a row has no code; and all statements fit the schema unless it is damaged.
@@ -332,7 +335,7 @@ def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | Queu
 
 
 def _is_full(path: Path) -> bool:
-    """Return whether an error is for want of room: where it is the log's index, SQLite reports just any I/O error."""
+    """Return whether the disk is full. SQLite reports that as a general I/O error if it concerns the log's index."""
     try:
         return shutil.disk_usage(path.parent).free < _LEAST_ROOM_BYTES
     except OSError:

@@ -1,4 +1,4 @@
-"""The state of a queue file for `doctor`, and its update when a person asks for it."""
+"""The state of a queue file for `doctor`, and schema updates on a person's request."""
 
 import sqlite3
 from contextlib import closing
@@ -18,7 +18,7 @@ from batchkiln.store.sqlite.preflight import check_file, make_folder, make_priva
 
 
 def file_health(path: Path) -> QueueHealth | None:
-    """Look at a queue file as a run does; see `queue_health`."""
+    """Check a queue file as a run does at its start; see `queue_health`."""
     if not check_file(path):
         return None
     try:
@@ -36,7 +36,7 @@ def file_health(path: Path) -> QueueHealth | None:
 
 
 def migrate(path: Path, *, is_check: bool) -> Migration:
-    """Bring a queue file up to date, as each command that writes does; see `batchkiln.store.migrating`."""
+    """Update a queue file, as each writing command does; see `batchkiln.store.migrating`."""
     health = file_health(path)
     before = 0 if health is None else health.version
     if is_check or before == SCHEMA_VERSION:

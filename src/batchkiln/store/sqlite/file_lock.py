@@ -23,7 +23,7 @@ class QueueLock:
         self._path = path
 
     async def acquire(self, database: Database, *, command: str, now: datetime) -> None:
-        """Acquire the lock. Raises `QueueInUse`, which names the holder."""
+        """Acquire the lock. Raise `QueueInUse`, which names the holder, if another process has it."""
         from filelock import Timeout  # noqa: PLC0415  as above
 
         try:
@@ -37,7 +37,7 @@ class QueueLock:
             raise
 
     async def release(self, database: Database) -> None:
-        """Release the lock. A full disk keeps the holder's name, as a kill does, but not the lock."""
+        """Release the lock. If the disk is full, the record of the holder remains, as after a kill."""
         try:
             with suppress(QueueBusy):
                 await database.write(drop_lease)
@@ -47,7 +47,10 @@ class QueueLock:
 
 @contextmanager
 def undriven(path: Path) -> Iterator[None]:
-    """Hold the lock for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
+    """Lock the queue for a change during which nothing may be sent.
+
+    Raise `QueueInUse` if a process drives the queue.
+    """
     from filelock import FileLock, Timeout  # noqa: PLC0415  as above
 
     lock = FileLock(f"{path}.lock", timeout=0)

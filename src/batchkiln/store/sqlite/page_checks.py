@@ -1,6 +1,6 @@
-"""Checks that a queue file is undamaged, made before anything is built on it or paid for.
+"""Checks that a queue file is undamaged, before it is used or anything is paid for.
 
-SQLite reports damage only when it reads the damaged page, which may be after a request that the lost rows would have
+SQLite reports damage only when it reads the damaged page. That may be after a request that the lost rows would have
 prevented. So a queue is checked, within a time limit, when it is opened for changes.
 """
 
@@ -28,9 +28,9 @@ _OF_MONEY: Final = ("meta", "account", "account_day", "job", "job_day", "request
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path, *, is_current: bool, has_log: bool) -> None:
-    """Raise `QueueUnusable` for the first damage found. Changes nothing; SQLite's errors pass.
+    """Raise `QueueUnusable` for the first damage found. Change nothing; SQLite's errors pass.
 
-    `is_current`: the schema is this version's, so its queries apply. `has_log`: the file alone is incomplete.
+    `is_current`: the schema has this version, so its queries apply. `has_log`: the file alone is incomplete.
     """
     try:
         for what in _damage(connection, is_current=is_current, has_log=has_log):
@@ -48,9 +48,9 @@ def _damage(connection: sqlite3.Connection, *, is_current: bool, has_log: bool) 
 
 
 def _damage_of_pages(connection: sqlite3.Connection, *, has_log: bool) -> Iterator[str]:
-    """Check all pages of a small queue; of a large one, the tables about money and the structure if there is a log.
+    """Check all pages of a small queue. Of a large one, check the money tables, and the structure if there is a log.
 
-    Reading large tables would take seconds. They are read when needed, which detects most damage as well.
+    To read large tables would take seconds. They are read when needed, which detects most damage as well.
     """
     page_count, page_size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
     size_bytes = page_count * page_size
@@ -66,5 +66,5 @@ def _damage_of_pages(connection: sqlite3.Connection, *, has_log: bool) -> Iterat
 
 
 def _complaints(connection: sqlite3.Connection, pragma: str) -> Iterator[str]:
-    """Return what a check complains about, without the line above it that names the database."""
+    """Yield the messages of a check, without the first line, which names the database."""
     return (complaint.splitlines()[-1] for (complaint,) in connection.execute(pragma) if complaint != "ok")

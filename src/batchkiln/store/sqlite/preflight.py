@@ -1,4 +1,4 @@
-"""Checks of the queue's file, the files beside it and its folder, made before SQLite opens them.
+"""Checks of the queue's file, its companion files and its folder, made before SQLite opens them.
 
 SQLite silently creates a missing file, deletes the log beside an empty one and drops an unreadable log. Each may be the
 last trace of a payment, so these checks change nothing.
@@ -41,7 +41,7 @@ def corruption_error(path: Path, what: str) -> QueueUnusable:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder with its parents; each new one's own parent is flushed, or a power cut could undo it.
+    """Create a folder and its parents. Flush the parent of each new one, because a power cut could undo it.
 
     A queue that is lost after its first create was sent would be paid again. Raise `OSError`.
     """
@@ -53,7 +53,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder. Raise `OSError`."""
+    """Flush a folder's entries to the disk. Raise `OSError`."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -67,16 +67,14 @@ def sync_folder(folder: Path) -> None:
 def make_private(path: Path) -> None:
     """Create a missing file that only its owner can read, because a queue contains prompts.
 
-    SQLite gives its log the same mode.
-
-    Errors are reported when the file is opened.
+    SQLite gives its log the same mode. Errors are ignored here, because opening the file reports them.
     """
     with suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Return whether others than its owner may read or write a file that is there."""
+    """Return whether users other than the owner may read or write an existing file."""
     try:
         return bool(path.stat().st_mode & ~PRIVATE_MODE & 0o777)
     except OSError:
@@ -84,10 +82,10 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def check_file(path: Path, *, is_connected: bool = False) -> bool:
-    """Return whether a file with content stands there. An absent or empty one may become a queue.
+    """Return whether a file with content exists. A missing or empty one may become a queue.
 
-    Raise `QueueUnusable` where it was one, or where SQLite would drop a log; `QueueBusy` where nobody may look.
-    `is_connected`: a connection has made an absent file, so that an empty one beside a lock is no damage.
+    Raise `QueueUnusable` if the file was a queue or SQLite would drop its log, and `QueueBusy` if it may not be read.
+    `is_connected`: a connection has created the missing file, so an empty one beside a lock is no damage.
     """
     # Read first: a process creates the log and the lock only after the file has content.
     was_driven = locked_error(path)
@@ -111,12 +109,12 @@ def check_file(path: Path, *, is_connected: bool = False) -> bool:
 
 
 def _ends_within_a_page(path: Path, size_bytes: int) -> bool:
-    """Return whether a queue file lost its last bytes; SQLite takes them for zeros, and an empty page ends with zeros.
+    """Return whether a queue file lost its last bytes. SQLite reads them as zeros, and an empty page ends with zeros.
 
-    A log beside it may hold the page, which a checkpoint was writing.
+    A log beside it may contain the page, which a checkpoint was writing.
     """
     if _read(path, 4, _APPLICATION_ID_OFFSET) != APPLICATION_ID.to_bytes(4):
-        return False  # what is no queue is told as such
+        return False  # another check reports a file that is no queue
     page_size = int.from_bytes(_read(path, 2, _PAGE_SIZE_OFFSET))
     return page_size > 1 and size_bytes % page_size != 0
 
@@ -133,7 +131,7 @@ def locked_error(path: Path) -> bool:
 
 
 def check_log(path: Path) -> bool:
-    """Return whether a log with content lies beside the file. Raise `QueueUnusable` for what is no log of SQLite."""
+    """Return whether there is a log with content beside the file. Raise `QueueUnusable` if it is no log of SQLite."""
     magic = _log_magic(path)
     if magic and magic not in (*_LOG_MAGIC, _NO_LOG_YET):
         raise corruption_error(path, "its -wal is not a SQLite log")
@@ -141,7 +139,7 @@ def check_log(path: Path) -> bool:
 
 
 def was_used_before(path: Path) -> bool:
-    """Return whether a file that SQLite cannot read was a queue: by its lock, its log, or our mark in its header."""
+    """Return whether a file that SQLite cannot read was a queue, as its lock, its log or its header shows."""
     mark = APPLICATION_ID.to_bytes(4)
     return (
         locked_error(path) or _log_magic(path) in _LOG_MAGIC or _read(path, len(mark), _APPLICATION_ID_OFFSET) == mark
@@ -149,7 +147,7 @@ def was_used_before(path: Path) -> bool:
 
 
 def _is_hot(journal: Path) -> bool:
-    """Return whether SQLite would go by a journal; what is no file would be waited for."""
+    """Return whether SQLite would apply a journal. A journal that is no regular file would block it."""
     status = _status(journal)
     return status is not None and (
         not stat.S_ISREG(status.st_mode) or _read(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
@@ -157,7 +155,7 @@ def _is_hot(journal: Path) -> bool:
 
 
 def _beside_a_journal(path: Path) -> QueueUnusable:
-    """Return the error for a queue that SQLite would change on opening; a queue with a log has no journal."""
+    """Return the error for a queue that SQLite would change on opening: a queue with a log has no journal."""
     if _read(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE:
         return QueueUnusable(
             f"{path}: a foreign -journal is beside the queue, and SQLite would write it into the queue; nothing more "
@@ -194,7 +192,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _read(path: Path, size_bytes: int, offset_bytes: int = 0) -> bytes:
-    """Read from a regular file; return nothing if it is gone, because the last connection removes the log."""
+    """Return bytes of a regular file; nothing if it is gone, because the last connection removes the log."""
     try:
         with path.open("rb") as file:
             file.seek(offset_bytes)

@@ -1,4 +1,4 @@
-"""SQLite's temporary files: one in which a manifest's items are staged, and the journal of a large statement."""
+"""SQLite's temporary files: the file that stages a manifest's items, and the journal of a large statement."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,9 @@ _SETUP: Final = (
 
 @contextmanager
 def staging_file(connection: Session) -> Iterator[None]:
-    """Attach the file as `staging`: on disk, so that memory stays constant, never synced, gone with the process.
+    """Attach a temporary file as `staging`.
+
+    It is on disk to keep memory constant, is never synced, and ends with the process.
 
     A reader's connection may write to it; its queue file is open read-only.
     """
@@ -35,9 +37,9 @@ def staging_file(connection: Session) -> Iterator[None]:
 
 @contextmanager
 def undone_from_memory(connection: Session) -> Iterator[None]:
-    """Keep the statement journal in memory for some thousand pages; in a file it would dominate the time.
+    """Keep up to some thousand pages of the statement journal in memory, because a file would dominate the time.
 
-    This is temporary: the staging of a manifest must stay in a file, whatever its size.
+    This applies only within the context: the staging of a manifest must stay in a file, whatever its size.
     """
     connection.execute("PRAGMA temp_store = MEMORY")
     try:

@@ -1,7 +1,7 @@
-"""Wakes the process that runs the queue, after another process changed it: a byte through a named pipe.
+"""Wakes the process that runs the queue after another process changed it, by a byte through a named pipe.
 
-Without it the engine would have to read the queue every second. A pipe that is missing, unread, or under another user
-or TMPDIR loses nothing: the engine then finds the change at its next check, within a minute. The pipe is in a private
+Without the pipe, the engine would have to read the queue every second. If the pipe is missing or unread, or belongs to
+another user or TMPDIR, the engine finds the change at its next check, within a minute. The pipe is in a private
 temporary folder, not beside the queue, because a pipe blocks programs that copy or search its folder.
 """
 
@@ -72,6 +72,6 @@ def _open(bell: Path) -> int | None:
 
 
 def _is_private(bell: Path) -> bool:
-    """Return whether pipe and folder are our own: in a shared folder somebody else might have put them there."""
+    """Return whether pipe and folder belong to this user. In a shared folder, another user might have created them."""
     places = (bell.parent.lstat(), bell.lstat())
     return all(place.st_uid == os.getuid() for place in places) and stat.S_ISFIFO(places[1].st_mode)
