@@ -26,7 +26,7 @@ from batchkiln.store.charges import reserve
 from batchkiln.store.database import Database
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
-from batchkiln.store.resolution import end_outlived
+from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
@@ -56,10 +56,10 @@ async def open_journal(database: Database, journal: AttemptJournal, now: datetim
     """
     entries, damaged = await database.run(_read, journal)
     compared = await database.write(_compare, entries, to_milliseconds(now))
-    is_changed = compared.replacement is not None or damaged or journal.is_torn
-    await database.run(
-        _begin, journal, None if not is_changed else entries if compared.replacement is None else compared.replacement
-    )
+    content = compared.replacement
+    if content is None and (damaged or journal.is_torn):
+        content = entries
+    await database.run(_begin, journal, content)
     _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
 
 
@@ -137,7 +137,8 @@ def _end_outlived(connection: Session, now: int) -> None:
     They had ended before that one was begun (Law 2). Sent again, they would create anew.
     """
     for row in connection.execute(query("outlived_attempts")).fetchall():
-        end_outlived(connection, row["job"], row["item"], now)
+        decision = Decision.NOT_CREATED
+        resolve(connection, row["job"], row["item"], decision, is_undriven=True, now=now, decided_by="journal")
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:

@@ -126,11 +126,9 @@ def retry(connection: Session, job_name: str, item_names: Sequence[str], now: in
 def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]) -> CancelReport:
     """Return what `cancel` would do; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
-    ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
-    lost = _lost(connection, job_id, item_names)
-    skipped += tuple(Skipped(name, _IS_LOST) for name in lost.values())
+    ids, lost, skipped = _cancelable(connection, job_id, job_name, item_names)
     if item_names:
-        return CancelReport(len(set(ids) - set(lost)), skipped)
+        return CancelReport(len(set(ids) - lost), skipped)
     params = {"job_id": job_id, "state": ItemState.QUEUED}
     return CancelReport(connection.execute(query("count_in_state"), params).fetchone()[0] - len(lost), skipped)
 
@@ -138,9 +136,7 @@ def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]
 def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
     """Cancel queued items; without names, all of them. Sent items continue, and so do those that may have been sent."""
     job_id = Jobs(connection).id_of(job_name)
-    ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
-    lost = _lost(connection, job_id, item_names)
-    skipped += tuple(Skipped(name, _IS_LOST) for name in lost.values())
+    ids, lost, skipped = _cancelable(connection, job_id, job_name, item_names)
 
     def drop(item_ids: Sequence[int], state: ItemState) -> None:
         transition_all(connection, item_ids, expected=state, event=Event.CANCEL_REQUESTED, now=now)
@@ -152,10 +148,17 @@ def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: i
     return CancelReport(sum(counts.values()), skipped)
 
 
-def _lost(connection: Session, job_id: int, item_names: Sequence[str]) -> dict[int, str]:
-    """Return the queued items, by id, of which a restored copy of the queue lost an attempt: all, or those named."""
-    rows = connection.execute(query("lost_items_of_job"), {"job_id": job_id}).fetchall()
-    return {row["item_id"]: row["item"] for row in rows if not item_names or row["item"] in item_names}
+def _cancelable(
+    connection: Session, job_id: int, job_name: str, item_names: Sequence[str]
+) -> tuple[list[int], set[int], tuple[Skipped, ...]]:
+    """Return the ids of the named items whose state allows it, the ids not to cancel nevertheless, and the reasons.
+
+    A queued item is not canceled if a restored copy of the queue lost an attempt of it, which may be paid.
+    """
+    ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
+    rows = connection.execute(query("lost_items_of_job"), {"job_id": job_id})
+    lost = {row["item_id"]: row["item"] for row in rows if not item_names or row["item"] in item_names}
+    return ids, set(lost), (*skipped, *(Skipped(name, _IS_LOST) for name in lost.values()))
 
 
 def pause(connection: Session, job_name: str, now: int) -> bool:

@@ -74,10 +74,12 @@ def resolve(
     generation_id: str | None = None,
     is_undriven: bool = False,
     now: int,
+    decided_by: str = "person",
 ) -> Resolved:
     """End a hold inside the caller's transaction. Raise `InputError` if the decision does not apply.
 
-    `is_undriven`: the caller has locked the queue, so an item under way may be ended as well.
+    `is_undriven`: the caller has locked the queue, so an item under way may be ended as well. `decided_by` is recorded
+    in the history: the journal, where it knows that an attempt had ended.
 
     The credits that the account used today stay counted, because the service may count them (Service section 8).
     """
@@ -85,31 +87,20 @@ def resolve(
     item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
     check_resolvable(item_name, state, is_undriven=is_undriven)
     if state in WITH_SERVICE:
-        _set_aside(connection, item_id, state, now)
+        _set_aside(connection, item_id, state, now, decided_by=decided_by)
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     held = _Held(item_id, job_id, f"{job_name}/{item_name}", attempt)
     match decision:
         case Decision.NOT_CREATED:
-            return _leave(connection, held, Event.REQUEUED, now)
+            return _leave(connection, held, Event.REQUEUED, now, decided_by=decided_by)
         case Decision.FAILED:
-            return _leave(connection, held, Event.GIVEN_UP, now)
+            return _leave(connection, held, Event.GIVEN_UP, now, decided_by=decided_by)
         case Decision.GENERATION:
             return _fetch(connection, held, generation_id, now)
         case Decision.ASK_AGAIN:
             return _ask_again(connection, held, now)
         case Decision.SAVED:
             return _accept_saved(connection, held, now)
-
-
-def end_outlived(connection: Session, job_name: str, item_name: str, now: int) -> None:
-    """Abandon an attempt that a restored copy of the queue wrongly has under way, and requeue its item."""
-    job_id = Jobs(connection).id_of(job_name)
-    item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
-    if state in WITH_SERVICE:
-        _set_aside(connection, item_id, state, now, decided_by="journal")
-    attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
-    held = _Held(item_id, job_id, f"{job_name}/{item_name}", attempt)
-    _leave(connection, held, Event.REQUEUED, now, decided_by="journal")
 
 
 def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> None:
