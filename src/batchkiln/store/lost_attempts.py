@@ -6,31 +6,34 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from batchkiln.core.job import Attempt
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.request import request_body
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store import attempts
+from batchkiln.store.account_changes import account_id
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.attempts import insert_attempt
-from batchkiln.store.charges import reserve
+from batchkiln.store.charges import change_job_credits, reserve
 from batchkiln.store.database import Database
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.row_types import recipe_of
-from batchkiln.store.session import Session
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import transition
+from batchkiln.store.transitions import log_event, transition
 from batchkiln.store.usage import count_in_days
 
 _FOUND_AT: Final = "lost_attempts_found_at"
@@ -42,9 +45,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A comparison of journal and queue: the number of lost attempts, and the journal's new content if needed."""
+    """A comparison of journal and queue: the lost attempts, and the journal's new content if needed.
+
+    `ended` names the items that the queue has as ended and that a lost attempt followed.
+    """
 
     lost: int
+    ended: list[str]
     foreign: int
     replacement: list[JournalEntry] | None
 
@@ -90,6 +97,13 @@ def _tell(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> No
             "nothing is sent: what the copy had used of its limits is lost as well"
         )
         log.warning("queue_restored", queue=str(path), attempts=compared.lost, reason=reason)
+    if compared.ended:
+        reason = (
+            "the older copy has these items as ended, and they were tried again later: they are queued again, and what "
+            "was paid is delivered. Of an item that is done, the further result is counted as charged and not fetched; "
+            "`batchkiln show` has the attempt"
+        )
+        log.warning("restored_items_queued", items=compared.ended, reason=reason)
     if damaged:
         reason = "lines of the journal of attempts are damaged and are dropped; the queue itself has its own records"
         log.warning("attempt_journal_damaged", path=str(path), number=damaged, reason=reason)
@@ -119,11 +133,12 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
             kept.append(entry)
             keys.add(entry.idempotency_key)
     _end_outlived(connection, now)
+    ended = _reopen_ended(connection, now)
     missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
         write_meta(connection, _FOUND_AT, str(now))
     is_changed = bool(missing) or len(kept) < len(entries)
-    return _Compared(lost, len(entries) - len(own), [*kept, *missing] if is_changed else None)
+    return _Compared(lost, ended, len(entries) - len(own), [*kept, *missing] if is_changed else None)
 
 
 def _lose(connection: Session, entry: JournalEntry) -> bool:
@@ -139,6 +154,43 @@ def _end_outlived(connection: Session, now: int) -> None:
     for row in connection.execute(query("outlived_attempts")).fetchall():
         decision = Decision.NOT_CREATED
         resolve(connection, row["job"], row["item"], decision, is_undriven=True, now=now, decided_by="journal")
+
+
+def _reopen_ended(connection: Session, now: int) -> list[str]:
+    """Queue the items again that the copy has as ended and that a lost attempt followed; return their names.
+
+    A person retried them, or canceled them in the copy before it was compared. An item that is done keeps its files:
+    the further attempt is recorded as abandoned and charged.
+    """
+    rows = connection.execute(query("ended_lost_items")).fetchall()
+    for row in rows:
+        state = ItemState(row["state"])
+        if state in RETRYABLE:
+            connection.execute(query("forget_failures"), {"ids": json.dumps([row["item_id"]])})
+            transition(
+                connection,
+                item_id=row["item_id"],
+                expected=state,
+                event=Event.RETRY_REQUESTED,
+                now=now,
+                detail={"decided_by": "journal"},
+            )
+        else:
+            _record_abandoned(connection, row, now)
+    return [f"{row['job']}/{row['item']}" for row in rows]
+
+
+def _record_abandoned(connection: Session, lost: Row, now: int) -> None:
+    account = account_id(connection, lost["profile"], lost["account"])
+    ended = {"state": AttemptState.ABANDONED, "ended_at": now, "account_id": account, "day": lost["recorded_at"]}
+    fields = _attempt_fields(connection, lost, ended)
+    attempt = insert_attempt(connection, fields)
+    if attempt is None:
+        raise InvariantBroken(f"the lost attempt of item {lost['item_id']} has ended, and occupies no slot")
+    connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
+    change_job_credits(connection, fields["job_id"], charged=lost["quote_credits"])
+    detail = {"number": attempt.number, "quote_credits": lost["quote_credits"], "decided_by": "journal"}
+    log_event(connection, "attempt_found", item_id=lost["item_id"], now=now, attempt_id=attempt.id, detail=detail)
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:
@@ -189,10 +241,33 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     lost = connection.execute(query("next_lost"), place).fetchone()
     if lost is None:
         return None
-    row, account_id, day = item_request(connection, lost["item_id"]), viewpoint.account_id, request.days[-1]
-    urls = asset_urls(connection, row["inputs"], account_id) or []
-    recipe, cost, number = recipe_of(row), lost["quote_credits"], max(lost["number"], row["next_number"])
-    fields = {
+    account, day = viewpoint.account_id, to_milliseconds(request.days[-1])
+    fields = _attempt_fields(connection, lost, {"account_id": account, "day": day})
+    attempt = insert_attempt(connection, fields)
+    if attempt is None:
+        return None
+    connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
+    cost = attempt.quote_credits
+    reserve(connection, account_id=account, job_id=fields["job_id"], day=day, credit_count=cost)
+    count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    transition(
+        connection,
+        item_id=lost["item_id"],
+        expected=ItemState.QUEUED,
+        event=Event.ATTEMPT_RECORDED,
+        now=to_milliseconds(request.at),
+        attempt_id=attempt.id,
+        detail={"number": attempt.number, "quote_credits": cost, "is_recovered": True},
+    )
+    return attempt
+
+
+def _attempt_fields(connection: Session, lost: Row, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a lost attempt; `given` are those that the journal does not know, the account among them."""
+    row = item_request(connection, lost["item_id"])
+    urls = asset_urls(connection, row["inputs"], given["account_id"]) or []
+    recipe, cost = recipe_of(row), lost["quote_credits"]
+    return {
         "is_video": recipe.mode.makes_video,
         "idempotency_key": lost["idempotency_key"],
         "key_fingerprint": lost["key_fingerprint"],
@@ -200,25 +275,8 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
         "checksum": lost["checksum"],
         "item_id": row["id"],
         "job_id": row["job_id"],
-        "account_id": account_id,
-        "number": number,
+        "number": max(lost["number"], row["next_number"]),
         "quote_credits": cost,
-        "day": to_milliseconds(day),
         "now": lost["recorded_at"],
+        **given,
     }
-    attempt = insert_attempt(connection, fields)
-    if attempt is None:
-        return None
-    connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
-    reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
-    count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
-    transition(
-        connection,
-        item_id=row["id"],
-        expected=ItemState.QUEUED,
-        event=Event.ATTEMPT_RECORDED,
-        now=to_milliseconds(request.at),
-        attempt_id=attempt.id,
-        detail={"number": number, "quote_credits": cost, "is_recovered": True},
-    )
-    return attempt
