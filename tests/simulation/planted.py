@@ -21,6 +21,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS: Final = 900
 TIMED_OUT: Final = 124
 _FLEETS: Final = ["tests/simulation/fleets.py", "--first", "--seeds", "0-119", "--processes", "2"]
+_RESTORED_FLEETS: Final = [*_FLEETS, "--restored"]
 _RESTORES: Final = ["tests/simulation/restores.py", "--first", "--seeds", "0-119", "--processes", "2"]
 
 
@@ -35,7 +36,7 @@ class Bug:
     more: tuple[tuple[str, str, str], ...] = ()  # further changes: path, before, after
     caught_by: str | None = None  # the tests that are to catch it, where no simulated world can
     is_of_fleets: bool = False  # it shows only where several workers share a queue
-    is_of_restores: bool = False  # it shows only where older copies are restored
+    is_of_restores: bool = False  # it shows only where older copies are restored, of a fleet's database or a file
 
 
 _RUN_IN_TRANSACTION: Final = """        result = work(connection, *args, **kwargs)
@@ -518,8 +519,17 @@ BUGS: Final = (
     Bug(
         "a moved queue leaves behind what it has lost",
         "store/copying.py",
-        "            record_lost(session, journal, to_milliseconds(now))\n",
+        "            record_lost(session, journals, to_milliseconds(now))\n",
         "            session.in_transaction\n",
+        is_of_restores=True,
+    ),
+    Bug(
+        "a restored fleet waits for nobody's journal",
+        "store/known_journals.py",
+        "    if has_lost or is_other:\n",
+        "    if False:\n",
+        (("store/leases.py", 'if row is None or row["seen_at"] < self._beaten_at:', "if False:"),),
+        is_of_fleets=True,
         is_of_restores=True,
     ),
     Bug(
@@ -639,7 +649,8 @@ def hunt(bug: Bug | None) -> str | None:
         tests = None if bug is None else bug.caught_by
         worlds = ["tests/simulation/first_violation.py"]
         if bug is not None:
-            worlds = _FLEETS if bug.is_of_fleets else _RESTORES if bug.is_of_restores else worlds
+            restored = _RESTORED_FLEETS if bug.is_of_fleets else _RESTORES
+            worlds = restored if bug.is_of_restores else _FLEETS if bug.is_of_fleets else worlds
         command = worlds if tests is None else ["-m", "pytest", "-q", "-x", "--no-header", tests]
         done = subprocess.run(
             ["timeout", str(PATIENCE_SECONDS), sys.executable, "-W", "ignore", *command],

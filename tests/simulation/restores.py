@@ -55,8 +55,8 @@ def draw_restores(seed: int) -> Plan:
     restores, copies, moment = [], [QueueCopy(1.0)], 0.0
     for _ in range(RESTORES):
         before, moment = moment, moment + chance.uniform(10, 100)
-        for _ in range(COPIES // RESTORES):
-            copies.append(QueueCopy(chance.uniform(max(1.0, before), moment), chance.choice(_STAGES)))
+        drawn = range(COPIES // RESTORES)
+        copies += [QueueCopy(chance.uniform(max(1.0, before), moment), chance.choice(_STAGES)) for _ in drawn]
         copies.append(QueueCopy(max(1.0, moment - chance.uniform(0.1, 60.0))))
         restores.append(Restore(moment, back=chance.choice((0, 0, 0, 1, 1, 2, 4)), hand=chance.choice(_HANDS)))
     decisions = [Decision(chance.uniform(5, moment), chance.choice(("cancel", "retry"))) for _ in range(3)]
@@ -91,7 +91,7 @@ def play_restores(seed: int, *, tells: bool = False) -> Outcome:
     check = CreateStore.check
 
     def refuse_once(store: CreateStore, connection: sqlite3.Connection, new: NewGeneration) -> None:
-        prompt = new.render_spec.prompt if new.render_spec else ""
+        prompt = new.render_spec.prompt
         if REFUSED_ONCE in prompt and prompt not in refused:
             refused.add(prompt)
             raise ApiError(422, "cost_exceeds_max", "the quote is higher than max_cost_credits by now")

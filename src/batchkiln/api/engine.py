@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -302,9 +301,7 @@ class Engine:
             suspended=None if profile.is_embedded else environment.suspended,
             seed=environment.seed,
         )
-        found_at = await store.lost_attempts_found_at()
-        passed = inf if found_at is None else (environment.wall() - found_at).total_seconds() * profile.time_scale
-        quiet_until = clock.monotonic() + quiet_seconds_left(profile.limits, passed)
+        quiet_until = clock.monotonic() + await self._quiet_seconds(store, profile)
         self.services[name] = ServiceRuntime(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
@@ -316,6 +313,18 @@ class Engine:
             embedded=embedded,
         )
         return self.services[name]
+
+    async def _quiet_seconds(self, store: "WorkerStore", profile: Profile) -> float:
+        """Return what is left of the quiet minute of a restored queue."""
+        found_at = await store.lost_attempts_found_at()
+        if found_at is None:
+            return 0.0
+        passed = (await self._now_of_queue() - found_at).total_seconds() * profile.time_scale
+        return quiet_seconds_left(profile.limits, passed)
+
+    async def _now_of_queue(self) -> datetime:
+        """Return the time by which the queue was found to be restored: this machine's."""
+        return self.app.environment.wall()
 
     def _host_limit(self, profile: Profile) -> HostRateLimit:
         return HostRateLimit.of(profile.limits)

@@ -6,6 +6,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -171,12 +172,13 @@ class FleetEngine(Engine):
         log.warning("database_lost", worker=self._keeper.worker.name, reason=str(error))
         while True:
             try:
-                await self.store.reconnect(now=self.app.environment.wall())
+                await self.store.reconnect()
             except QueueBusy:  # away still, or with too many connections
                 if self._ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
                     raise
             else:
                 log.info("database_found", worker=self._keeper.worker.name)
+                self._account_ids.clear()  # of an older state, which may give the same ids to other accounts
                 return
             await self._ticker.sleep_until(self._ticker.monotonic() + wait, self.control.stopping)
             wait = min(2 * wait, LONGEST_RECONNECT_WAIT_SECONDS)
@@ -235,6 +237,7 @@ class FleetEngine(Engine):
         try:
             if leases:
                 await self._check_outputs(work)
+                await self._keep_quiet()
             made = [await self._worker(*names[lease.fence.account_id], needs_key=True, lease=lease) for lease in leases]
         except BaseException as error:
             self._rest_of_disk(error)
@@ -244,6 +247,16 @@ class FleetEngine(Engine):
         self.workers += made
         self._seen |= {worker.account_id: worker for worker in made}
         return made
+
+    async def _keep_quiet(self) -> None:
+        """Have the new workers send nothing for what is left of a restored queue's quiet minute (Law 5)."""
+        for service in self.services.values():
+            left = await self._quiet_seconds(service.store, service.profile)
+            service.host.quiet_until = service.clock.monotonic() + left
+
+    async def _now_of_queue(self) -> datetime:
+        """Return the database's time, since the machines' clocks differ."""
+        return await self.store.now()
 
     def _refuse_embedded(self, profile: str) -> None:
         """Leave the embedded service's jobs: each machine would have a service of its own, with books of its own."""
@@ -327,7 +340,7 @@ async def open_fleet_engine(
     `clock` takes the place of the database's own.
     """
     await check_shared_folder(store, app, is_worker=True)
-    async with store.shared(now=app.environment.wall()):
+    async with store.shared():
         keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
         engine = FleetEngine(store, app, control, keeper)
         try:

@@ -18,8 +18,8 @@ from batchkiln.core.job import AttemptState, InputFile
 from batchkiln.core.lease_types import LEASE_SECONDS
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import drivers
-from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.integrity import checksum_matches
+from batchkiln.store.known_journals import INCARNATION, journals_at
 from batchkiln.store.location import QueueLocation, journal_place
 from batchkiln.store.lost_attempts import record_lost
 from batchkiln.store.meta import MOVED, SHARED_FOLDER, queue_uid, read_meta, refuse_moved, write_meta
@@ -83,9 +83,9 @@ def copy_queue(
     with drivers.copy_session(source, may_make=False) as old, old.translating():
         _refuse_workers(old, source)
         refuse_moved(old.session, source, unless_to=_name(target))
-        journal = AttemptJournal(journal_place(source, queue_uid(old.session)))
+        journals = journals_at(journal_place(source, queue_uid(old.session)))
         with _writing(old.session) as session:
-            record_lost(session, journal, to_milliseconds(now))
+            record_lost(session, journals, to_milliseconds(now))
         with drivers.copy_session(target, may_make=True) as new, new.translating():
             return _Copy(old, new, source, target, keep_image).run()
 
@@ -234,7 +234,7 @@ class _Copy:
         new = self._new.session
         new.execute("DELETE FROM meta WHERE key NOT IN (?, ?)", (VERSION_KEY, SHARED_FOLDER))
         for key, value in self._old.session.execute("SELECT key, value FROM meta").fetchall():
-            if key not in {VERSION_KEY, MOVED}:
+            if key not in {VERSION_KEY, MOVED, INCARNATION}:
                 write_meta(new, key, value)
 
 

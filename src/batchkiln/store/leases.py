@@ -5,8 +5,10 @@ is never measured by a worker's clock.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+import structlog
 
 from batchkiln.core.errors import InputError, LeaseLost
 from batchkiln.core.lease_types import (
@@ -21,9 +23,13 @@ from batchkiln.core.lease_types import (
     WorkerState,
 )
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store import known_journals
+from batchkiln.store.known_journals import Machine
 from batchkiln.store.meta import refuse_moved
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
+
+log = structlog.get_logger()
 
 StoreClock = Callable[[Session], int]
 """Return the database's own time, in milliseconds since 1970."""
@@ -87,9 +93,22 @@ class Leases:
     """The leases of one queue, as a worker process uses them."""
 
     def __init__(
-        self, database: Transactions, clock: StoreClock, may_take: Callable[[Session], bool] = lambda _: True
+        self,
+        database: Transactions,
+        clock: StoreClock,
+        may_take: Callable[[Session], bool] = lambda _: True,
+        *,
+        machine: Machine | None = None,
+        compare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Use an open database and its clock. `may_take` tells that no process has the whole queue."""
+        """Use an open database and its clock. `may_take` tells that no process has the whole queue.
+
+        `compare` compares the journals of `machine` with the database, if that turns out to be restored.
+        """
+        self._machine = machine
+        self._compare = compare
+        self._beaten_at: int | None = None
+        self._awaited: list[str] = []
         self._database = database
         self._clock = clock
         self._may_take = may_take
@@ -99,7 +118,10 @@ class Leases:
 
         Raise `InputError` if another worker of the address uses another limit.
         """
-        return await self._database.write(beat, self._clock, worker, egress, epoch, driven)
+        found, self._beaten_at, is_awaited = await self._database.write(self._beat, worker, egress, epoch, driven)
+        if is_awaited and self._compare is not None:
+            await self._compare()
+        return found
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
         """Record which accounts' API keys the worker has; return the roster of workers and accounts.
@@ -111,9 +133,13 @@ class Leases:
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
         """Take accounts that nobody drives; return the epochs of those that were still free.
 
-        None is, while one process has the whole queue.
+        None is, while one process has the whole queue, or while a restored database waits for a machine's journals.
         """
-        return await self._database.write(self._take, worker, account_ids)
+        epochs, awaited = await self._database.write(self._take, worker, account_ids)
+        if awaited != self._awaited:
+            self._awaited = awaited
+            _tell_awaited(awaited)
+        return epochs
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
         """End the lease of an account, which is free at once."""
@@ -123,8 +149,37 @@ class Leases:
         """End the lease of the address, and remove the worker from the list."""
         await self._database.write(leave, self._clock, worker, epoch)
 
-    def _take(self, session: Session, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        return take(session, self._clock, worker, account_ids) if self._may_take(session) else {}
+    def _beat(
+        self, session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
+    ) -> tuple[Beat, int, bool]:
+        """Renew, and look whether the database still has this worker's last beat; if not, it was restored."""
+        now = self._clock(session)
+        if self._beaten_at is not None and now - self._beaten_at < FORGOTTEN_AFTER_MS:
+            row = session.execute(query("worker_seen_at"), {"name": worker.name}).fetchone()
+            if row is None or row["seen_at"] < self._beaten_at:
+                known_journals.await_all(session, now)
+        found = beat(session, self._clock, worker, egress, epoch, driven)
+        is_awaited = self._machine is not None and known_journals.seen(session, self._machine, now)
+        return found, now, is_awaited
+
+    def _take(
+        self, session: Session, worker: WorkerIdentity, account_ids: Sequence[int]
+    ) -> tuple[Mapping[int, int], list[str]]:
+        awaited = known_journals.awaited_hosts(session)
+        may_take = not awaited and self._may_take(session)
+        return take(session, self._clock, worker, account_ids) if may_take else {}, awaited
+
+
+def _tell_awaited(hosts: Sequence[str]) -> None:
+    if hosts:
+        reason = (
+            "the database was restored to an older state, and the journals of these machines may have attempts that it "
+            "lacks: nothing is sent until a worker has started on each. If a machine is gone for good, run `batchkiln "
+            "workers gone HOST`; what only it knew may then be charged again"
+        )
+        log.warning("journals_awaited", hosts=list(hosts), reason=reason)
+    else:
+        log.info("journals_compared")
 
 
 def fence(session: Session, held: Fence) -> None:

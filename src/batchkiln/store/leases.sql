@@ -4,6 +4,9 @@ VALUES (:name, :egress, :host, :pid, :version, :now, :now)
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
 RETURNING is_draining;
 
+-- name: worker_seen_at
+SELECT seen_at FROM worker WHERE name = :name;
+
 -- name: set_able_accounts
 UPDATE worker SET accounts = :accounts WHERE name = :name;
 

@@ -6,7 +6,7 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,12 +21,13 @@ from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.request import request_body
 from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store import attempts
+from batchkiln.store import attempts, known_journals
 from batchkiln.store.account_changes import account_id
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.attempts import insert_attempt
 from batchkiln.store.charges import change_job_credits, reserve
 from batchkiln.store.database import Database
+from batchkiln.store.known_journals import Machine
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.resolution import Decision, resolve
@@ -56,13 +57,16 @@ class _Compared:
     replacement: list[JournalEntry] | None
 
 
-async def open_journal(database: Database, journal: AttemptJournal, now: datetime) -> None:
+async def open_journal(database: Database, journal: AttemptJournal, now: int, machine: Machine | None = None) -> None:
     """Compare the journal with the queue, record the lost attempts, and open the journal for appending.
 
-    `now` is the machine's time. Raise `QueueBusy` if the disk fails, and `QueueUnusable` if the journal is no file.
+    `now` is the machine's time in milliseconds. Where several machines drive the queue, it is the database's, and the
+    journals of this machine's other processes are compared too. Raise `QueueBusy` if the disk fails, and
+    `QueueUnusable` if the journal is no file.
     """
     entries, damaged = await database.run(_read, journal)
-    compared = await database.write(_compare, entries, to_milliseconds(now))
+    others = [] if machine is None else await database.run(_read_others, machine.others(journal))
+    compared = await database.write(_compare, entries, now, others, machine)
     content = compared.replacement
     if content is None and (damaged or journal.is_torn):
         content = entries
@@ -70,13 +74,19 @@ async def open_journal(database: Database, journal: AttemptJournal, now: datetim
     _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
 
 
-def record_lost(connection: Session, journal: AttemptJournal, now: int) -> int:
-    """Record what the queue has lost, without a change of the journal; return the number of attempts.
+def record_lost(connection: Session, journals: Sequence[AttemptJournal], now: int) -> int:
+    """Record what the queue has lost, without a change of the journals; return the number of attempts.
 
-    For a queue that is copied elsewhere: there, the journal is another one. Belongs in a write transaction.
+    For a queue that is copied elsewhere: there, the journals are others. Belongs in a write transaction.
     """
-    entries, _ = journal.read()
+    entries = _read_others(connection, journals)
     return _compare(connection, entries, now).lost
+
+
+def _read_others(connection: Session, journals: Sequence[AttemptJournal]) -> list[JournalEntry]:
+    """Return the entries of journals, which other processes may be writing."""
+    del connection
+    return [entry for journal in journals for entry in journal.read()[0]]
 
 
 def _read(connection: Session, journal: AttemptJournal) -> tuple[list[JournalEntry], int]:
@@ -112,7 +122,13 @@ def _tell(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> No
         log.warning("attempt_journal_foreign", path=str(path), number=compared.foreign, reason=reason)
 
 
-def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Compared:
+def _compare(
+    connection: Session,
+    entries: list[JournalEntry],
+    now: int,
+    others: Sequence[JournalEntry] = (),
+    machine: Machine | None = None,
+) -> _Compared:
     """Record the attempts that the queue does not know, and find the entries that the journal lacks or can drop.
 
     The horizon counts from the newest attempt, because the machine's clock may be wrong.
@@ -121,13 +137,13 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
     own = [entry for entry in entries if entry.queue_uid == uid]
     newest = connection.execute(query("newest_attempt")).fetchone()["recorded_at"] or 0
     horizon = max([newest, *(entry.recorded_at for entry in own)]) - _KEPT_MS
-    words = json.dumps([entry.idempotency_key for entry in own])
+    beside = [entry for entry in others if entry.queue_uid == uid]
+    words = json.dumps([entry.idempotency_key for entry in (*own, *beside)])
     rows = connection.execute(query("journaled_attempts"), {"keys": words})
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
-    keys, kept, lost = set(), [entry for entry in entries if entry.queue_uid != uid], 0
+    lost = sum(_lose(connection, entry) for entry in (*own, *beside) if entry.idempotency_key not in known)
+    keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
     for entry in own:
-        if entry.idempotency_key not in known:
-            lost += _lose(connection, entry)
         ended_at = known.get(entry.idempotency_key)
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
@@ -137,6 +153,8 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
     missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
         write_meta(connection, _FOUND_AT, str(now))
+    if machine is not None:
+        known_journals.compared(connection, machine, now, has_lost=lost > 0)
     is_changed = bool(missing) or len(kept) < len(entries)
     return _Compared(lost, ended, len(entries) - len(own), [*kept, *missing] if is_changed else None)
 
@@ -263,7 +281,7 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
 
 
 def _attempt_fields(connection: Session, lost: Row, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a lost attempt; `given` are those that the journal does not know, the account among them."""
+    """Return the columns of a lost attempt; `given` has those that the journal does not know."""
     row = item_request(connection, lost["item_id"])
     urls = asset_urls(connection, row["inputs"], given["account_id"]) or []
     recipe, cost = recipe_of(row), lost["quote_credits"]

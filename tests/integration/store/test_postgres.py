@@ -319,11 +319,11 @@ async def test_each_worker_of_a_machine_has_a_journal_of_its_own(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     one, other = await Store.open_for_writing(url), await Store.open_for_writing(url)
     try:
-        async with one.shared(now=NOW):
-            async with other.shared(now=NOW):
+        async with one.shared():
+            async with other.shared():
                 both = sorted(path.name for path in tmp_path.rglob("*.attempts"))
-            async with other.shared(now=NOW):
-                await other.reconnect(now=NOW)
+            async with other.shared():
+                await other.reconnect()
                 again = sorted(path.name for path in tmp_path.rglob("*.attempts"))
     finally:
         await other.close()

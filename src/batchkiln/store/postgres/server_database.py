@@ -31,6 +31,12 @@ CHANNEL: Final = "batchkiln"
 
 _DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
 
+_INCARNATION: Final = """
+    SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
+        left(pg_walfile_name(pg_current_wal_lsn()), 8),
+        (SELECT oid FROM pg_database WHERE datname = current_database()))
+"""
+
 
 class PostgresDatabase(Database):
     """One open queue. A lost connection stays lost until `reconnect`; pending work must then begin again.
@@ -138,6 +144,13 @@ class PostgresDatabase(Database):
             with suppress(QueueBusy, QueueUnusable):
                 await self._hop(_unlock)
 
+    async def incarnation(self) -> str | None:
+        """Return cluster, timeline and database: a promoted standby or a restored dump has others.
+
+        A restore into the same database, or of the whole cluster's files, does not change them.
+        """
+        return await self._hop(_incarnation)
+
     def may_take_leases(self, session: Session) -> bool:
         """Return whether no process has the whole queue; none can take it before the end of the transaction."""
         assert isinstance(session, PostgresSession)
@@ -196,6 +209,13 @@ def _checked(url: DatabaseUrl, *, is_reader: bool) -> PostgresSession:
 
 def _data_version(session: PostgresSession) -> int:
     return int(session.scalar(_DATA_VERSION))
+
+
+def _incarnation(session: PostgresSession) -> str | None:
+    try:
+        return str(session.scalar(_INCARNATION))
+    except psycopg.errors.InsufficientPrivilege:  # a hosted server may keep it to itself
+        return None
 
 
 def try_lock(session: PostgresSession) -> bool:
