@@ -52,7 +52,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class DatabaseRestore:
-    """At a moment the database is restored to what it was at another. `is_told`: the server says so itself."""
+    """At a moment the database is restored to what it was at another.
+
+    `is_told`: the server says so itself, else a person does.
+    """
 
     copied_at: float
     moment: float

@@ -32,6 +32,7 @@ from batchkiln.rehearsal.network import MemoryNetwork, NetworkFault
 from batchkiln.rehearsal.nodes import as_node, node_of
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.known_journals import await_all
 from batchkiln.store.session import Session
 from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.worker.account_worker import AccountWorker
@@ -472,6 +473,10 @@ class FleetWorld:
         await asyncio.sleep(restore.moment - restore.copied_at)
         with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(self.queue)) as target:
             source.backup(target)
+            target.row_factory = sqlite3.Row
+            if not restore.is_told:  # the person says so, by `workers restored`
+                await_all(target, self.database_now())
+                target.commit()
         for node in self.nodes:
             node.link.away_until = self.loop.time() + self.chance.choice((0.5, 0.5, 20.0, 60.0))
         self.incarnation += "'" if restore.is_told else ""

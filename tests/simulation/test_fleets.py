@@ -2,7 +2,7 @@
 
 import pytest
 
-from .fleet_plan import FleetPlan, Machine, Misadventure, draw_fleet
+from .fleet_plan import FleetPlan, Machine, Misadventure, draw_fleet, draw_restored_fleet
 from .fleets import play_fleet
 from .log_silencing import silence
 from .plan import Plan
@@ -25,6 +25,17 @@ def test_fleet_keeps_all_promises(seed: int) -> None:
 
     assert outcome.violations == ()
     assert outcome.counts["leases"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 4, 7])
+def test_restored_database_pays_nothing_twice(seed: int) -> None:
+    """Law 2: nobody drives it before each machine's journals were compared with it."""
+    with silence():
+        outcome = play_fleet(draw_restored_fleet(seed))
+
+    assert outcome.violations == ()
+    assert outcome.counts["restores"] == 2
 
 
 def two(*misadventures: Misadventure) -> FleetPlan:

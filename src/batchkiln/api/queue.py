@@ -433,6 +433,18 @@ async def drained(location: QueueLocation, name: str) -> list[str]:
         return await store.write(Writer.drain_workers, name)
 
 
+async def awaiting_journals(location: QueueLocation) -> list[str]:
+    """Take a database for restored; return the machines whose journals it waits for."""
+    async with Store.open_for_update(location) as store:
+        return await store.write(Writer.await_journals)
+
+
+async def without_machine(location: QueueLocation, host: str) -> int:
+    """Wait no longer for the journals of a machine that is gone; return how many of its folders were known."""
+    async with Store.open_for_update(location) as store:
+        return await store.write(Writer.forget_machine, host)
+
+
 def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:
     return reader.events.after(after, _EVENTS_AT_ONCE)
 

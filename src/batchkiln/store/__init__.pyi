@@ -12,6 +12,7 @@ from .apply import (
 from .copying import (
     Copied as Copied,
     copy_queue as copy_queue,
+    keep_queue as keep_queue,
 )
 from .events import (
     ItemEnded as ItemEnded,

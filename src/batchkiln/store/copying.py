@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from batchkiln.core.errors import QueueInUse, QueueUnusable
+from batchkiln.core.errors import BatchkilnError, QueueInUse, QueueUnusable
 from batchkiln.core.job import AttemptState, InputFile
 from batchkiln.core.lease_types import LEASE_SECONDS
 from batchkiln.core.timestamps import to_milliseconds
@@ -88,6 +88,34 @@ def copy_queue(
             record_lost(session, journals, to_milliseconds(now))
         with drivers.copy_session(target, may_make=True) as new, new.translating():
             return _Copy(old, new, source, target, keep_image).run()
+
+
+def keep_queue(source: QueueLocation, target: QueueLocation) -> None:
+    """Take the mark of an interrupted copy from its source: the target is lost, and the source stays the queue.
+
+    Raise `QueueUnusable` where no such copy was begun, where it ended, or where the target holds the queue.
+    """
+    with drivers.copy_session(source, may_make=False) as old, old.translating():
+        text = read_meta(old.session, MOVED)
+        if text is None or json.loads(text) != {"to": _name(target), "is_done": False}:
+            raise QueueUnusable(f"{source}: no copy to {target} was begun and not ended; nothing was changed")
+        if _holds(target, queue_uid(old.session)):
+            raise QueueUnusable(
+                f"{target}: the copy is there, and may be driven; nothing was changed. Run `batchkiln queue copy "
+                f"{source} {target}` again"
+            )
+        with _writing(old.session) as session:
+            write_meta(session, MOVED, None)
+
+
+def _holds(target: QueueLocation, uid: str) -> bool:
+    """Return whether a copy of the queue has jobs at a place that can be reached."""
+    try:
+        with drivers.copy_session(target, may_make=False) as new, new.translating():
+            has_jobs = new.session.execute("SELECT 1 FROM job LIMIT 1").fetchone() is not None
+            return has_jobs and queue_uid(new.session) == uid
+    except BatchkilnError:
+        return False
 
 
 def _name(location: QueueLocation) -> str:

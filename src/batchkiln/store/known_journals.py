@@ -84,7 +84,8 @@ def compared(connection: Session, machine: Machine, now: int, *, has_lost: bool)
     is_other = machine.incarnation is not None and before not in {None, machine.incarnation}
     if machine.incarnation is not None:
         write_meta(connection, INCARNATION, machine.incarnation)
-    if has_lost or is_other:
+    is_expected = machine.token in _read(connection, _AWAITED)
+    if is_other or (has_lost and not is_expected):
         await_all(connection, now)
     _arrive(connection, machine.token)
 

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from batchkiln.core.job import JobSpec
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.store import misunderstood, operations
+from batchkiln.store import known_journals, misunderstood, operations
 from batchkiln.store.account_changes import service_time
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
-from batchkiln.store.leases import drain
+from batchkiln.store.leases import database_clock, drain
 from batchkiln.store.meta import SharedMark, mark_shared_folder
 from batchkiln.store.misunderstood import AskedAgain
 from batchkiln.store.notification_cursor import NotificationPosition, write_cursor
@@ -97,6 +97,15 @@ class Writer(Reader):
         `name` is a worker's, or that of an address or of a machine, for all its workers.
         """
         return drain(self._connection, name)
+
+    def await_journals(self) -> list[str]:
+        """Take the database for restored, as a person says; return the machines whose journals it waits for."""
+        known_journals.await_all(self._connection, database_clock(self._connection))
+        return known_journals.awaited_hosts(self._connection)
+
+    def forget_machine(self, host: str) -> int:
+        """Wait no longer for the journals of a machine; return how many of its folders were known."""
+        return known_journals.forget_machine(self._connection, host)
 
     def keep_quotes(self, *, profile: str, prices: Mapping[str, int], now: int) -> None:
         """Store prices in credits by price key."""

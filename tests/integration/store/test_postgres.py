@@ -1,6 +1,7 @@
 """A queue in PostgreSQL: its transactions, what a lost connection is, and what bad input gets."""
 
 import asyncio
+import socket
 import stat
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from batchkiln.api.queue import awaiting_journals
 from batchkiln.core.errors import (
     BatchkilnError,
     CommitInDoubt,
@@ -27,6 +29,7 @@ from batchkiln.core.errors import (
 from batchkiln.core.lease_types import Egress, Fence, WorkerIdentity
 from batchkiln.store import Reader, Store, migrate
 from batchkiln.store.account_changes import account_id
+from batchkiln.store.attempt_journal import JournalEntry
 from batchkiln.store.health import queue_health, server_checks
 from batchkiln.store.leases import FencedDatabase, Leases, fence as fenced_by
 from batchkiln.store.location import DatabaseUrl
@@ -36,6 +39,7 @@ from batchkiln.store.postgres.postgres_session import CommitUnknown
 from batchkiln.store.postgres.schema_updates import VERSION_KEY
 from batchkiln.store.postgres.server_database import PostgresDatabase
 from batchkiln.store.session import Session
+from batchkiln.store.writer import Writer
 from support import postgres
 
 pytestmark = pytest.mark.postgres
@@ -586,3 +590,104 @@ async def test_journal_of_attempts_is_on_the_disk_of_the_machine(
         assert stat.S_IMODE(journal.stat().st_mode) == 0o600
 
     await store.close()
+
+
+# --- a database that was restored ---
+
+
+class Machines:
+    """Two machines with folders of their own, and a copy of their database."""
+
+    def __init__(self, url: DatabaseUrl, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.url = url
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+
+    async def begin(self, name: str) -> Store:
+        """Open the database on a machine."""
+        self._monkeypatch.setenv("XDG_STATE_HOME", str(self._folder / name))
+        self._monkeypatch.setattr(socket, "gethostname", lambda: name)
+        return await Store.open_for_writing(self.url)
+
+    def replace(self, old: str, new: str) -> None:
+        """Make a database as a copy of another one, in its place."""
+        with postgres.server().admin() as admin:
+            admin.execute(f'DROP DATABASE IF EXISTS "{new}" WITH (FORCE)')
+            admin.execute(f'CREATE DATABASE "{new}" TEMPLATE "{old}"')
+
+
+@pytest.fixture
+def machines(url: DatabaseUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    """Two machines on an empty queue."""
+    return Machines(url, tmp_path, monkeypatch)
+
+
+async def lose_an_attempt(machines: Machines) -> int:
+    """Let both machines be known, copy the database, let the first begin an attempt, and restore the copy."""
+    url, known = machines.url, 0
+    for name in ("fra", "ams"):
+        store = await machines.begin(name)
+        async with store.shared():
+            known = await store._database.write(account_id, "test", "main")
+        await store.close()
+    machines.replace(url.name, f"{url.name}-copy")
+    store = await machines.begin("fra")
+    async with store.shared():
+        uid = await store.read(Reader.queue_uid)
+        assert store._journal is not None
+        store._journal.append(JournalEntry(uid, "job", "fox", "test", "main", 1, "lost-key", "key-1", 7, 10, 1))
+    await store.close()
+    machines.replace(f"{url.name}-copy", url.name)
+    with postgres.server().admin() as admin:
+        admin.execute(f'DROP DATABASE "{url.name}-copy"')
+    return known
+
+
+async def take(store: Store, known: int) -> list[int]:
+    worker = WorkerIdentity("w", "e", "host", 1, "0")
+    return list(await store.leases().take(worker, [known]))
+
+
+async def test_restored_database_is_driven_by_nobody_before_each_journal_was_read(machines: Machines) -> None:
+    """Law 2: the other machine's account would begin the item of the lost attempt anew."""
+    known = await lose_an_attempt(machines)
+    ams = await machines.begin("ams")
+    async with ams.shared():
+        assert await take(ams, known) == []
+        fra = await machines.begin("fra")
+        async with fra.shared():
+            assert await take(ams, known) == [known]
+        rows = await ams._database.read(lambda session: session.execute("SELECT item FROM lost_attempt").fetchall())
+        assert [row["item"] for row in rows] == ["fox"]
+        await fra.close()
+    await ams.close()
+
+
+async def test_machine_that_is_gone_is_waited_for_until_a_person_says_so(machines: Machines) -> None:
+    """The wait has an end that a person decides, since the journal may hold what was paid."""
+    known = await lose_an_attempt(machines)
+    ams = await machines.begin("ams")
+    async with ams.shared():
+        assert await take(ams, known) == []
+        assert await ams.write(Writer.forget_machine, "elsewhere") == 0
+        assert await ams.write(Writer.forget_machine, "fra") == 1
+        assert await take(ams, known) == [known]
+    await ams.close()
+
+
+async def test_person_says_that_the_database_was_restored(machines: Machines) -> None:
+    """A dump that is loaded into the same database leaves no trace of it."""
+    url = machines.url
+    for name in ("fra", "ams"):
+        store = await machines.begin(name)
+        async with store.shared():
+            known = await store._database.write(account_id, "test", "main")
+        await store.close()
+
+    assert await awaiting_journals(url) == ["ams", "fra"]
+
+    for name, taken in (("fra", []), ("ams", [known])):
+        store = await machines.begin(name)
+        async with store.shared():
+            assert await take(store, known) == taken
+        await store.close()
