@@ -33,7 +33,7 @@ def machine_suspended() -> float:
     return 0.0
 
 
-def steady_seconds() -> float:
+def boottime_seconds() -> float:
     """Return seconds of a clock that nobody sets and that also counts while the machine is suspended, where it can."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -74,7 +74,7 @@ class PlacedItem:
     objections: tuple[PlacedObjection, ...] = ()
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
+def diagnostic_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
     return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
 

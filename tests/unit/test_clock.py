@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, machine_now, machine_suspended, steady_seconds
+from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, boottime_seconds, machine_now, machine_suspended
 from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
@@ -196,4 +196,4 @@ def test_steady_seconds_are_those_of_a_clock_that_counts_a_suspend(monkeypatch: 
     monkeypatch.setattr(time, "CLOCK_BOOTTIME", 7, raising=False)
     monkeypatch.setattr(time, "clock_gettime", lambda clock: 1_000.0 + clock)
 
-    assert steady_seconds() == 1_007.0
+    assert boottime_seconds() == 1_007.0

@@ -72,7 +72,7 @@ def prerender(pattern: str, values: Mapping[str, str]) -> str:
     `values` must hold every field that is not built in. Raise `KeyError` with the first missing name.
     """
     text, names = _prepared(pattern)
-    return text % tuple([_escaped(safe_value(values[name])) for name in names])
+    return text % tuple([_literal_braces(safe_value(values[name])) for name in names])
 
 
 def render(pattern: str, *, job: str, item: str, index: int, output: int, model: str, ext: str) -> str:
@@ -174,13 +174,13 @@ def _prepared(pattern: str) -> tuple[str, tuple[str, ...]]:
 
 def _unfilled(piece: _Piece) -> str:
     if not piece.field:
-        return _escaped(piece.text).replace("%", "%%")
+        return _literal_braces(piece.text).replace("%", "%%")
     if piece.field in BUILT_IN_FIELDS:
         return f"{{{piece.field}:0{piece.width}d}}" if piece.width else f"{{{piece.field}}}"
     return "%s"
 
 
-def _escaped(text: str) -> str:
+def _literal_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -93,14 +93,14 @@ def read_shared_by(reader: Reader, config: Config) -> SharedBy | None:
     if not states:
         return None
     drivers = tuple(workers.drivers())
-    undriven = tuple(_undriven(reader, config, states, drivers))
+    undriven = tuple(_accounts_without_worker(reader, config, states, drivers))
     return SharedBy(states, drivers, undriven, workers.takeovers())
 
 
-def _undriven(
+def _accounts_without_worker(
     reader: Reader, config: Config, states: Sequence[WorkerState], drivers: Sequence[Driver]
 ) -> Iterator[Undriven]:
-    """Yield the accounts with work that nobody drives, except those that a worker takes at its next beat."""
+    """Yield the accounts with work that nobody drives, except those that a worker takes at its next renewal."""
     driven = {(each.profile, each.account) for each in drivers}
     ids = {(each.profile, each.name): each.id for each in reader.accounts.summaries()}
     alive = [state for state in states if state.is_alive]
@@ -164,9 +164,7 @@ def _worker(
 ) -> WorkerView:
     driven = [statuses.get((each.profile, each.account)) for each in shared.drivers if each.worker == state.name]
     known = [each[1] for each in driven if each is not None]
-    waits = Counter(
-        REASONS[status.wait.reason] for status in known if not status.is_busy and status.wait.is_worth_saying
-    )
+    waits = Counter(REASONS[status.wait.reason] for status in known if not status.is_busy and status.wait.is_reportable)
     busiest = max(services, key=lambda profile: minutes[profile.name][state.egress], default=None)
     return WorkerView(
         state=state,

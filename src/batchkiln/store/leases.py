@@ -11,10 +11,10 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from batchkiln.core.errors import InputError, LeaseLost
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
-    Beat,
     Driver,
     Egress,
     Fence,
+    LeaseRenewal,
     Roster,
     Sender,
     WorkerIdentity,
@@ -94,12 +94,14 @@ class Leases:
         self._clock = clock
         self._may_take = may_take
 
-    async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
+    async def renew(
+        self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
+    ) -> LeaseRenewal:
         """Renew the lease of the address, if the worker has one (`epoch`), and those of the accounts that it drives.
 
         Raise `InputError` if another worker of the address uses another limit.
         """
-        return await self._database.write(beat, self._clock, worker, egress, epoch, driven)
+        return await self._database.write(renew, self._clock, worker, egress, epoch, driven)
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
         """Record which accounts' API keys the worker has; return the roster of workers and accounts.
@@ -146,14 +148,14 @@ def _fenced(
     return work(session, *args, **kwargs)
 
 
-def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
+def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     session: Session,
     clock: StoreClock,
     worker: WorkerIdentity,
     egress: Egress,
     epoch: int | None,
     driven: Collection[int],
-) -> Beat:
+) -> LeaseRenewal:
     """Renew what a worker holds, and take its address where that is free."""
     refuse_moved(session, "this queue")  # while the worker stood still
     now = clock(session)
@@ -166,7 +168,7 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
         "expires_at": now + _LEASE_MS,
     }
     epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
-    return Beat(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
+    return LeaseRenewal(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
@@ -211,8 +213,8 @@ def roster(
         Sender(row["name"], frozenset(json.loads(row["accounts"])), frozenset(driven.get(row["name"], ())))
         for row in session.execute(query("senders"), {"now": now})
     )
-    everybodys = frozenset(account_id for sender in senders for account_id in sender.able)
-    return Roster(senders, everybodys - taken)
+    able_accounts = frozenset(account_id for sender in senders for account_id in sender.able)
+    return Roster(senders, able_accounts - taken)
 
 
 def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:

@@ -60,7 +60,7 @@ async def open_journal(database: Database, journal: AttemptJournal, now: datetim
     if content is None and (damaged or journal.is_torn):
         content = entries
     await database.run(_begin, journal, content)
-    _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
+    _log_findings(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
 
 
 def record_lost(connection: Session, journal: AttemptJournal, now: int) -> int:
@@ -82,7 +82,7 @@ def _begin(connection: Session, journal: AttemptJournal, entries: list[JournalEn
     journal.begin(entries)
 
 
-def _tell(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> None:
+def _log_findings(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> None:
     if compared.lost:
         reason = (
             "the queue is an older copy of itself: the journal beside it has attempts that it does not know. They are "
@@ -113,7 +113,7 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
     keys, kept, lost = set(), [entry for entry in entries if entry.queue_uid != uid], 0
     for entry in own:
         if entry.idempotency_key not in known:
-            lost += _lose(connection, entry)
+            lost += _record_lost(connection, entry)
         ended_at = known.get(entry.idempotency_key)
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
@@ -126,7 +126,7 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
     return _Compared(lost, len(entries) - len(own), [*kept, *missing] if is_changed else None)
 
 
-def _lose(connection: Session, entry: JournalEntry) -> bool:
+def _record_lost(connection: Session, entry: JournalEntry) -> bool:
     """Record a lost attempt, unless the queue knows a later one of its item: the lost one had then ended (Law 2)."""
     return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
 

@@ -108,9 +108,9 @@ class Store:
         """Wake the process that drives the queue, if there is one."""
         self._database.notify()
 
-    def listen(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context in which `heard` is called whenever another process calls `notify`."""
-        return self._database.listen(heard)
+    def listen(self, on_wakeup: Callable[[], None]) -> AbstractContextManager[None]:
+        """Return a context in which `on_wakeup` is called whenever another process calls `notify`."""
+        return self._database.listen(on_wakeup)
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:

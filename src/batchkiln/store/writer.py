@@ -17,7 +17,7 @@ from batchkiln.store.operations import CancelReport, RetryReport
 from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
-from batchkiln.store.staging import MistakeAt, Placed
+from batchkiln.store.staging import DiagnosticAt, Placed
 
 
 class Writer(Reader):
@@ -35,12 +35,12 @@ class Writer(Reader):
         profile: str,
         machine_now: datetime,
         options: ApplyOptions,
-        mistake_at: MistakeAt,
+        diagnostic_at: DiagnosticAt,
     ) -> ApplyReport:
         """Apply a manifest to its job. Raise `InputError` with all mistakes of the manifest."""
         now = max(to_milliseconds(machine_now), service_time(self._connection, profile) or 0)
         return apply_manifest(
-            self._connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at
+            self._connection, spec, placed, profile=profile, now=now, options=options, diagnostic_at=diagnostic_at
         )
 
     def retry(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> RetryReport:

@@ -132,7 +132,7 @@ async def _send(worker: AccountWorker, attempt: Attempt) -> None:
     now = worker.ports.clock.now()
     worker.polls.touch(attempt.id, now.monotonic)
     outcome = outcome_of_create(attempt, reply)
-    await _brake(worker, attempt, reply, outcome, now)  # before the commit, which wakes the other tracks
+    await _delay_creates(worker, attempt, reply, outcome, now)  # before the commit, which wakes the other tracks
     committed = await worker.commit(attempt, outcome, _facts_of_create(reply), now)
     await _adopt_create(worker, attempt, reply, committed, now)
 
@@ -212,7 +212,7 @@ def _facts_of_create(reply: CreateReply) -> Facts:
     )
 
 
-async def _brake(
+async def _delay_creates(
     worker: AccountWorker, attempt: Attempt, reply: CreateReply, outcome: Outcome, now: ClockReading
 ) -> None:
     """Delay creates as the reply requires. If the attempt created nothing, put back the credits that it took."""

@@ -87,7 +87,7 @@ async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> b
         case AccountBlocked() | Throttled():
             worker.on_success(Call.DESCRIPTION)
             return True
-        case NotUnderstood() if worker.backoffs.is_worn_out(Call.DESCRIPTION):
+        case NotUnderstood() if worker.backoffs.is_exhausted(Call.DESCRIPTION):
             await worker.on_failure(reply, Call.DESCRIPTION)  # nothing needs it but the time, which other replies tell
             return True
         case Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked():

@@ -16,7 +16,7 @@ from typing import cast
 import pytest
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.store.database import JOINED_AT_MOST
+from batchkiln.store.database import MAX_JOINED_WRITES
 from batchkiln.store.session import Session
 from batchkiln.store.sqlite.file_database import (
     SCHEMA_VERSION,
@@ -313,7 +313,7 @@ async def test_writes_that_wait_together_are_committed_together(tmp_path: Path) 
     database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     statements: list[str] = []
     await database.run(lambda connection: cast("sqlite3.Connection", connection).set_trace_callback(statements.append))
-    keys = [f"key-{number}" for number in range(JOINED_AT_MOST + 3)]
+    keys = [f"key-{number}" for number in range(MAX_JOINED_WRITES + 3)]
 
     ends = await together(database, *(partial(put, key=key) for key in keys))
 

@@ -193,7 +193,7 @@ async def test_a_worker_that_stood_still_during_the_move_ends(golden: Path, url:
     worker = WorkerIdentity(name="w1", egress="e", host="h", pid=1, version="1")
 
     with pytest.raises(QueueUnusable, match="was moved to"):
-        await store.leases().beat(worker, Egress("e", 120), None, [])
+        await store.leases().renew(worker, Egress("e", 120), None, [])
 
     await store.close()
 

@@ -263,10 +263,10 @@ async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: D
     leases = Leases(database, database.clock)
     try:
         account = await database.write(account_id, "studio", "main")
-        beat = await leases.beat(worker, egress, None, ())
+        renew = await leases.renew(worker, egress, None, ())
         old = await leases.take(worker, [account])
-        assert beat.egress_epoch is not None
-        fence = Fence(account, old[account], egress.name, beat.egress_epoch)
+        assert renew.egress_epoch is not None
+        fence = Fence(account, old[account], egress.name, renew.egress_epoch)
         await database.write(fenced_by, fence)
         await asyncio.to_thread(kill, url)
         with pytest.raises(QueueConnectionLost):
@@ -289,10 +289,10 @@ async def test_workers_and_a_process_with_the_whole_queue_keep_each_other_out(ur
     leases = Leases(database, database.clock, database.may_take_leases)
     try:
         account = await database.write(account_id, "studio", "main")
-        beat = await leases.beat(worker, egress, None, ())
+        renew = await leases.renew(worker, egress, None, ())
         epochs = await leases.take(worker, [account])
-        assert beat.egress_epoch is not None
-        held = Fence(account, epochs[account], egress.name, beat.egress_epoch)
+        assert renew.egress_epoch is not None
+        held = Fence(account, epochs[account], egress.name, renew.egress_epoch)
         for refused in (other.locked(command="work", now=NOW), other.undriven()):
             with pytest.raises(QueueInUse, match=r"worker fra-1/1 drives accounts.*nothing was sent or changed"):
                 await refused.__aenter__()

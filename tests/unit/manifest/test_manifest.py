@@ -108,7 +108,7 @@ def test_mistake_at_shows_the_line(tmp_path: Path) -> None:
     manifest = open_manifest("m.yaml", working_dir=tmp_path)
     (item,) = manifest.items()
 
-    mistake = manifest.mistake_at(item.file, item.line, "the id `twice` is taken", "choose another")
+    mistake = manifest.diagnostic_at(item.file, item.line, "the id `twice` is taken", "choose another")
 
     assert str(mistake).startswith("m.yaml:5:3: the id `twice` is taken\n    - {id: twice, prompt: p}")
 

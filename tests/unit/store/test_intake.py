@@ -9,7 +9,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event
 from batchkiln.store.apply import ApplyOptions, compared
-from support.queue_file import JOB, NOW, RECIPE, QueueFile, capped, image, mistake_at, placed, spec, then_mistaken
+from support.queue_file import JOB, NOW, RECIPE, QueueFile, capped, diagnostic_at, image, placed, spec, then_mistaken
 
 KEEP = ApplyOptions(on_change="keep")
 PRUNE = ApplyOptions(prune=True)
@@ -365,7 +365,7 @@ def test_what_changed_since_the_comparison_is_left_alone(
         queue.move("fox", before, code=code)
     items = placed(spec(name) for name in names)
     with compared(
-        queue.connection, JOB, items, profile="local", now=NOW, options=PRUNE, mistake_at=mistake_at
+        queue.connection, JOB, items, profile="local", now=NOW, options=PRUNE, diagnostic_at=diagnostic_at
     ) as intake:
         wished = intake.report.requeued + intake.report.pruned
         meanwhile(queue)

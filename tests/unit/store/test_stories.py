@@ -75,7 +75,7 @@ def test_a_page_never_scans_or_sorts_a_job(queue: QueueFile, name: str) -> None:
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("name", ["job_tally", "queued_cost", "job_under_way", "job_troubles"])
+@pytest.mark.parametrize("name", ["job_tally", "queued_cost", "job_under_way", "job_problems"])
 def test_a_summary_never_scans_items(queue: QueueFile, name: str) -> None:
     """`status` reads counters and what is under way, never all items of a job."""
     place = {"job_id": 1, "profile": "local", "limit": 10}

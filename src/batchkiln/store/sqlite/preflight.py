@@ -103,8 +103,8 @@ def check_file(path: Path, *, is_connected: bool = False) -> bool:
         )
     if not has_log and _ends_within_a_page(path, status.st_size):
         raise corruption_error(path, "its last page is cut off")
-    if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_beside(path, "-journal")):
-        raise _beside_a_journal(path)
+    if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_path_with_suffix(path, "-journal")):
+        raise _foreign_journal_error(path)
     return status.st_size > 0
 
 
@@ -127,7 +127,7 @@ def check_there(path: Path) -> None:
 
 def locked_error(path: Path) -> bool:
     """Return whether a process has ever driven a queue of this name."""
-    return _status(_beside(path, ".lock")) is not None
+    return _status(_path_with_suffix(path, ".lock")) is not None
 
 
 def check_log(path: Path) -> bool:
@@ -154,7 +154,7 @@ def _is_hot(journal: Path) -> bool:
     )
 
 
-def _beside_a_journal(path: Path) -> QueueUnusable:
+def _foreign_journal_error(path: Path) -> QueueUnusable:
     """Return the error for a queue that SQLite would change on opening: a queue with a log has no journal."""
     if _read(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE:
         return QueueUnusable(
@@ -169,7 +169,7 @@ def _beside_a_journal(path: Path) -> QueueUnusable:
 
 
 def _log_magic(path: Path) -> bytes:
-    log = _beside(path, "-wal")
+    log = _path_with_suffix(path, "-wal")
     status = _status(log)
     if status is None:
         return b""
@@ -178,7 +178,7 @@ def _log_magic(path: Path) -> bytes:
     return _read(log, len(_NO_LOG_YET))
 
 
-def _beside(path: Path, ending: str) -> Path:
+def _path_with_suffix(path: Path, ending: str) -> Path:
     return Path(f"{path}{ending}")
 
 
