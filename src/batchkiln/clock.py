@@ -34,7 +34,7 @@ def machine_suspended() -> float:
 
 
 def boottime_seconds() -> float:
-    """Return seconds of a clock that nobody sets and that also counts while the machine is suspended, where it can."""
+    """Return the seconds of a monotonic clock that includes time suspended, if the system has one."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

@@ -1,4 +1,4 @@
-"""What lies at the queue's place before SQLite is asked: lost files, lost logs, harmed headers, and how to go on."""
+"""The checks of a queue's files before SQLite opens them: missing files and logs, damaged headers, advice."""
 
 import os
 import shutil
@@ -52,7 +52,7 @@ async def test_queue_that_was_removed_is_begun_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [sound_queue, queue_with_log])
 async def test_advice_about_an_emptied_queue_leads_to_a_new_one(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    """Whoever removes what the message names gets a queue, and not the same message for ever."""
+    """Removing the files that the message names leads to a new queue, not to the same message again."""
     path = make(tmp_path)
     path.write_bytes(b"")
 
@@ -128,7 +128,7 @@ HEADERS = (without_magic, with_another_mark, without_version, with_an_unknown_fo
 async def test_harmed_header_is_damage_and_no_other_file(
     tmp_path: Path, mode: str, harm: Callable[[bytearray], None], *, is_locked: bool
 ) -> None:
-    """Whoever is told to name another file would pay everything again."""
+    """A user who is advised to use another file would pay for everything again."""
     path = sound_queue(tmp_path)
     content = bytearray(path.read_bytes())
     harm(content)

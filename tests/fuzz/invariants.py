@@ -1,4 +1,4 @@
-"""What is fuzzed and what must hold, whatever comes: shared by the hypothesis tests and the atheris command."""
+"""The fuzzed functions and their invariants, shared by the hypothesis tests and the atheris command."""
 
 import gzip
 import os

@@ -143,7 +143,7 @@ class Engine:
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
-        """Return whether the others go on after a worker's error: none does, where one process has the queue."""
+        """Return whether the other workers continue after a worker's error. With one process per queue, none does."""
         del worker
         return error is None
 

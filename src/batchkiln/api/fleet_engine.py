@@ -94,7 +94,7 @@ class FleetEngine(Engine):
         return left
 
     async def close(self) -> None:
-        """Give the address back; the accounts were given back as their workers ended."""
+        """Release the address; each account was released when its worker ended."""
         try:
             with suppress(QueueBusy):
                 await self._keeper.leave()
@@ -104,7 +104,7 @@ class FleetEngine(Engine):
     # --- the end of a run ---
 
     async def _end_when_over(self) -> None:
-        """End the run once nothing of it can change without a person, whoever drives it."""
+        """End the run once none of its items can change without a person, on this or another machine."""
         left = -1
         while True:
             with suppress(QueueBusy):  # the renewals connect again
@@ -118,7 +118,7 @@ class FleetEngine(Engine):
             await self._ticker.sleep_until(self._ticker.monotonic() + END_LOOK_SECONDS, self.control.stopping)
 
     async def _is_over(self) -> bool:
-        """Return whether this process's accounts are at rest, and nobody can drive the others.
+        """Return whether this process's accounts are idle and no other worker can drive the remaining ones.
 
         Raise `InputError` for the first account without an API key on any machine, if nothing was driven here.
         """
@@ -247,7 +247,7 @@ class FleetEngine(Engine):
         return made
 
     def _refuse_embedded(self, profile: str) -> None:
-        """Leave the embedded service's jobs: each machine would have a service of its own, with books of its own."""
+        """Skip jobs of an embedded service: each machine would run a separate one, with its own accounts."""
         if profile not in self._refused_profiles:
             self._refused_profiles.add(profile)
             remedy = f"`batchkiln work --profile {profile}` runs its jobs alone; `batchkiln serve` is for all machines"
@@ -263,12 +263,12 @@ class FleetEngine(Engine):
         return HostRateLimit.of(profile.limits, self._keeper.worker.egress)
 
     def _give_back(self, account_ids: tuple[int, ...]) -> None:
-        """Have the workers of accounts record what they have in hand, and end."""
+        """Ask account workers to record their work in progress and to end."""
         self.control.given_back.update(account_ids)
         self.announce()
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
-        """Give the account back whose worker has ended; return whether the others go on."""
+        """Release the account of an ended worker; return whether the other workers continue."""
         self.workers.remove(worker)
         for track in TRACKS:
             self.control.work(worker.account_id, track)
@@ -296,7 +296,7 @@ class FleetEngine(Engine):
             self._connection_suspected.set()
 
     def _rest_of_disk(self, error: BaseException) -> None:
-        """Give all accounts back where the output folder refuses writes: another machine may have room for them."""
+        """Release all accounts if the output folder refuses writes: another machine may have free space."""
         if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
             self._disk_rests_until = self._ticker.monotonic() + DISK_REST_SECONDS
             self._give_back(tuple(self._leases))
@@ -323,7 +323,7 @@ async def open_fleet_engine(
     egress: Egress,
     clock: StoreClock | None = None,
 ) -> AsyncIterator[FleetEngine]:
-    """Hold everything that a worker among several needs. Leases take the place of the queue's lock.
+    """Open everything that a worker among several needs. Leases take the place of the queue's lock.
 
     `clock` takes the place of the database's own.
     """

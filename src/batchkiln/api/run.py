@@ -44,7 +44,7 @@ class Until:
 class RunOptions:
     """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work.
 
-    `egress` names the address that this machine sends from, where several workers share a queue.
+    `egress` names the address that this machine sends from, if several workers share the queue.
     """
 
     until: Until = field(default_factory=Until)

@@ -67,9 +67,9 @@ def identifies_item(pattern: str) -> bool:
 
 
 def prerender(pattern: str, values: Mapping[str, str]) -> str:
-    """Fill in the variables, and return a pattern that holds only built-in fields.
+    """Fill in the variables, and return a pattern with only built-in fields.
 
-    `values` must hold every field that is not built in. Raise `KeyError` with the first missing name.
+    `values` must contain every other field. Raise `KeyError` with the first missing name.
     """
     text, names = _prepared(pattern)
     return text % tuple([_literal_braces(safe_value(values[name])) for name in names])

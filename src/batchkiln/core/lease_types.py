@@ -62,7 +62,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRenewal:
-    """The result of renewing a worker's leases. `egress_epoch` is None for a worker that stands by.
+    """The result of renewing a worker's leases. `egress_epoch` is None for a standby worker.
 
     `epochs` contains the epochs of the renewed leases, by account id.
     """
@@ -99,7 +99,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """A worker as a person sees it. `sender` is the worker that holds the address, None where nobody does.
+    """The displayed state of a worker. `sender` is the worker that has the lease of the address; None if there is none.
 
     `silent_seconds` have passed since it was seen. `able` are the ids of the accounts whose API keys it has.
     """

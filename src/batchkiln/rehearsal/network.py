@@ -230,7 +230,7 @@ class End(asyncio.Transport):
         """Do nothing, as in `pause_reading`."""
 
     def drop(self) -> None:
-        """Disappear with the node: its protocol gets no more calls, and its peer sees a reset."""
+        """Drop the connection because its node died: the protocol gets no more calls, and the peer sees a reset."""
         self._is_closing = self.is_over = True
         self.peer.on_peer_closed(ConnectionResetError("reset by peer"))
 

@@ -149,7 +149,7 @@ class ManifestApplication:
         now: int,
         options: ApplyOptions,
     ) -> None:
-        """Find the job. Compare nothing yet."""
+        """Find the job; nothing is compared yet."""
         self.mistakes: list[Diagnostic] = []
         self.omitted = 0
         self.report = ApplyReport(job_id=None)
@@ -308,8 +308,8 @@ class ManifestApplication:
     def _apply_transitions(self, event: Event, ids: Sequence[int]) -> int:
         """Apply pending transitions whose conditions still hold, inside the caller's transaction; return their number.
 
-        The state alone is not enough: an item that was held for an image may have been sent since, and be held again
-        while it may have been charged; a person has to decide it (Law 2).
+        Checking the state is not enough: an item that was held for an image may have been sent and held again since. It
+        may have been charged, so a person has to decide (Law 2).
         """
         params = self._settings() | {"ids": json.dumps(ids)}
         found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_pending", event), params)]

@@ -111,9 +111,9 @@ class Leases:
         return await self._database.write(roster, self._clock, worker, able, driven)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Take accounts that nobody drives; return the epochs of those that were still free.
+        """Lease accounts that nobody drives; return the epochs of those that were still free.
 
-        None is, while one process has the whole queue.
+        No account is free while one process has the lock of the whole queue.
         """
         return await self._database.write(self._take, worker, account_ids)
 
@@ -156,7 +156,7 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     epoch: int | None,
     driven: Collection[int],
 ) -> LeaseRenewal:
-    """Renew what a worker holds, and take its address where that is free."""
+    """Renew a worker's leases, and lease its address if it is free."""
     refuse_moved(session, "this queue")  # while the worker stood still
     now = clock(session)
     touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
@@ -250,9 +250,9 @@ def database_clock(session: Session) -> int:
 
 
 def drain(session: Session, name: str) -> list[str]:
-    """Ask workers to give back what they drive, and to end; return their names.
+    """Ask workers to release their accounts and to end; return the workers' names.
 
-    `name` is a worker's, or that of an address or of a machine, for all its workers.
+    `name` is the name of a worker, or of an address or a machine, which means all its workers.
     """
     return [row["name"] for row in session.execute(query("drain_workers"), {"name": name}).fetchall()]
 

@@ -52,7 +52,8 @@ class _Compared:
 async def open_journal(database: Database, journal: AttemptJournal, now: datetime) -> None:
     """Compare the journal with the queue, record the lost attempts, and open the journal for appending.
 
-    `now` is the machine's time. Raise `QueueBusy` if the disk fails, and `QueueUnusable` if the journal is no file.
+    `now` is the machine's time. Raise `QueueBusy` if the disk fails, and `QueueUnusable` if the journal is not a
+    regular file.
     """
     entries, damaged = await database.run(_read, journal)
     compared = await database.write(_compare, entries, to_milliseconds(now))
@@ -127,14 +128,14 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
 
 
 def _record_lost(connection: Session, entry: JournalEntry) -> bool:
-    """Record a lost attempt, unless the queue knows a later one of its item: the lost one had then ended (Law 2)."""
+    """Record a lost attempt, unless its item has a later one in the queue: then the lost one had ended (Law 2)."""
     return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
 
 
 def _end_outlived(connection: Session, now: int) -> None:
-    """End attempts that the copy has under way and that a lost one of their item followed.
+    """End active attempts of the restored copy that were followed by a lost attempt of the same item.
 
-    They had ended before that one was begun (Law 2). Sent again, they would create anew.
+    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation.
     """
     for row in connection.execute(query("outlived_attempts")).fetchall():
         decision = Decision.NOT_CREATED

@@ -238,7 +238,7 @@ class Staging:
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
-        """Return the name of the item's first output. Only its kind is known yet."""
+        """Return the path of the item's first output. Its kind replaces the extension, which is still unknown."""
         kind = "video" if spec.recipe.mode.makes_video else "image"
         pattern = spec.file_name or self._job.filename
         return render(pattern, job=self._job.name, item=spec.name, index=0, output=1, model=spec.recipe.model, ext=kind)

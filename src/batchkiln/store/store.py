@@ -39,7 +39,7 @@ class Store:
     async def open_for_writing(cls, location: QueueLocation) -> Self:
         """Open the queue. A missing file is created, and its schema updated.
 
-        Raise `QueueUnusable` if it is no queue, is damaged or has another version, and `QueueBusy` if the disk, the
+        Raise `QueueUnusable` if it is not a queue, is damaged or has another version, and `QueueBusy` if the disk, the
         server or a lock fails.
         """
         return cls(await drivers.open_for_writing(location))

@@ -92,9 +92,9 @@ class Writer(Reader):
         return misunderstood.end_waits(self._connection, account)
 
     def drain_workers(self, name: str) -> list[str]:
-        """Ask workers to give back what they drive, and to end; return their names.
+        """Ask workers to release their accounts and to end; return the workers' names.
 
-        `name` is a worker's, or that of an address or of a machine, for all its workers.
+        `name` is the name of a worker, or of an address or a machine, which means all its workers.
         """
         return drain(self._connection, name)
 

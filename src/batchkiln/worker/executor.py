@@ -303,7 +303,7 @@ async def _commit_key_missing(
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
     """Delay creates after several refusals in a row with the same words, and block the account after too many.
 
-    The cause is then hardly the single request.
+    Such refusals are unlikely to concern the single request.
     """
     times = worker.brakes.create_refused(error.said)
     pause = alike_pause_seconds(times)
@@ -318,7 +318,7 @@ def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now:
 async def _hold_if_undecided(
     worker: AccountWorker, attempt: Attempt, reply: NotAccepted, outcome: Outcome, now: ClockReading
 ) -> None:
-    """Hold an attempt that the service answers but does not decide, for a person, so that the account can continue."""
+    """Hold an attempt whose outcome the service's replies leave open, so that the account can continue."""
     if outcome.if_it_lasts is None or not await _is_service_there(worker, attempt, reply):
         worker.brakes.decided(attempt.id)
         return
@@ -340,9 +340,10 @@ async def _hold_if_undecided(
 
 
 async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
-    """Return whether the service works, so that only this request is undecided. An outage holds no item.
+    """Return whether the service works, so that only this request is undecided. An outage must not hold items.
 
-    A reply of the API is proof in itself. Otherwise the public description is read; it counts in no account's window.
+    A reply of the API proves that the service works. Otherwise the public description is read; it counts in no
+    account's window.
     """
     match reply:
         case Refused() | IdempotencyConflict() | NotUnderstood():
@@ -359,7 +360,7 @@ async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotA
 
 
 def _count_denied(worker: AccountWorker, error: ErrorInfo) -> None:
-    """Begin nothing new on the account if the service denies every id: each further create would be paid in vain."""
+    """Begin nothing new on the account if the service denies every id: further creates would be paid for nothing."""
     if worker.brakes.id_denied():
         blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
         worker.control.block(worker.account_id, blocked, is_cut_off=False)

@@ -148,7 +148,7 @@ class LeaseKeeper:
     def __init__(
         self, leases: LeaseStore, worker: WorkerIdentity, egress: Egress, *, boottime: Callable[[], float]
     ) -> None:
-        """Begin without any lease."""
+        """Start without leases."""
         self.worker = worker
         self.boottime = boottime
         self.driven: dict[int, HeldLease] = {}
@@ -173,7 +173,7 @@ class LeaseKeeper:
                 lease.lose()
 
     def _change_egress(self, epoch: int | None) -> None:
-        """Begin to use an address, or stand by without one. Leases of another epoch of the address end."""
+        """Begin to use an address, or become a standby. Leases under another epoch of the address end."""
         self.lose_all()
         self.egress_epoch = epoch
         event = "egress_taken" if epoch is not None else "egress_standby"

@@ -307,7 +307,7 @@ async def _upload_failed(
 async def _uploads_wait(
     worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], failure: TransientError, call: Call
 ) -> None:
-    """Delay each of these images by itself, so that one that always fails delays no other."""
+    """Delay each of these images separately, so that one that always fails does not delay the others."""
     failing = [worker.backoffs.of_input(want.input_id, want.alike) for want in wanted]
     if isinstance(failure, NotUnderstood):
         await rest_after_repeated_denials(worker, candidate, call)

@@ -234,7 +234,7 @@ async def test_mistakes_of_the_configuration_show_no_address(text: str, tmp_path
 
 
 async def test_mistakes_of_a_mapping_show_no_address(tmp_path: Path) -> None:
-    """Nor where a program gave it."""
+    """An address that a program passed is not shown either."""
     config = {"notify": {"ci": {"apprise": CANARY}}}
 
     with pytest.raises(batchkiln.InputError, match=r"notify\.ci\.apprise") as raised:

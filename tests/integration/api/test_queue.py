@@ -273,7 +273,7 @@ async def test_what_was_not_understood_is_asked_again(tmp_path: Path) -> None:
 
 
 async def test_events_come_from_now_on(tmp_path: Path) -> None:
-    """Without `after` only what happens from then on is told, in order, to the end of the drive."""
+    """Without `after`, only later events are yielded, in order, until the run ends."""
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
         await queue.start()
@@ -286,7 +286,7 @@ async def test_events_come_from_now_on(tmp_path: Path) -> None:
 
 
 async def test_waiting_for_a_queue_that_nobody_drives_is_reported(tmp_path: Path) -> None:
-    """It would be a wait for ever; the error names what goes on."""
+    """Otherwise the wait would never end; the error names the command that continues the queue."""
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
 

@@ -118,7 +118,7 @@ def test_run_without_any_key_is_an_error_and_not_an_endless_wait(shared: SharedQ
 
 
 def test_another_limit_for_the_same_address_is_refused(shared: SharedQueue) -> None:
-    """Both would count the minute of one address, each with a limit of its own."""
+    """Both workers would count requests of the same address against different limits."""
     config = shared.machine("fra-1")
     shared.work("fra-1", config=config)
     wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)

@@ -324,7 +324,7 @@ async def test_a_page_of_a_proxy_does_not_tell_the_time(
 
 
 async def test_the_key_is_never_shown(client: ServiceClient, server: ScriptedServer) -> None:
-    """Neither repr, nor a log, nor an error that echoes the key tells it. Law 8."""
+    """No repr, log or error message contains the key, even if a reply echoes it. Law 8."""
     server.script = reply(f'{{"code":"bad","message":"Bearer {OLD_KEY} / {KEY}"}}'.encode(), status="401 No")
     with capture_logs() as logged:
         refused = await create(client)

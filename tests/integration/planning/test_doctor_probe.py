@@ -121,7 +121,7 @@ async def test_an_asset_id_that_is_not_found_names_the_lines_to_paste(tmp_path: 
 
 
 async def test_an_asset_id_that_the_service_does_not_know_was_read_wrongly(tmp_path: Path) -> None:
-    """What its completion refuses is told as a field to configure, with the other places of that reply."""
+    """The refused id is reported as a field to configure, with the other candidate paths of that reply."""
     refused = (404, {"error": {"code": "asset_not_found", "message": "no such asset"}})
     async with stranger(tmp_path, **{"POST /uploads/complete": refused}) as service:
         ticket = {"id": "rq_81724", "handle": "h_99120", "upload_url": f"{service.origin}/put/{URL}"}

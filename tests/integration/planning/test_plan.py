@@ -386,7 +386,7 @@ async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR09
 
 
 async def test_the_local_service_prices_images_and_is_gone_afterwards(tmp_path: Path) -> None:
-    """Without any configuration, also of items with images: uploads go to a service that nobody else has."""
+    """Without configuration, images are priced too: they are uploaded to a temporary service."""
     Image.new("RGB", (300, 300)).save(tmp_path / "a.png")
     app = AppContext(tmp_path / "q" / "queue.db", Config({"local": Profile("local")}, "local"), working_dir=tmp_path)
     text = (

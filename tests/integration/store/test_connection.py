@@ -228,7 +228,7 @@ async def test_locked_queue_is_told(tmp_path: Path) -> None:
 
 
 async def test_reader_sees_one_snapshot(tmp_path: Path) -> None:
-    """What is read at once is true at one moment, whatever another process commits meanwhile."""
+    """A read sees the state of one moment, even if another process commits during it."""
     path = await made(tmp_path / "queue.db")
     database = await SqliteDatabase.open_for_writing(path)
     other = sqlite3.connect(path, isolation_level=None)

@@ -218,7 +218,7 @@ class Died(BaseException):
 async def test_a_copy_that_was_killed_at_the_commit_is_finished_by_the_same_command(
     golden: Path, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """In between nobody drives the source, whether the target has the queue or not."""
+    """In between, nobody can drive the source, whether or not the target is complete."""
     before, marks = content(golden), copying._Copy._mark
 
     def dying(self: Any, *, is_done: bool | None) -> None:  # noqa: ANN401  the class is private

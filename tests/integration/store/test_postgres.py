@@ -361,7 +361,7 @@ def test_a_lost_connection_ends_the_right_to_drive(url: DatabaseUrl) -> None:
 
 
 def test_a_connection_lost_in_a_commit_leaves_it_in_doubt(url: DatabaseUrl) -> None:
-    """Neither done nor failed: an error of its own kind."""
+    """The outcome is unknown, so the error has its own type."""
     with closing(connect(url)) as session:
         session.execute("BEGIN IMMEDIATE")
         put(session, "key")
@@ -542,7 +542,7 @@ def test_too_many_connections_are_told(url: DatabaseUrl) -> None:
 
 
 def test_without_psycopg_the_remedy_is_told() -> None:
-    """It is an extra; a queue file needs none of it."""
+    """The package psycopg is an extra; a queue file does not need it."""
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from batchkiln.__main__ import main\n"

@@ -140,7 +140,7 @@ async def test_made_key_is_found_again(tmp_path: Path) -> None:
 
 
 async def test_keys_are_not_stored_in_clear(world: World) -> None:
-    """Whoever reads the state folder learns no configured key. Service rule 5.2."""
+    """The state folder contains no configured key in plain text. Service rule 5.2."""
     await world.create()
     await world.stop()
 

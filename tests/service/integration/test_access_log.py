@@ -135,7 +135,7 @@ async def test_no_request_puts_a_secret_into_the_log(world: World, caplog: pytes
 async def test_malformed_request_leaves_no_secret_either(
     world: World, caplog: pytest.LogCaptureFixture, content: str
 ) -> None:
-    """What cannot be read is an event as well, and is not repeated there."""
+    """A malformed request is logged, without its content."""
     await told(world.service, content.encode())
 
     assert [event["status"] for event in events(caplog)] == [400]

@@ -52,7 +52,7 @@ def test_job_that_raises_leaves_nothing_and_harms_no_other(database: Database) -
 
 
 def test_result_is_committed_when_it_is_handed_out(database: Database, tmp_path: Path) -> None:
-    """Whoever has a result can rely on it; another connection sees it already."""
+    """A returned result is committed: another connection already sees it."""
     database.submit(lambda connection: insert(1, connection)).result()
 
     other = sqlite3.connect(tmp_path / "books.db")
@@ -107,7 +107,7 @@ def test_books_are_opened_again(tmp_path: Path) -> None:
 
 
 async def test_task_gets_its_result_after_the_commit(database: Database, tmp_path: Path) -> None:
-    """What a task of an event loop is told, another connection sees already."""
+    """When a task gets its result, another connection already sees the commit."""
     number = await database.run(lambda connection: insert(7, connection))
 
     with closing(sqlite3.connect(tmp_path / "books.db")) as other:

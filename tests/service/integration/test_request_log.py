@@ -76,7 +76,7 @@ async def test_accident_after_the_admission_is_in_the_log(breaking: tuple[World,
 
 
 async def test_fate_is_in_the_row_of_its_create(world: World) -> None:
-    """What was drawn for the generation is told with the request that made it."""
+    """The scripted outcome of a generation is logged with its create request."""
     world.service.faults.add("fail_generation")
 
     await world.create()

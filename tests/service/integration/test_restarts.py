@@ -1,4 +1,4 @@
-"""What a restart goes on with, and what it says: faults as far as they had come, and results that expired meanwhile."""
+"""The state that survives a restart: the counters of faults, and results that expired in between."""
 
 import logging
 

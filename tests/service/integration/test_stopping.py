@@ -55,7 +55,7 @@ def test_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
 
 
 async def test_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    """Whoever cannot wait for what is under way need not; it is as safe as a crash."""
+    """A second signal does not wait for work in progress; that is as safe as a crash."""
     with process(tmp_path) as (running, address):
         host, port = address.removeprefix("http://").partition("/")[0].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -103,7 +103,7 @@ async def test_file_drawn_again_is_the_same_one(world: World) -> None:
 
 
 async def test_output_that_cannot_be_drawn_again_is_not_found(world: World, png: bytes) -> None:
-    """Where file and inputs are both gone, the answer is no accident."""
+    """If both the file and its inputs are gone, the reply is a 404 and not a server error."""
     asset = await world.upload(png)
     url, _ = await finished(world, {**IMAGE, "mode": "image-to-image", "inputs": [{"type": "image", "url": asset}]})
     for folder in ("media", "assets"):

@@ -45,7 +45,7 @@ async def upload(world: World) -> Reply:
 async def test_retry_after_is_exact(
     make_world: WorldMaker, limits: dict[str, float], request_of: Request, most_seconds: int
 ) -> None:
-    """Whoever waits as long as told gets in; a second less, and the window is still full. Service section 7 and 8."""
+    """After the announced wait, a request is accepted; a second earlier it is not. Service section 7 and 8."""
     world = await make_world(limits=Limits.model_validate(limits))
     world.clock.advance(1234.567)
     for _ in range(2):

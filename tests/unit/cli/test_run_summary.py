@@ -42,7 +42,7 @@ def test_all_done_is_zero() -> None:
 
 
 def test_canceled_items_do_not_count_against_a_job() -> None:
-    """What a person canceled is no failure."""
+    """Items that a person canceled are not failures."""
     assert RunResult((job_view({ItemState.DONE: 1, ItemState.CANCELED: 2}),)).exit_status is ExitStatus.OK
 
 

@@ -1,4 +1,4 @@
-"""Where a value of a reply stands, told without the value (Law 8)."""
+"""The client records the path of a value in a reply, without the value (Law 8)."""
 
 import json
 

@@ -61,7 +61,7 @@ def entry(asset_id: str, url: str, **more: object) -> dict[str, object]:
     ],
 )
 def test_tickets_in_any_sensible_shape(document: object) -> None:
-    """Each file gets its own ticket: by name where the reply tells names, else by position."""
+    """Each file gets its own ticket, by name if the reply has names, else by position."""
     assert parse_prepare(answer(document), ["a.png", "b.png"]) == TICKETS
 
 

@@ -1,4 +1,4 @@
-"""What is told of a reply that was not understood. Law 10."""
+"""The description of a reply that was not understood. Law 10."""
 
 from batchkiln.client.redact import describe_shape
 

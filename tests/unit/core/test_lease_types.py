@@ -75,5 +75,5 @@ def test_account_is_not_handed_over_to_a_machine_without_its_key() -> None:
 
 
 def test_worker_without_its_address_chooses_nothing() -> None:
-    """It stands by."""
+    """It is a standby."""
     assert choose_accounts("c", roster({1}, a=({1}, set())), {1}, at_most=17) == Choice()

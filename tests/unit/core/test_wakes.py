@@ -60,7 +60,7 @@ def test_news_before_the_first_wait_are_kept() -> None:
 
 
 def test_place_that_nobody_awaits_is_no_news() -> None:
-    """Each request ends; what is known of the queue is no older by that."""
+    """The end of a request does not make the snapshot out of date."""
     changes = ChangeNotifier()
     changes.announce(Change.PLACE_FREED, OWN)
 

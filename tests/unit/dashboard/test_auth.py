@@ -67,7 +67,7 @@ def test_what_is_no_text_lets_nobody_in() -> None:
 
 
 def test_a_link_for_once_works_once() -> None:
-    """Whoever reads it from a command line later is too late."""
+    """A link that is read from a command line later no longer works."""
     access = Access("t" * 43)
     code = access.one_time_query().partition("=")[2]
 
@@ -76,7 +76,7 @@ def test_a_link_for_once_works_once() -> None:
 
 
 def test_nothing_empty_lets_in() -> None:
-    """Without a token, a cookie or a mark nobody is known."""
+    """Empty tokens, cookies and marks are refused."""
     access = Access("t" * 43)
 
     assert not access.accepts_link({})
@@ -86,7 +86,7 @@ def test_nothing_empty_lets_in() -> None:
 
 
 def test_the_cookie_is_not_the_token_nor_the_mark() -> None:
-    """What a page holds, or a browser, tells nothing of the link."""
+    """Neither a page nor a browser stores anything that reveals the link."""
     access = Access("t" * 43)
 
     assert len({access.cookie, access.csrf_token, "t" * 43}) == 3
@@ -106,7 +106,7 @@ def test_the_cookie_is_not_the_token_nor_the_mark() -> None:
     ],
 )
 def test_a_form_from_elsewhere_is_not_ours(origin: str, host: str) -> None:
-    """Even with the mark: the browser says where a form was."""
+    """It is refused even with a valid mark, because the browser names the origin."""
     access = Access("t" * 43)
 
     assert not access.is_own_form(origin=origin, host=host, csrf_token=access.csrf_token)

@@ -59,7 +59,7 @@ def levels(findings: list[CheckResult]) -> list[Level]:
 
 
 def test_the_gravest_failure_decides_the_exit_status() -> None:
-    """What is configured wins over the account, and that over the rest; a warning is no failure."""
+    """Configuration failures precede account failures, and those all others; warnings do not count."""
     network = fail("a", "", exit_status=ExitStatus.UNEXPECTED)
     account = fail("b", "", exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
 
@@ -87,7 +87,7 @@ def test_proxies_are_told_without_their_passwords() -> None:
 
 
 def test_a_folder_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
-    """Also one that is not there yet: it is not made."""
+    """A missing folder is not created either."""
     assert check_folder("queue's folder", tmp_path / "a" / "b").level is Level.OK
     assert list(tmp_path.iterdir()) == []
 

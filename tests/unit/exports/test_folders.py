@@ -69,7 +69,7 @@ def test_pictures_and_clips_are_datasets_of_their_own(tmp_path: Path) -> None:
 
 
 def test_outputs_of_one_item_have_names_and_rows_of_their_own(tmp_path: Path) -> None:
-    """Also beside an item that is named as a second output might be, and with ids that are no file names."""
+    """This also holds for an item named like a second output, and for ids that are not file names."""
     rows = [
         picture(tmp_path, "fox", 0),
         picture(tmp_path, "fox", 0, output=2),
@@ -261,7 +261,7 @@ def test_without_hard_links_files_are_copied_unless_links_are_asked(
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the place, the reason, and that the same command goes on."""
+    """The message names the path, the reason, and that the same command continues."""
     rows = pictures(tmp_path, 1)
 
     def fill(_: object, target: Path) -> None:

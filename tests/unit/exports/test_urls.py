@@ -100,7 +100,7 @@ def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
 
 
 def test_an_unknown_protocol_is_a_mistake(tmp_path: Path) -> None:
-    """With what fsspec says of it."""
+    """The error includes the message of fsspec."""
     with pytest.raises(InputError, match=r"--to nowhere://x: .*nowhere"):
         export([picture(tmp_path, "fox", 0)], "nowhere://x")
 

@@ -25,7 +25,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 
 def test_a_line_of_the_example_can_be_taken_in(tmp_path: Path) -> None:
-    """Without its mark of a comment, a field stands where it belongs."""
+    """Uncommenting a line of the example gives a valid field."""
     (tmp_path / "m.yaml").write_text(example_manifest().replace("# credits_per_day:", "credits_per_day:"), "utf-8")
 
     assert open_manifest("m.yaml", working_dir=tmp_path).job.budget_credits_per_day == 200
@@ -193,7 +193,7 @@ def test_mistakes_of_the_header(tmp_path: Path, header: str, line: int, column: 
 
 
 def test_all_mistakes_come_at_once_in_the_order_of_the_text(tmp_path: Path) -> None:
-    """Nothing stops at the first mistake, and a broken end still tells of those before it."""
+    """Reading continues after a mistake; even before a broken end, all mistakes are reported."""
     found = mistakes(tmp_path, "version: 3\njob: '?'\nitems:\n- {promt: a}\n- {prompt: 1}\n- 'open\n")
 
     assert [one.line for one in found] == sorted(one.line or 0 for one in found)
@@ -354,7 +354,7 @@ def test_no_text_crashes_the_reader(tmp_path: Path, text: str | bytes) -> None:
 
 
 def test_an_image_that_is_missing_hides_no_other_mistake(tmp_path: Path) -> None:
-    """What else is wrong in the item is told at once, in written and in templated items."""
+    """All mistakes of the item are reported together, in inline and templated items."""
     bad = "inputs: [nix.png], mode: image-to-image, priority: high"
 
     found = mistakes(tmp_path, HEADER + f"- {{id: a, prompt: p, {bad}}}\n- {{matrix: {{x: [1]}}, prompt: p, {bad}}}\n")

@@ -1,4 +1,4 @@
-"""What an account waits for, told from the queue alone."""
+"""The wait of an account, computed from the queue alone."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

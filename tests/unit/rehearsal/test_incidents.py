@@ -57,7 +57,7 @@ def test_success_of_another_key_or_endpoint_ends_nothing() -> None:
 
 
 def test_refusal_without_a_fault_is_a_trouble_too() -> None:
-    """What the service refused by its own rules is told with its code."""
+    """A refusal by the service's own rules is listed with its code."""
     refused = replace(CREATE, status=429, code="rate_limited", generation_id=None)
 
     told = incidents(refused, replace(CREATE, at_ms=2_000))

@@ -359,7 +359,7 @@ def failed_once(queue: QueueFile) -> None:
 def test_what_changed_since_the_comparison_is_left_alone(
     queue: QueueFile, before: Event | None, code: str | None, meanwhile: Callable[[QueueFile], None], names: list[str]
 ) -> None:
-    """Each wish of a manifest holds only as long as all that it was made for; an equal state alone is not enough."""
+    """A pending transition applies only if all its conditions still hold; an equal state is not enough."""
     queue.apply([spec("fox"), spec("owl")])
     if before is not None:
         queue.move("fox", before, code=code)

@@ -89,7 +89,7 @@ def test_expired_account_is_taken_with_a_higher_epoch(workers: Workers) -> None:
 
 
 def test_renewed_account_stays_its_drivers(workers: Workers) -> None:
-    """As long as it beats."""
+    """It does so as long as it renews its leases."""
     held = workers.take(A)
     workers.now += TTL - 1
     assert workers.renew(A, workers.account).epochs.keys() == {workers.account}
@@ -152,7 +152,7 @@ def test_address_with_two_limits_is_refused(workers: Workers) -> None:
 
 
 def test_drained_worker_hears_of_it_with_its_next_beat(workers: Workers) -> None:
-    """A person's wish reaches it from any machine."""
+    """The request of a user on any machine reaches the worker."""
     assert workers.world.write(leases.drain, A.name)
     assert not workers.world.write(leases.drain, "nobody")
 

@@ -45,7 +45,7 @@ def test_retry_tells_beforehand_what_it_may_cost(ended: QueueFile) -> None:
 
 
 def test_retry_counts_what_has_no_quote(queue: QueueFile) -> None:
-    """Where no price is known the cost is not given as nothing."""
+    """An unknown price is not counted as zero."""
     queue.apply([spec("fox")])
     queue.refuse("fox")
 

@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 async def test_each_fact_is_news(world: World) -> None:
-    """Whoever waits is woken, and what was known before is out of date."""
+    """Waiting tasks are woken, and earlier snapshots are out of date."""
     attempt = begin(world)
     assert attempt is not None
     news, version = world.store.changes.next(attempt.account_id), world.store.changes.version

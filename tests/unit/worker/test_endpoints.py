@@ -120,7 +120,7 @@ async def test_change_of_circumstances_ends_the_rest(world: World, changed: str)
 
 
 async def test_person_ends_the_rest_of_a_run_that_goes_on(world: World) -> None:
-    """What a person says is heard by the process that drives the queue, and asked at once."""
+    """The running process notices a command of the user, and sends the request at once."""
     always(world, "quote", STRANGE)
     (item,) = world.enqueue()
     control = RunState(waits_for_more=True)

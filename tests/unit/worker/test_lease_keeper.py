@@ -137,7 +137,7 @@ async def test_worker_ends_when_its_account_has_another_epoch(database: Database
 
 
 async def test_all_workers_end_with_the_epoch_of_their_address(database: Database, keeper: LeaseKeeper) -> None:
-    """Whoever sends from it next counts its minute anew."""
+    """The next sender from the address restores its minute from the log."""
     leases = await taken(keeper, 1, 2)
     for lease in leases:
         keeper.driven[lease.fence.account_id] = lease

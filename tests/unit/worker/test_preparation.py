@@ -97,7 +97,7 @@ async def test_refused_account_prepares_nothing_more(world: World) -> None:
 
 
 async def test_account_without_a_key_begins_nothing(world: World) -> None:
-    """It is driven for what it has under way, and was given more to do meanwhile; the others' run goes on."""
+    """It is driven only to finish its active items; the run continues for other accounts."""
     world.keys["main"] = ()
     world.enqueue("a")
 

@@ -228,7 +228,7 @@ async def test_missing_key_of_what_created_nothing_holds_nothing(world: World) -
 async def test_revoked_key_of_what_is_active_is_held_and_the_account_goes_on_once_a_person_has_resolved_it(
     world: World,
 ) -> None:
-    """Where a newer key is configured, only the old one's generation is out of reach, not the account."""
+    """With a newer key, only the generation of the old key is unreadable; the account continues."""
     first, second = world.enqueue("first", "second")
     await world.run_until(first, ItemState.ACTIVE)
     world.restart()

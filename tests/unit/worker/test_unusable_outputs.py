@@ -78,7 +78,7 @@ async def test_equal_outputs_are_as_many_files_as_are_listed(world: World, monke
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_outputs_that_are_listed_no_more_are_told(world: World, *, is_restarted: bool) -> None:
-    """Where a later read lists fewer outputs than were there before, a paid one is missing: a person decides."""
+    """If a later read lists fewer outputs than before, a paid one is missing, and a person decides."""
     world.service.outputs_count = 2
     world.service.spoils = lambda path, content: None if path == "gen-1/2" else content
     world.enqueue("fox", filename="{job}/{item}-{output}.{ext}")
@@ -97,7 +97,7 @@ async def test_outputs_that_are_listed_no_more_are_told(world: World, *, is_rest
 
 
 async def test_error_page_is_no_output_and_a_person_is_asked(world: World) -> None:
-    """What cannot be had is tried a bounded number of times, then told; the run ends, and its siblings are saved."""
+    """It is tried a bounded number of times and then reported; the run ends, and the other files are saved."""
     world.service.outputs_count = 2
     world.service.spoils = lambda path, content: PAGE if path == "gen-1" else content
     world.enqueue("fox", filename="{job}/{item}-{output}.{ext}")

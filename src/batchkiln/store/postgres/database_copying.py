@@ -54,7 +54,7 @@ class DatabaseCopySession:
                 copied.write_row(row)
 
     def continue_ids(self, table: str) -> None:
-        """Have the next id of a table be one more than its highest."""
+        """Continue a table's ids after its highest one."""
         self.session.scalar(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM \"{table}\"")  # noqa: S608  names of the schema
 
     def now(self) -> int:

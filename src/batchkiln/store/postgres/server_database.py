@@ -114,7 +114,7 @@ class PostgresDatabase(Database):
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
-        """Hold the right to drive the queue, which ends with the connection. Raise `QueueInUse`."""
+        """Hold the lock for driving the queue, which ends with the connection. Raise `QueueInUse`."""
         if not await self._run_in_thread(try_lock):
             raise QueueInUse(await self.read(in_use, self._url))
         try:
@@ -128,7 +128,7 @@ class PostgresDatabase(Database):
 
     @asynccontextmanager
     async def undriven(self) -> AsyncIterator[None]:
-        """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
+        """Lock the queue for a change during which nothing may be sent. Raise `QueueInUse` if a worker drives it."""
         if not await self._run_in_thread(try_lock):
             raise QueueInUse(in_use_for_decision(self._url))
         try:
@@ -146,7 +146,7 @@ class PostgresDatabase(Database):
     async def _refuse_workers(self) -> None:
         """Raise `QueueInUse` while a worker drives an account; none can take one, as this process has the lock.
 
-        What a worker writes that was stopped for longer than its lease holds is refused from now on.
+        From now on, the writes of a worker whose lease expired while it was frozen are refused.
         """
         if worker := await self.write(revoke):
             raise QueueInUse(
@@ -199,7 +199,7 @@ def _data_version(session: PostgresSession) -> int:
 
 
 def try_lock(session: PostgresSession) -> bool:
-    """Take the right to drive the queue, which ends with the connection; return whether nobody has it."""
+    """Take the lock for driving the queue, which ends with the connection; return whether it was free."""
     return bool(session.scalar(f"SELECT pg_try_advisory_lock({DRIVE_LOCK}, {session.schema_key})"))
 
 

@@ -70,7 +70,7 @@ class SqliteDatabase(Database):
     async def open_for_writing(cls, path: Path) -> Self:
         """Open the queue, create it if it is missing, and update its schema.
 
-        Raise `QueueUnusable` for a file that is no queue, is damaged or has a newer version, and `QueueBusy` if the
+        Raise `QueueUnusable` for a file that is not a queue, is damaged or has a newer version, and `QueueBusy` if the
         disk or a lock fails.
         """
         if SQLITE_VERSION < OLDEST_SQLITE:

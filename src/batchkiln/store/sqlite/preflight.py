@@ -131,7 +131,7 @@ def locked_error(path: Path) -> bool:
 
 
 def check_log(path: Path) -> bool:
-    """Return whether there is a log with content beside the file. Raise `QueueUnusable` if it is no log of SQLite."""
+    """Return whether a log with content is beside the file. Raise `QueueUnusable` if it is not a log of SQLite."""
     magic = _log_magic(path)
     if magic and magic not in (*_LOG_MAGIC, _NO_LOG_YET):
         raise corruption_error(path, "its -wal is not a SQLite log")
@@ -147,7 +147,7 @@ def was_used_before(path: Path) -> bool:
 
 
 def _is_hot(journal: Path) -> bool:
-    """Return whether SQLite would apply a journal. A journal that is no regular file would block it."""
+    """Return whether SQLite would apply a journal. A journal that is not a regular file would block it."""
     status = _status(journal)
     return status is not None and (
         not stat.S_ISREG(status.st_mode) or _read(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
