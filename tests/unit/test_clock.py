@@ -70,7 +70,7 @@ async def test_a_remembered_time_far_ahead_is_dropped(floor: datetime) -> None:
     assert clock.now().latest < NOON + timedelta(minutes=1)
 
 
-async def test_a_suspend_is_told_by_the_machines_clock() -> None:
+async def test_a_suspend_is_reported_by_the_machines_clock() -> None:
     """The monotonic clock stood still meanwhile: the service's first reply after it tells the day."""
     walls = [NOON]
     clock = ServiceClock(wall=lambda: walls[-1])

@@ -102,7 +102,7 @@ def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pyt
         ("profiles: [", "batchkiln.yaml"),
     ],
 )
-def test_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_mistake_is_reported(tmp_path: Path, text: str, told: str) -> None:
     """A person's mistake names its field, and nothing is begun."""
     with pytest.raises(InputError, match=told):
         load_config(write(tmp_path, text), NOWHERE)
@@ -219,7 +219,7 @@ def test_notifiers_are_read_with_the_places_of_their_addresses(tmp_path: Path, m
         ("{webhook: {secret_env: A}}", "this field is required"),
     ],
 )
-def test_mistaken_notifiers_are_told(notifier: str, reason: str, tmp_path: Path) -> None:
+def test_mistaken_notifiers_are_reported(notifier: str, reason: str, tmp_path: Path) -> None:
     """With what would be right."""
     path = write(tmp_path, f"notify:\n  ci: {notifier}\n")
 

@@ -179,9 +179,9 @@ class Store:
         return Leases(self._database, clock or self._database.clock, self._database.may_take_leases)
 
     async def reconnect(self, *, now: datetime) -> None:
-        """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still.
+        """Open the connection again after it was lost. Raise `QueueBusy` if the database is still unreachable.
 
-        The database may be an older copy of itself, after a failover: it is compared with the journal again.
+        After a failover, the database may be an older copy, so it is compared with the journal again.
         """
         await self._database.reconnect()
         if self._journal is not None:

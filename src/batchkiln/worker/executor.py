@@ -379,10 +379,10 @@ def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int
 
 
 def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
-    """Return the limit that a refused create met, as the refusal's words name it.
+    """Return the limit that a refused create exceeded, according to the words of the refusal.
 
     This program has nothing active when it sends a create. If the refusal names no other limit, the active generation
-    is somebody else's (contract, section 7), or this program's own if a send is in doubt.
+    belongs to another program (contract, section 7), or to this one if a send is in doubt.
     """
     match named_limit(error.code, error.message):
         case NamedLimit.CREDITS_PER_DAY:

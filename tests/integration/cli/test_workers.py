@@ -86,7 +86,7 @@ def test_run_joins_as_a_worker_where_its_address_is_free(shared: SharedQueue) ->
     assert journal.read_bytes().count(b"\n") == 6
 
 
-def test_account_without_a_key_here_is_left_and_told(shared: SharedQueue) -> None:
+def test_account_without_a_key_here_is_left_and_reported(shared: SharedQueue) -> None:
     """A machine never drives what it has no key for, holds none of its items, and `status` warns of it."""
     config = shared.machine("fra-1", ("anna",))
     manifests = [shared.manifest(account, items=2, accounts=[account]) for account in ("anna", "ben")]

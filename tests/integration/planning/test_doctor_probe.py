@@ -79,7 +79,7 @@ async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
     assert exit_status_of(list(found.values())) is ExitStatus.QUEUE_HELD
 
 
-async def test_each_open_field_is_told_with_its_place(tmp_path: Path) -> None:
+async def test_each_open_field_is_reported_with_its_place(tmp_path: Path) -> None:
     """What is documented, what received by names and types, and where each field was read."""
     async with stranger(tmp_path) as service:
         found = await service.probed()

@@ -455,7 +455,7 @@ def test_a_server_that_may_lose_commits_is_refused_unless_it_is_allowed(url: Dat
         ("postgresql://user:hush@127.0.0.1:9/x?connect_timeout=2", QueueBusy, "cannot be reached"),
     ],
 )
-async def test_a_wrong_url_is_told_without_its_password(text: str, kind: type[BatchkilnError], said: str) -> None:
+async def test_a_wrong_url_is_reported_without_its_password(text: str, kind: type[BatchkilnError], said: str) -> None:
     """Law 8: the driver's own message may hold the whole URL."""
     with pytest.raises(kind, match=said) as caught:
         await Store.open_for_reading(DatabaseUrl(text))
@@ -465,7 +465,7 @@ async def test_a_wrong_url_is_told_without_its_password(text: str, kind: type[Ba
     assert caught.value.__cause__ is None
 
 
-async def test_a_missing_database_is_told(url: DatabaseUrl) -> None:
+async def test_a_missing_database_is_reported(url: DatabaseUrl) -> None:
     """The remedy is `createdb`."""
     missing = postgres.server().url("missing")
     with pytest.raises(QueueUnusable, match=r"does not exist.*createdb.*batchkiln migrate"):
@@ -474,7 +474,7 @@ async def test_a_missing_database_is_told(url: DatabaseUrl) -> None:
         await Store.open_for_reading(postgres.server().url(url.name, role="nobody"))
 
 
-async def test_a_database_without_a_queue_is_told() -> None:
+async def test_a_database_without_a_queue_is_reported() -> None:
     """`migrate` makes one; a worker never does."""
     with scratch("without_a_queue") as empty:
         for open_store in (Store.open_for_reading, Store.open_for_writing):
@@ -516,7 +516,7 @@ async def test_a_queue_of_another_version_is_refused(url: DatabaseUrl, version: 
             write_meta(session, VERSION_KEY, before)
 
 
-async def test_a_role_without_rights_is_told(url: DatabaseUrl) -> None:
+async def test_a_role_without_rights_is_reported(url: DatabaseUrl) -> None:
     """Which table it is, and who may."""
     with postgres.server().admin(url.name) as admin:
         admin.execute("CREATE ROLE guest LOGIN")
@@ -528,7 +528,7 @@ async def test_a_role_without_rights_is_told(url: DatabaseUrl) -> None:
             admin.execute("DROP ROLE guest")
 
 
-def test_too_many_connections_are_told(url: DatabaseUrl) -> None:
+def test_too_many_connections_are_reported(url: DatabaseUrl) -> None:
     """The server's bound is a wait, not an end."""
     with postgres.server().admin(url.name) as admin:
         admin.execute("CREATE ROLE crowded LOGIN SUPERUSER CONNECTION LIMIT 0")
@@ -541,7 +541,7 @@ def test_too_many_connections_are_told(url: DatabaseUrl) -> None:
             admin.execute("DROP ROLE crowded")
 
 
-def test_without_psycopg_the_remedy_is_told() -> None:
+def test_without_psycopg_the_remedy_is_reported() -> None:
     """The package psycopg is an extra; a queue file does not need it."""
     program = (
         "import sys; sys.modules['psycopg'] = None\n"

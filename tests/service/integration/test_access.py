@@ -118,7 +118,7 @@ async def test_body_that_is_no_request_is_refused(world: World, content: bytes, 
     assert await post(world.session, world, content, content_type) == status
 
 
-async def test_second_process_is_told_that_the_folder_is_in_use(world: World) -> None:
+async def test_second_process_learns_that_the_folder_is_in_use(world: World) -> None:
     """One process serves from a state folder."""
     with pytest.raises(StateFolderInUseError):
         await LocalService(world.config, world.clock).__aenter__()

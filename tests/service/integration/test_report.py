@@ -117,7 +117,7 @@ def test_requests_are_counted_by_kind_and_answer(report: Report) -> None:
     ]
 
 
-def test_refusals_and_replays_are_told_apart(report: Report) -> None:
+def test_refusals_and_replays_are_distinguished(report: Report) -> None:
     """What was refused, by its code; and which accepted creates were new. Service rule 4.2."""
     assert report.refused == (
         RefusalCount(401, "invalid_api_key", 1, by_faults=0),

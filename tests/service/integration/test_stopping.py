@@ -117,7 +117,7 @@ async def test_idle_connection_does_not_hold_the_stop_up(world: World) -> None:
     assert asyncio.get_running_loop().time() - began < 1.5  # less than what a request under way is given
 
 
-async def test_drawing_goes_on_after_a_restart(world: World) -> None:
+async def test_drawing_continues_after_a_restart(world: World) -> None:
     """A generation whose picture was not drawn yet when the service stopped gets it after the next start."""
     created = await world.create()
     await world.stop()

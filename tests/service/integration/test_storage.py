@@ -39,7 +39,7 @@ async def test_headers_tell_what_the_file_is(world: World) -> None:
     assert (head.status, head.content) == (200, b"")
 
 
-async def test_download_goes_on_where_it_broke_off(world: World) -> None:
+async def test_download_continues_where_it_broke_off(world: World) -> None:
     """A part with If-Range joins the part before, also after the link was renewed and by date. Service section 2.1."""
     url, content = await finished(world)
     first = await get(world, url, Range="bytes=0-999")

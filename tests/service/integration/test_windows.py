@@ -63,7 +63,7 @@ async def test_retry_after_is_exact(
     assert (await request_of(world)).status < 300
 
 
-async def test_longer_wait_is_told_when_two_windows_are_full(make_world: WorldMaker) -> None:
+async def test_longer_wait_is_reported_when_two_windows_are_full(make_world: WorldMaker) -> None:
     """After the shorter one the request would be refused again. Service section 7."""
     world = await make_world(limits=Limits(reads_per_minute=1, reads_per_day=1))
     await read(world)

@@ -134,7 +134,7 @@ def test_the_twenty_first_key_of_a_day_waits_for_the_next_day(books: sqlite3.Con
     make(books, NOW_MS + DAY_MS)
 
 
-def test_the_later_of_two_waits_is_told(books: sqlite3.Connection) -> None:
+def test_the_later_of_two_waits_is_reported(books: sqlite3.Connection) -> None:
     """A request after the announced wait is not refused again."""
     for minutes in (22 * 60 + 30, 23 * 60 + 45):
         make_and_revoke(books, 10, NOW_MS + minutes * 60_000)

@@ -45,6 +45,6 @@ def test_a_generation_that_stays_pending_is_for_the_support() -> None:
     assert "never replaced" in warning
 
 
-def test_a_generation_of_some_minutes_is_no_matter() -> None:
+def test_a_generation_of_some_minutes_is_harmless() -> None:
     """A clip may well take that long."""
     assert alerts_of(job_view({}, under_way=[under_way(ItemState.ACTIVE, since=NOW - timedelta(minutes=5))])) == []

@@ -68,7 +68,7 @@ def guided(**fields: str) -> ReplyMapping:
         json.dumps({"id": "gen_1", "status": "processing"}),
     ],
 )
-def test_the_record_is_told_from_what_is_around_it(document: object) -> None:
+def test_the_record_is_distinguished_from_what_is_around_it(document: object) -> None:
     """An envelope's id is polled for nothing, and its paid result is lost. Laws 2 and 3."""
     reply = parse_create(answer(document, 202))
 
@@ -352,7 +352,7 @@ def test_configured_paths_are_believed() -> None:
     assert parse_complete(answer({"z": [URL_A]}), ["a1"], guided(asset_url="z")) == AssetsReady((URL_A,))
 
 
-def test_a_configured_path_that_finds_nothing_is_told() -> None:
+def test_a_configured_path_that_finds_nothing_is_reported() -> None:
     """No other reading takes its place: a person said where it stands."""
     reply = parse_quote(answer({"cost_credits": 4}), guided(price="data.cost"))
 

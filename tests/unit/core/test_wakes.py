@@ -30,7 +30,7 @@ def test_outcome_wakes_its_own_account_alone() -> None:
     assert not changes.has_news(OTHER, 0)
 
 
-def test_outcome_wakes_whoever_waits_for_credits() -> None:
+def test_outcome_wakes_waiting_tasks_for_credits() -> None:
     """What a job gets back may be what another account waits for."""
     changes = ChangeNotifier()
     changes.expect(OTHER, "slot", {Awaited.CREDITS})

@@ -57,7 +57,7 @@ def test_a_broken_token_is_replaced(tmp_path: Path, content: str) -> None:
     assert len(read_token(queue)) >= 32
 
 
-def test_what_is_no_text_lets_nobody_in() -> None:
+def test_values_that_are_not_text_are_refused() -> None:
     """Bytes that are no UTF-8 reach us as halves of characters."""
     access = Access("t" * 43)
 
@@ -66,7 +66,7 @@ def test_what_is_no_text_lets_nobody_in() -> None:
     assert not access.is_own_form(origin="http://localhost", host="localhost", csrf_token="\udcff")
 
 
-def test_a_link_for_once_works_once() -> None:
+def test_a_one_time_link_works_once() -> None:
     """A link that is read from a command line later no longer works."""
     access = Access("t" * 43)
     code = access.one_time_query().partition("=")[2]
@@ -75,7 +75,7 @@ def test_a_link_for_once_works_once() -> None:
     assert not access.accepts_link({"once": code})
 
 
-def test_nothing_empty_lets_in() -> None:
+def test_empty_credentials_are_refused() -> None:
     """Empty tokens, cookies and marks are refused."""
     access = Access("t" * 43)
 

@@ -105,7 +105,7 @@ def test_an_unknown_protocol_is_a_mistake(tmp_path: Path) -> None:
         export([picture(tmp_path, "fox", 0)], "nowhere://x")
 
 
-def test_what_is_not_installed_is_told_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_reported_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The optional part has a name; the other formats work without it."""
     for name in ("fsspec", "fsspec.core", "pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)

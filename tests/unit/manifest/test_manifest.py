@@ -256,7 +256,7 @@ def test_files_that_are_no_manifests(tmp_path: Path, raw: bytes, part: str) -> N
     assert part in mistakes(tmp_path, raw)[0].reason
 
 
-def test_a_byte_order_mark_at_the_start_is_no_matter(tmp_path: Path) -> None:
+def test_a_byte_order_mark_at_the_start_is_harmless(tmp_path: Path) -> None:
     """Editors that write one make good manifests."""
     assert len(placed(tmp_path, b"\xef\xbb\xbf" + (HEADER + "- p\n").encode())) == 1
 
@@ -362,7 +362,7 @@ def test_an_image_that_is_missing_hides_no_other_mistake(tmp_path: Path) -> None
     assert [("priority" in one.reason, one.line) for one in found] == [(False, 5), (True, 5), (False, 6), (True, 6)]
 
 
-def test_what_is_wrong_in_the_defaults_is_told_once(tmp_path: Path) -> None:
+def test_what_is_wrong_in_the_defaults_is_reported_once(tmp_path: Path) -> None:
     """Not a second time for each item that inherits it."""
     head = HEADER.replace("text-to-image", "text-to-vid")
 
@@ -378,7 +378,7 @@ def test_a_tab_leaves_the_mark_under_its_place(tmp_path: Path) -> None:
     assert mistake.source_line == "- {id: a,→prompt: 3}"
 
 
-def test_an_attribute_of_what_a_template_may_not_reach_is_told_in_plain_words(tmp_path: Path) -> None:
+def test_an_attribute_of_what_a_template_may_not_reach_is_reported_in_plain_words(tmp_path: Path) -> None:
     """No class name of Jinja's."""
     (mistake,) = mistakes(tmp_path, HEADER + '- {matrix: {a: [1]}, prompt: "{{ a.__class__.__mro__ }}"}\n')
 

@@ -208,7 +208,7 @@ async def test_write_and_fence_are_one_transaction(workers: Workers) -> None:
     assert len(workers.world.rows("SELECT * FROM account")) == 1
 
 
-def test_who_drives_what_is_told(workers: Workers) -> None:
+def test_who_drives_what_is_reported(workers: Workers) -> None:
     """For `workers` and `status`."""
     workers.renew(STANDBY)
     workers.take(A)

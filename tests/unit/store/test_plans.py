@@ -86,7 +86,7 @@ def test_what_left_the_manifest_is_left_alone_or_pruned(queue: QueueFile) -> Non
     assert queued(pruned) == {"epsilon-2": 1}
 
 
-def test_an_item_that_a_raised_cap_brings_back_is_told_with_why_it_had_ended(queue: QueueFile) -> None:
+def test_an_item_that_a_raised_cap_brings_back_is_reported_with_why_it_had_ended(queue: QueueFile) -> None:
     """It is counted once, as queued again."""
     queue.apply([spec("fox", recipe=capped(4))])
     queue.quote(5)
@@ -99,7 +99,7 @@ def test_an_item_that_a_raised_cap_brings_back_is_told_with_why_it_had_ended(que
     assert queued(plan) == {"epsilon-2": 1}
 
 
-def test_a_rejected_item_with_another_request_is_told_with_its_fields(queue: QueueFile) -> None:
+def test_a_rejected_item_with_another_request_is_reported_with_its_fields(queue: QueueFile) -> None:
     """A request that the service refused may be mended."""
     queue.apply([spec("fox")])
     queue.refuse("fox")

@@ -125,7 +125,7 @@ def test_a_story_never_holds_the_request_bytes(queue: QueueFile) -> None:
     assert "body" not in json.dumps([str(one) for one in Items(queue.connection).detail("birds", "fox").attempts])
 
 
-def test_unknown_items_and_jobs_are_told(queue: QueueFile) -> None:
+def test_unknown_items_and_jobs_are_reported(queue: QueueFile) -> None:
     """A story or list of what is not there is a person's mistake."""
     queue.apply([spec("fox")])
 

@@ -316,7 +316,7 @@ def test_drain_awaits_a_job_that_is_open_again(tmp_path: Path, desk: FakeDesk) -
     assert drained == [{"birds"}]
 
 
-def test_drain_takes_all_that_lies_there(tmp_path: Path, desk: FakeDesk) -> None:
+def test_drain_takes_all_files_in_the_folder(tmp_path: Path, desk: FakeDesk) -> None:
     """--once: it waits until every file is still, and returns."""
     for name in ("birds", "foxes"):
         (tmp_path / f"{name}.yaml").write_text(name)
