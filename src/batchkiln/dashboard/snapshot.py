@@ -130,7 +130,7 @@ def read_snapshot(
 
 
 def _names(reader: Reader) -> tuple[list[str], bool]:
-    """Return up to `JOBS_SHOWN` jobs with unfinished jobs preferred, newest first, and whether these are all."""
+    """Return up to `JOBS_SHOWN` jobs, unfinished and new ones first, and whether the list is complete."""
     every = list(reversed(reader.jobs.names()))
     if len(every) <= JOBS_SHOWN:
         return every, True

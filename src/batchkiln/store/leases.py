@@ -260,7 +260,7 @@ def drain(session: Session, name: str) -> list[str]:
 def revoke(session: Session) -> str | None:
     """End all leases that have expired, so that their workers write nothing more.
 
-    Return a worker that drives an account, by the database's clock; then nothing is changed.
+    Change nothing if a lease is still valid by the database's clock, and return its worker.
     """
     row = session.execute(query("driving_worker"), {"now": database_clock(session)}).fetchone()
     if row is not None:

@@ -128,7 +128,7 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
 
 
 def _record_lost(connection: Session, entry: JournalEntry) -> bool:
-    """Record a lost attempt, unless its item has a later one in the queue: then the lost one had ended (Law 2)."""
+    """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded."""
     return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
 
 

@@ -51,7 +51,7 @@ class Store:
 
     @classmethod
     async def open_if_there(cls, location: QueueLocation) -> Self:
-        """Open an existing queue for reading; in place of a missing one, an empty one in memory. Create no file."""
+        """Open an existing queue for reading, or an empty one in memory if there is none. No file is created."""
         if isinstance(location, DatabaseUrl) or not drivers.is_file_missing(location):
             return await cls.open_for_reading(location)
         store = cls(await drivers.open_empty(location))

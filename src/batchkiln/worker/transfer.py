@@ -142,7 +142,7 @@ async def _write_chunks(
 
 
 def _is_other(reply: DownloadStarted, begun: DownloadStarted) -> bool:
-    """Return whether the remaining range belongs to a file of another length than the one that was begun."""
+    """Return whether the total length of the remaining range differs from that of the begun file."""
     return None not in {reply.total_bytes, begun.total_bytes} and reply.total_bytes != begun.total_bytes
 
 

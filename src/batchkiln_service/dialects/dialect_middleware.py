@@ -150,7 +150,7 @@ class _DialectMiddleware:
         return self._json(body, success_status(self._dialect, endpoint), _JSON_TYPES[self._dialect["json_type"]])
 
     def _given(self, endpoint: Endpoint, document: Any) -> Any:  # noqa: ANN401
-        """Return the input of the endpoint's shape."""
+        """Return the data from which the endpoint's reply is shaped."""
         match endpoint:
             case Endpoint.PREPARE:
                 return [

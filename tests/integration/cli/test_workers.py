@@ -33,7 +33,7 @@ def egresses(shared: SharedQueue, config: str) -> list[str]:
 
 
 def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(shared: SharedQueue) -> None:
-    """Each takes as many accounts as the other; after SIGTERM the other has all of them within two beats."""
+    """Each takes as many accounts as the other; after SIGTERM, the other has all of them within two renewals."""
     one, two = shared.machine("fra-1"), shared.machine("fra-2")
     assert shared.call("enqueue", shared.manifest("birds", items=900), config=one)[0] == 0
     first, second = shared.work("fra-1", config=one), shared.work("fra-2", config=two)

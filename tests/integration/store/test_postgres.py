@@ -186,7 +186,7 @@ def test_a_read_sees_one_snapshot_and_may_not_write(url: DatabaseUrl) -> None:
 
 
 def test_each_session_has_its_timeouts(url: DatabaseUrl) -> None:
-    """A frozen process keeps neither the lock of writes nor an account for longer than a beat."""
+    """A frozen process keeps neither the write lock nor an account for longer than a renewal interval."""
     with closing(connect(url)) as session:
         names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout", "synchronous_commit")
         shown = [session.scalar(f"SHOW {name}") for name in names]
