@@ -147,13 +147,13 @@ BUGS: Final = (
     ),
     Bug(
         "the minute holds one request more",
-        "core/rate_limits.py",
+        "core/sliding_window.py",
         "min(places, self.limit) - self.limit",
         "min(places, self.limit) - self.limit - 1",
     ),
     Bug(
         "the minute counts from the sending",
-        "core/rate_limits.py",
+        "core/sliding_window.py",
         "insort(self._expiries, at + self.span_seconds)",
         "insort(self._expiries, at + 0.95 * self.span_seconds)",
     ),
