@@ -13,10 +13,10 @@ import structlog
 from batchkiln.core.errors import InputError, LeaseLost
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
-    Beat,
     Driver,
     Egress,
     Fence,
+    LeaseRenewal,
     Roster,
     Sender,
     WorkerIdentity,
@@ -113,7 +113,9 @@ class Leases:
         self._clock = clock
         self._may_take = may_take
 
-    async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
+    async def renew(
+        self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
+    ) -> LeaseRenewal:
         """Renew the lease of the address, if the worker has one (`epoch`), and those of the accounts that it drives.
 
         Raise `InputError` if another worker of the address uses another limit.
@@ -131,7 +133,7 @@ class Leases:
         return await self._database.write(roster, self._clock, worker, able, driven)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Take accounts that nobody drives; return the epochs of those that were still free.
+        """Lease accounts that nobody drives; return the epochs of those that were still free.
 
         None is, while one process has the whole queue, or while a restored database waits for a machine's journals.
         """
@@ -151,14 +153,14 @@ class Leases:
 
     def _beat(
         self, session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
-    ) -> tuple[Beat, int, bool]:
+    ) -> tuple[LeaseRenewal, int, bool]:
         """Renew, and look whether the database still has this worker's last beat; if not, it was restored."""
         now = self._clock(session)
         if self._beaten_at is not None and now - self._beaten_at < FORGOTTEN_AFTER_MS:
             row = session.execute(query("worker_seen_at"), {"name": worker.name}).fetchone()
             if row is None or row["seen_at"] < self._beaten_at:
                 known_journals.await_all(session, now)
-        found = beat(session, self._clock, worker, egress, epoch, driven)
+        found = renew(session, self._clock, worker, egress, epoch, driven)
         is_awaited = self._machine is not None and known_journals.seen(session, self._machine, now)
         return found, now, is_awaited
 
@@ -201,15 +203,15 @@ def _fenced(
     return work(session, *args, **kwargs)
 
 
-def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
+def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     session: Session,
     clock: StoreClock,
     worker: WorkerIdentity,
     egress: Egress,
     epoch: int | None,
     driven: Collection[int],
-) -> Beat:
-    """Renew what a worker holds, and take its address where that is free."""
+) -> LeaseRenewal:
+    """Renew a worker's leases, and lease its address if it is free."""
     refuse_moved(session, "this queue")  # while the worker stood still
     now = clock(session)
     touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
@@ -221,7 +223,7 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
         "expires_at": now + _LEASE_MS,
     }
     epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
-    return Beat(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
+    return LeaseRenewal(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
@@ -266,8 +268,8 @@ def roster(
         Sender(row["name"], frozenset(json.loads(row["accounts"])), frozenset(driven.get(row["name"], ())))
         for row in session.execute(query("senders"), {"now": now})
     )
-    everybodys = frozenset(account_id for sender in senders for account_id in sender.able)
-    return Roster(senders, everybodys - taken)
+    able_accounts = frozenset(account_id for sender in senders for account_id in sender.able)
+    return Roster(senders, able_accounts - taken)
 
 
 def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:
@@ -303,9 +305,9 @@ def database_clock(session: Session) -> int:
 
 
 def drain(session: Session, name: str) -> list[str]:
-    """Ask workers to give back what they drive, and to end; return their names.
+    """Ask workers to release their accounts and to end; return the workers' names.
 
-    `name` is a worker's, or that of an address or of a machine, for all its workers.
+    `name` is the name of a worker, or of an address or a machine, which means all its workers.
     """
     return [row["name"] for row in session.execute(query("drain_workers"), {"name": name}).fetchall()]
 
@@ -313,7 +315,7 @@ def drain(session: Session, name: str) -> list[str]:
 def revoke(session: Session) -> str | None:
     """End all leases that have expired, so that their workers write nothing more.
 
-    Return a worker that drives an account, by the database's clock; then nothing is changed.
+    Change nothing if a lease is still valid by the database's clock, and return its worker.
     """
     row = session.execute(query("driving_worker"), {"now": database_clock(session)}).fetchone()
     if row is not None:

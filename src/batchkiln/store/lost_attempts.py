@@ -71,7 +71,7 @@ async def open_journal(database: Database, journal: AttemptJournal, now: int, ma
     if content is None and (damaged or journal.is_torn):
         content = entries
     await database.run(_begin, journal, content)
-    _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
+    _log_findings(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
 
 
 def record_lost(connection: Session, journals: Sequence[AttemptJournal], now: int) -> int:
@@ -99,7 +99,7 @@ def _begin(connection: Session, journal: AttemptJournal, entries: list[JournalEn
     journal.begin(entries)
 
 
-def _tell(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> None:
+def _log_findings(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> None:
     if compared.lost:
         reason = (
             "the queue is an older copy of itself: the journal beside it has attempts that it does not know. They are "
@@ -141,7 +141,7 @@ def _compare(
     words = json.dumps([entry.idempotency_key for entry in (*own, *beside)])
     rows = connection.execute(query("journaled_attempts"), {"keys": words})
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
-    lost = sum(_lose(connection, entry) for entry in (*own, *beside) if entry.idempotency_key not in known)
+    lost = sum(_record_lost(connection, entry) for entry in (*own, *beside) if entry.idempotency_key not in known)
     keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
     for entry in own:
         ended_at = known.get(entry.idempotency_key)
@@ -159,15 +159,15 @@ def _compare(
     return _Compared(lost, ended, len(entries) - len(own), [*kept, *missing] if is_changed else None)
 
 
-def _lose(connection: Session, entry: JournalEntry) -> bool:
-    """Record a lost attempt, unless the queue knows a later one of its item: the lost one had then ended (Law 2)."""
+def _record_lost(connection: Session, entry: JournalEntry) -> bool:
+    """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded."""
     return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
 
 
 def _end_outlived(connection: Session, now: int) -> None:
-    """End attempts that the copy has under way and that a lost one of their item followed.
+    """End active attempts of the restored copy that were followed by a lost attempt of the same item.
 
-    They had ended before that one was begun (Law 2). Sent again, they would create anew.
+    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation.
     """
     for row in connection.execute(query("outlived_attempts")).fetchall():
         decision = Decision.NOT_CREATED
