@@ -47,13 +47,15 @@ class _Listener:
 class ChangeNotifier:
     """Wakes the tracks that a change of the queue concerns, by this process or another one; see `core.wakes`.
 
-    `version` grows with each change. `may_have_ended_at` is the version of the last change that may have ended a run.
+    `version` grows with each change. `may_have_ended_at` is the version of the last change that may have ended a run,
+    `plans_outdated_at` that of the last one that may have outdated a plan for new work.
     """
 
     def __init__(self) -> None:
         """Begin at version 0, without listeners."""
         self.version = 0
         self.may_have_ended_at = 0
+        self.plans_outdated_at = 0
         self._changed = asyncio.Event()
         self._news_for_all_at = 0
         self._listeners: dict[int, _Listener] = {}
@@ -78,6 +80,8 @@ class ChangeNotifier:
         self.version += 1
         if wakes.may_end_run:
             self.may_have_ended_at = self.version
+        if wakes.outdates_plans:
+            self.plans_outdated_at = self.version
         self._changed.set()
         self._changed = asyncio.Event()
         if wakes.all:

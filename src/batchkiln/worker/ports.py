@@ -164,13 +164,11 @@ class Inputs(Protocol):
 
 
 class Changes(Protocol):
-    """Wakes the tracks that a change of the queue concerns, by this process or another one; see `core.wakes`.
-
-    `version` grows with each change. `may_have_ended_at` is the version of the last change that may have ended a run.
-    """
+    """Wakes the tracks that a change of the queue concerns, by this process or another one; see `core.wakes`."""
 
     version: int  # grows with each change
     may_have_ended_at: int  # the version at the last change that may have ended a run
+    plans_outdated_at: int  # the version at the last change that may have outdated a plan for new work
 
     def announce(self, change: Change = ..., account_id: int | None = None) -> None:
         """Wake the tracks that a change concerns.
