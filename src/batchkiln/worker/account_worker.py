@@ -302,7 +302,11 @@ class AccountWorker:
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history, and end the spans of what it ends."""
-        committed = await self.ports.queue.commit(attempt, outcome, facts, now)
+        days, viewpoint, released = self.rates.days(now), self.viewpoint, self.rates.released()
+        look = (viewpoint, days) if facts.record is not None else None  # the slot plans again
+        committed, found = await self.ports.queue.commit(attempt, outcome, facts, now, look)
+        if found is not None:
+            self._look = _Look(found, self.ports.queue.changes.version, days, viewpoint, released)
         if committed.download is not None:
             self.downloads.keep_task(committed.download)
         await self.spans.committed(attempt, facts, committed)
