@@ -103,6 +103,7 @@ class World:
         self.watch = Watch(self.program_folder / "queue.db")
         self.copies = QueueCopies(self.program_folder / "queue.db", folder, partial(self.note, "a person"))
         self.canaries = Canaries()
+        self._wake_program: Callable[[], None] = lambda: None
         self.lives = 0
         self.service_lives = 0
         self.died_at: list[str] = []
@@ -171,6 +172,7 @@ class World:
         chance = random.Random(f"{self.plan.seed} decides at {self.loop.time()}")
         names = cancel_some(queue, chance, now) if kind == "cancel" else retry_canceled(queue, now)
         self.note("a person", f"has {kind}: {', '.join(names)}")
+        self._wake_program()
         self.copies.reach("deciding")
 
     async def kill_service(self) -> None:
@@ -353,9 +355,10 @@ class World:
                 control.scope = scope_of(applied)
                 sleepers = Oversleeping(driver, Path(str(app.queue)), self.violations)
                 self.loop.on_move = sleepers.look
+                self._wake_program = driver.on_wakeup  # as a command of another process does
                 outstanding = await driver.run()
         finally:
-            self.loop.on_move = lambda: None
+            self.loop.on_move = self._wake_program = lambda: None
             await store.close()
         return outstanding.total
 
