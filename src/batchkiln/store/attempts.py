@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.job import Attempt, AttemptState
+from batchkiln.core.job import Attempt
 from batchkiln.core.outcome_errors import DAMAGED
 from batchkiln.core.outcomes import FACTS, Fact
 from batchkiln.core.queue_changes import Facts
@@ -100,9 +100,8 @@ def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[s
 
 
 def insert_attempt(connection: Session, fields: Mapping[str, Any]) -> Attempt | None:
-    """Store an attempt by its columns, by default one that may have been sent; return None if Law 4 forbids it."""
-    defaults = {"state": AttemptState.SENT, "ended_at": None}
-    made = connection.execute(query("insert_attempt"), defaults | dict(fields)).fetchone()
+    """Store an attempt by its columns, as one that may have been sent; return None if Law 4 forbids it."""
+    made = connection.execute(query("insert_attempt"), fields).fetchone()
     return None if made is None else attempt_of(made)
 
 

@@ -1,8 +1,8 @@
 -- name: insert_attempt -- unless the account has one that is unresolved (Law 4)
 INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint, body,
-                     checksum, quote_credits, day_start_at, sends, recorded_at, ended_at)
-VALUES (:item_id, :job_id, :account_id, :number, :state, :is_video, :idempotency_key, :key_fingerprint, :body,
-        :checksum, :quote_credits, :day, 1, :now, :ended_at)
+                     checksum, quote_credits, day_start_at, sends, recorded_at)
+VALUES (:item_id, :job_id, :account_id, :number, 'sent', :is_video, :idempotency_key, :key_fingerprint, :body,
+        :checksum, :quote_credits, :day, 1, :now)
 ON CONFLICT (account_id) WHERE state IN ('sent', 'active') DO NOTHING
 RETURNING *;
 

@@ -101,6 +101,11 @@ def await_all(connection: Session, now: int) -> None:
         newest = max((each["seen_at"] for each in known.values()), default=0)
         _write(connection, _AWAITED, {key: each for key, each in known.items() if each["seen_at"] > newest - _KEPT_MS})
     write_meta(connection, _FOUND_AT, str(now))
+    revoke_leases(connection)
+
+
+def revoke_leases(connection: Session) -> None:
+    """End all leases: what a worker still writes by one of them is refused."""
     connection.execute(query("revoke_leases"))
 
 

@@ -320,7 +320,7 @@ def revoke(session: Session) -> str | None:
     row = session.execute(query("driving_worker"), {"now": database_clock(session)}).fetchone()
     if row is not None:
         return str(row["worker"])
-    session.execute(query("revoke_leases"))
+    known_journals.revoke_leases(session)
     return None
 
 

@@ -76,9 +76,6 @@ WHERE account_lease.account_id = :account_id AND account_lease.epoch = :epoch;
 -- name: driving_worker
 SELECT worker FROM account_lease WHERE expires_at > :now ORDER BY expires_at DESC LIMIT 1;
 
--- name: revoke_leases -- what a worker still writes that was stopped for longer than its lease holds is refused
-UPDATE account_lease SET epoch = epoch + 1;
-
 -- name: lease_epochs -- each taking raises it
 SELECT account.profile, account.name, account_lease.epoch
 FROM account_lease JOIN account ON account.id = account_lease.account_id

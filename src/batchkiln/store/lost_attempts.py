@@ -6,35 +6,33 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
-from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.job import Attempt, AttemptState
+from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.request import request_body
-from batchkiln.core.states import RETRYABLE, Event, ItemState
+from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store import attempts, known_journals
-from batchkiln.store.account_changes import account_id
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.attempts import insert_attempt
-from batchkiln.store.charges import change_job_credits, reserve
+from batchkiln.store.charges import reserve
 from batchkiln.store.database import Database
 from batchkiln.store.known_journals import Machine
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.row_types import recipe_of
-from batchkiln.store.session import Row, Session
+from batchkiln.store.session import Session
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import log_event, transition
+from batchkiln.store.transitions import transition
 from batchkiln.store.usage import count_in_days
 
 _FOUND_AT: Final = "lost_attempts_found_at"
@@ -177,38 +175,16 @@ def _end_outlived(connection: Session, now: int) -> None:
 def _reopen_ended(connection: Session, now: int) -> list[str]:
     """Queue the items again that the copy has as ended and that a lost attempt followed; return their names.
 
-    A person retried them, or canceled them in the copy before it was compared. An item that is done keeps its files:
-    the further attempt is recorded as abandoned and charged.
+    A person retried them or had them made again, or canceled them in the copy before it was compared. An item that is
+    done keeps its files until those of the lost attempt are saved beside them.
     """
     rows = connection.execute(query("ended_lost_items")).fetchall()
     for row in rows:
         state = ItemState(row["state"])
-        if state in RETRYABLE:
-            connection.execute(query("forget_failures"), {"ids": json.dumps([row["item_id"]])})
-            transition(
-                connection,
-                item_id=row["item_id"],
-                expected=state,
-                event=Event.RETRY_REQUESTED,
-                now=now,
-                detail={"decided_by": "journal"},
-            )
-        else:
-            _record_abandoned(connection, row, now)
+        event = Event.REDO_REQUESTED if state is ItemState.DONE else Event.RETRY_REQUESTED
+        detail = {"decided_by": "journal"}
+        transition(connection, item_id=row["item_id"], expected=state, event=event, now=now, detail=detail)
     return [f"{row['job']}/{row['item']}" for row in rows]
-
-
-def _record_abandoned(connection: Session, lost: Row, now: int) -> None:
-    account = account_id(connection, lost["profile"], lost["account"])
-    ended = {"state": AttemptState.ABANDONED, "ended_at": now, "account_id": account, "day": lost["recorded_at"]}
-    fields = _attempt_fields(connection, lost, ended)
-    attempt = insert_attempt(connection, fields)
-    if attempt is None:
-        raise InvariantBroken(f"the lost attempt of item {lost['item_id']} has ended, and occupies no slot")
-    connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
-    change_job_credits(connection, fields["job_id"], charged=lost["quote_credits"])
-    detail = {"number": attempt.number, "quote_credits": lost["quote_credits"], "decided_by": "journal"}
-    log_event(connection, "attempt_found", item_id=lost["item_id"], now=now, attempt_id=attempt.id, detail=detail)
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:
@@ -259,33 +235,10 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     lost = connection.execute(query("next_lost"), place).fetchone()
     if lost is None:
         return None
-    account, day = viewpoint.account_id, to_milliseconds(request.days[-1])
-    fields = _attempt_fields(connection, lost, {"account_id": account, "day": day})
-    attempt = insert_attempt(connection, fields)
-    if attempt is None:
-        return None
-    connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
-    cost = attempt.quote_credits
-    reserve(connection, account_id=account, job_id=fields["job_id"], day=day, credit_count=cost)
-    count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
-    transition(
-        connection,
-        item_id=lost["item_id"],
-        expected=ItemState.QUEUED,
-        event=Event.ATTEMPT_RECORDED,
-        now=to_milliseconds(request.at),
-        attempt_id=attempt.id,
-        detail={"number": attempt.number, "quote_credits": cost, "is_recovered": True},
-    )
-    return attempt
-
-
-def _attempt_fields(connection: Session, lost: Row, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a lost attempt; `given` has those that the journal does not know."""
-    row = item_request(connection, lost["item_id"])
-    urls = asset_urls(connection, row["inputs"], given["account_id"]) or []
-    recipe, cost = recipe_of(row), lost["quote_credits"]
-    return {
+    row, account_id, day = item_request(connection, lost["item_id"]), viewpoint.account_id, request.days[-1]
+    urls = asset_urls(connection, row["inputs"], account_id) or []
+    recipe, cost, number = recipe_of(row), lost["quote_credits"], max(lost["number"], row["next_number"])
+    fields = {
         "is_video": recipe.mode.makes_video,
         "idempotency_key": lost["idempotency_key"],
         "key_fingerprint": lost["key_fingerprint"],
@@ -293,8 +246,25 @@ def _attempt_fields(connection: Session, lost: Row, given: Mapping[str, Any]) ->
         "checksum": lost["checksum"],
         "item_id": row["id"],
         "job_id": row["job_id"],
-        "number": max(lost["number"], row["next_number"]),
+        "account_id": account_id,
+        "number": number,
         "quote_credits": cost,
+        "day": to_milliseconds(day),
         "now": lost["recorded_at"],
-        **given,
     }
+    attempt = insert_attempt(connection, fields)
+    if attempt is None:
+        return None
+    connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
+    reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
+    count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    transition(
+        connection,
+        item_id=row["id"],
+        expected=ItemState.QUEUED,
+        event=Event.ATTEMPT_RECORDED,
+        now=to_milliseconds(request.at),
+        attempt_id=attempt.id,
+        detail={"number": number, "quote_credits": cost, "is_recovered": True},
+    )
+    return attempt

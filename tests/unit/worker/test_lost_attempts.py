@@ -383,22 +383,20 @@ async def test_item_that_was_retried_after_the_copy_is_queued_again(world: World
     assert world.service.charged == 10
 
 
-async def test_lost_attempt_of_an_item_that_is_done_counts_as_charged(world: World) -> None:
-    """Law 6: its files stay; the further attempt is told once, and its credits are never forgotten."""
+async def test_lost_redo_of_an_item_that_is_done_is_replayed(world: World) -> None:
+    """Law 3: the copy has its first version alone; the second was paid, and is delivered beside it."""
     (item,) = world.enqueue("fox", accounts=ACCOUNTS)
     await world.run()
-    (entry,), _ = world.journal.read()
-    world.restart()
-    later = replace(entry, number=2, idempotency_key="bk-later")
-    world.journal.path.write_bytes(b"")
-    world.journal.begin([entry, later])
+    copy = copied(world)
+    redo(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+    restored(world, copy)
 
     with capture_logs() as logs:
         await world.run()
-    world.restart()
-    await world.run()
 
-    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["succeeded", "abandoned"])
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["succeeded", "succeeded"])
+    assert world.service.charged == 20
     assert world.money() == (0, 20, 0)
     assert [each["items"] for each in logs if each["event"] == "restored_items_queued"] == [["job/fox"]]
     assert world.rows("SELECT * FROM lost_attempt") == []
