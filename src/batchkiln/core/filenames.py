@@ -75,10 +75,13 @@ def prerender(pattern: str, values: Mapping[str, str]) -> str:
     return text % tuple([_escaped(safe_value(values[name])) for name in names])
 
 
-def render(pattern: str, *, job: str, item: str, index: int, output: int, model: str, ext: str) -> str:
-    """Return the relative path of an output. `output` counts from 1; `ext` has no dot.
+def render(
+    pattern: str, *, job: str, item: str, index: int, output: int, model: str, ext: str, version: int = 1
+) -> str:
+    """Return the relative path of an output. `output` and `version` count from 1; `ext` has no dot.
 
-    The path has no '..', no empty component and no control character, whatever the values hold.
+    A version after the first has `.v2` and so on before the extension, whatever the pattern. The path has no '..', no
+    empty component and no control character, whatever the values hold.
     """
     components = _parse(pattern)
     texts = {"job": job, "item": item, "model": model, "ext": ext}
@@ -94,6 +97,7 @@ def render(pattern: str, *, job: str, item: str, index: int, output: int, model:
     folders = [_safe_component("".join(map(fill, component)), "") for component in components[:-1]]
     names_output = any(piece.field == "output" for component in components for piece in component)
     suffix = "" if names_output or output == 1 else f"-{output}"
+    suffix += "" if version == 1 else f".v{version}"
     return "/".join([*folders, _file_name(components[-1], suffix, fill)])
 
 

@@ -113,7 +113,7 @@ class DownloadTask:
 
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
     one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
-    uses.
+    uses. `version` is 1 more than the number of the item's earlier attempts that have saved files.
     """
 
     attempt: Attempt
@@ -129,6 +129,7 @@ class DownloadTask:
     listed: int = 0
     last_read_at: datetime | None = None
     taken: frozenset[str] = frozenset()
+    version: int = 1
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -145,6 +146,7 @@ class DownloadTask:
             output=number,
             model=self.model,
             ext=extension,
+            version=self.version,
         )
 
 

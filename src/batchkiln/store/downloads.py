@@ -29,6 +29,7 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
         created_at=from_milliseconds(row["generation_created_at"]),
         saved={int(number): sha256 for number, sha256 in json.loads(row["saved"]).items()},
         listed=row["listed"],
+        version=row["earlier_versions"] + 1,
         last_read_at=instant(row["last_read_at"]),
     )
     return replace(task, taken=taken_paths(connection, task, number))

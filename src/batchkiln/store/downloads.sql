@@ -3,7 +3,9 @@ SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename,
        item.name AS item_name, item.position, item.metadata, item.file_name, recipe.model,
        (SELECT json_group_object(number, sha256) FROM output WHERE output.attempt_id = attempt.id) AS saved,
        (SELECT coalesce(max(json_extract(event.detail, '$.of')), 0) FROM event
-        WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind = 'file_saved') AS listed
+        WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind = 'file_saved') AS listed,
+       (SELECT count(DISTINCT output.attempt_id) FROM output JOIN attempt AS earlier ON earlier.id = output.attempt_id
+        WHERE output.item_id = item.id AND earlier.number < attempt.number) AS earlier_versions
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = attempt.job_id
