@@ -6,7 +6,7 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.filenames import render
+from batchkiln.core.filenames import VERSIONS, render
 from batchkiln.core.job import Attempt, InputFile, Order
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
@@ -113,7 +113,8 @@ class DownloadTask:
 
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
     one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
-    uses. `version` is 1 more than the number of the item's earlier attempts that have saved files.
+    uses. `version` counts the item's attempts with saved files, and `versions` is the
+    pattern of their names.
     """
 
     attempt: Attempt
@@ -130,6 +131,7 @@ class DownloadTask:
     last_read_at: datetime | None = None
     taken: frozenset[str] = frozenset()
     version: int = 1
+    versions: str = VERSIONS
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -147,6 +149,7 @@ class DownloadTask:
             model=self.model,
             ext=extension,
             version=self.version,
+            versions=self.versions,
         )
 
 
