@@ -491,7 +491,7 @@ BUGS: Final = (
     Bug(
         "an attempt that a lost one followed is sent again",
         "store/lost_attempts.py",
-        "    _end_outlived(connection, now)\n",
+        "    _end_outlived(connection, paid_keys, now)\n",
         "",
         is_of_restores=True,
     ),
@@ -534,9 +534,9 @@ BUGS: Final = (
     ),
     Bug(
         "of two lost attempts the earlier one counts",
-        "store/lost_attempts.sql",
-        "WHERE excluded.number > lost_attempt.number;",
-        "WHERE excluded.number < lost_attempt.number;",
+        "store/lost_attempts.py",
+        "    all_own = sorted((*own, *beside), key=attrgetter(\"number\"))\n",
+        "    all_own = sorted((*own, *beside), key=attrgetter(\"number\"), reverse=True)\n",
         is_of_restores=True,
     ),
     Bug(

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.filenames import render
+from batchkiln.core.filenames import VERSIONS, render
 from batchkiln.core.job import Attempt, InputFile, Order
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
@@ -117,7 +117,8 @@ class DownloadTask:
 
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
     one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
-    uses.
+    uses. `version` counts the item's attempts with saved files, and `versions` is the
+    pattern of their names.
     """
 
     attempt: Attempt
@@ -133,6 +134,8 @@ class DownloadTask:
     listed: int = 0
     last_read_at: datetime | None = None
     taken: frozenset[str] = frozenset()
+    version: int = 1
+    versions: str = VERSIONS
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -149,6 +152,8 @@ class DownloadTask:
             output=number,
             model=self.model,
             ext=extension,
+            version=self.version,
+            versions=self.versions,
         )
 
 

@@ -150,6 +150,7 @@ class _ManifestReader:
             filename=(output and output.filename) or DEFAULT_FILENAME,
             manifest_path=self._text.manifest_path,
             notify=None if header.notify is None else tuple(header.notify),
+            versions=(output and output.versions) or filenames.VERSIONS,
         )
 
     def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
@@ -252,6 +253,8 @@ class _ManifestReader:
             output = pairs["output"][1]
             assert isinstance(output, MapNode)
             self._check_pattern(output.pairs["filename"][1])
+        if header.output is not None and header.output.versions is not None:
+            self._check_versions(header.output.versions)
 
     def _check_pattern(self, node: Node) -> None:
         assert isinstance(node, ScalarEvent)
@@ -266,6 +269,19 @@ class _ManifestReader:
         if is_ambiguous:
             reason = "`output.filename`: {index} touches another field, so two items could get the same name"
             self.diagnostics.at(node.start_mark, reason, "separate them, as in {kind}-{index}, or use {item}")
+
+    def _check_versions(self, pattern: str) -> None:
+        if filenames.is_version_pattern(pattern):
+            return
+        output = self._header.pairs["output"][1]
+        assert isinstance(output, MapNode)
+        reason = (
+            "`output.versions` is not usable in a file name"
+            if "{version}" in pattern
+            else "`output.versions` lacks {version}, so two versions of an item would share a name"
+        )
+        remedy = "write {version} once, with letters, digits, '.', '_' or '-' around it, as in \".v{version}\""
+        self.diagnostics.at(output.pairs["versions"][1].start_mark, reason, remedy)
 
     def _check_path_lengths(self, directory: str, pattern: str) -> None:
         """Refuse an output folder in which a paid file could get a path that the system does not allow."""

@@ -158,6 +158,9 @@ class Output(Fields):
         None,
         description="Default {job}/{item}.{ext}; other fields: index, output, model, any variable or metadata key",
     )
+    versions: Text | None = Field(
+        None, description="What stands before the extension in the names of later versions; default .v{version}"
+    )
 
 
 class Header(Fields):

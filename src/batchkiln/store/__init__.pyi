@@ -85,6 +85,7 @@ from .notification_cursor import (
 )
 from .operations import (
     CancelReport as CancelReport,
+    RedoReport as RedoReport,
     RetryReport as RetryReport,
     Skipped as Skipped,
 )
@@ -116,6 +117,7 @@ from .sqlite.preflight import (
 from .store import (
     Store as Store,
 )
+from .versions import SavedOutputFile as SavedOutputFile
 from .worker_store import (
     ChangeNotifier as ChangeNotifier,
     WorkerStore as WorkerStore,

@@ -347,6 +347,7 @@ class ManifestApplication:
             "budget_credits_per_day": spec.budget_credits_per_day,
             "output_dir": stored_dir(self._connection, spec.output_dir),
             "filename": spec.filename,
+            "versions": spec.versions,
             "manifest_path": spec.manifest_path,
             "obstacles": _OBSTACLES,
         }

@@ -6,9 +6,10 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.request import request_body
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store import attempts, known_journals
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
@@ -30,10 +31,11 @@ from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.row_types import recipe_of
-from batchkiln.store.session import Session
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
 from batchkiln.store.usage import count_in_days
+from batchkiln.store.versions import redo_lost
 
 _FOUND_AT: Final = "lost_attempts_found_at"
 _KEPT_MS: Final = int(RETENTION.total_seconds() * 1000)
@@ -139,14 +141,17 @@ def _compare(
     words = json.dumps([entry.idempotency_key for entry in (*own, *beside)])
     rows = connection.execute(query("journaled_attempts"), {"keys": words})
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
-    lost = sum(_record_lost(connection, entry) for entry in (*own, *beside) if entry.idempotency_key not in known)
+    all_own = sorted((*own, *beside), key=attrgetter("number"))
+    lost = sum(_record_lost(connection, entry) for entry in all_own if entry.idempotency_key not in known)
+    paid = {(entry.job, entry.item, number) for entry in all_own for number in entry.delivered}
     keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
     for entry in own:
         ended_at = known.get(entry.idempotency_key)
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
             keys.add(entry.idempotency_key)
-    _end_outlived(connection, now)
+    paid_keys = {entry.idempotency_key for entry in all_own if (entry.job, entry.item, entry.number) in paid}
+    _end_outlived(connection, paid_keys, now)
     ended = _reopen_ended(connection, now)
     missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
@@ -158,18 +163,24 @@ def _compare(
 
 
 def _record_lost(connection: Session, entry: JournalEntry) -> bool:
-    """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded."""
-    return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
+    """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded.
+
+    Of several lost attempts, the last one counts, and each whose files were saved before the item was made again.
+    """
+    columns = _columns(entry)
+    connection.execute(query("forget_followed"), {**columns, "delivered": json.dumps(entry.delivered)})
+    return connection.execute(query("insert_lost"), columns).rowcount == 1
 
 
-def _end_outlived(connection: Session, now: int) -> None:
+def _end_outlived(connection: Session, paid_keys: AbstractSet[str], now: int) -> None:
     """End active attempts of the restored copy that were followed by a lost attempt of the same item.
 
-    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation.
+    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation, unless
+    its files were saved and the item was made again: then the same key gives back the generation that was paid.
     """
-    for row in connection.execute(query("outlived_attempts")).fetchall():
-        decision = Decision.NOT_CREATED
-        resolve(connection, row["job"], row["item"], decision, is_undriven=True, now=now, decided_by="journal")
+    rows = connection.execute(query("outlived_attempts")).fetchall()
+    for job, item in {(row["job"], row["item"]): row for row in rows if row["idempotency_key"] not in paid_keys}:
+        resolve(connection, job, item, Decision.NOT_CREATED, is_undriven=True, now=now, decided_by="journal")
 
 
 def _reopen_ended(connection: Session, now: int) -> list[str]:
@@ -179,12 +190,12 @@ def _reopen_ended(connection: Session, now: int) -> list[str]:
     done keeps its files until those of the lost attempt are saved beside them.
     """
     rows = connection.execute(query("ended_lost_items")).fetchall()
-    for row in rows:
+    for row in (row for row in rows if row["state"] in RETRYABLE):
+        event, detail = Event.RETRY_REQUESTED, {"decided_by": "journal"}
         state = ItemState(row["state"])
-        event = Event.REDO_REQUESTED if state is ItemState.DONE else Event.RETRY_REQUESTED
-        detail = {"decided_by": "journal"}
         transition(connection, item_id=row["item_id"], expected=state, event=event, now=now, detail=detail)
-    return [f"{row['job']}/{row['item']}" for row in rows]
+    redo_lost(connection, now)
+    return list(dict.fromkeys(f"{row['job']}/{row['item']}" for row in rows))
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:
@@ -205,7 +216,12 @@ def _columns(entry: JournalEntry) -> dict[str, str | int]:
 def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
     """Return the queue's attempts since the horizon, in the order in which they were recorded."""
     rows = connection.execute(query("recorded_attempts"), {"horizon": horizon})
-    return [JournalEntry(*row) for row in rows if row["recorded_at"] >= horizon]
+    return [_entry_of(row) for row in rows if row["recorded_at"] >= horizon]
+
+
+def _entry_of(row: Row) -> JournalEntry:
+    *others, delivered = row
+    return replace(JournalEntry(*others), delivered=tuple(sorted(json.loads(delivered))))
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
@@ -214,7 +230,7 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
     if attempt is None:
         return None
     row = connection.execute(query("recorded_attempt"), {"attempt_id": attempt.id}).fetchone()
-    return attempt, JournalEntry(*row)
+    return attempt, _entry_of(row)
 
 
 def found_at(connection: Session) -> datetime | None:

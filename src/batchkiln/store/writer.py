@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from batchkiln.core.job import JobSpec
+from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.store import known_journals, misunderstood, operations
+from batchkiln.store import known_journals, misunderstood, operations, versions
 from batchkiln.store.account_changes import service_time
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
@@ -13,18 +14,19 @@ from batchkiln.store.leases import database_clock, drain
 from batchkiln.store.meta import SharedMark, mark_shared_folder
 from batchkiln.store.misunderstood import AskedAgain
 from batchkiln.store.notification_cursor import NotificationPosition, write_cursor
-from batchkiln.store.operations import CancelReport, RetryReport
+from batchkiln.store.operations import CancelReport, RedoReport, RetryReport
 from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
 from batchkiln.store.staging import DiagnosticAt, Placed
+from batchkiln.store.versions import SavedOutputFile
 
 
 class Writer(Reader):
     """Changes the queue on a person's request. Each change is recorded at the best estimate of the service's time.
 
-    `apply_manifest`, `retry` and `cancel` commit in portions, for `Store.run`; the others belong in `Store.write`.
-    Unknown names raise `InputError` before anything is changed.
+    `apply_manifest`, `retry`, `redo` and `cancel` commit in portions, for `Store.run`; the others belong in
+    `Store.write`. Unknown names raise `InputError` before anything is changed.
     """
 
     def apply_manifest(
@@ -50,6 +52,19 @@ class Writer(Reader):
     def cancel(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> CancelReport:
         """Cancel queued items; without names, all of the job."""
         return operations.cancel(self._connection, job_name, item_names, self._now(job_name, machine_now))
+
+    def redo(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> RedoReport:
+        """Queue done items again. Their files stay current until new ones are saved."""
+        return operations.redo(self._connection, job_name, item_names, self._now(job_name, machine_now))
+
+    def choose_version(self, job_name: str, item_name: str, version: int, machine_now: datetime) -> ItemState:
+        """Make the files of an item's version (from 1) current; return the item's state. Raise `InputError`."""
+        now = self._now(job_name, machine_now)
+        return versions.choose_version(self._connection, job_name, item_name, version, now)
+
+    def fetch_again(self, job_name: str, missing: Sequence[SavedOutputFile], machine_now: datetime) -> int:
+        """Download files that are gone from the disk again; return the number of items."""
+        return versions.fetch_again(self._connection, missing, self._now(job_name, machine_now))
 
     def pause(self, job_name: str, machine_now: datetime) -> bool:
         """Pause a job: nothing new of it is sent. Return whether this changed anything."""

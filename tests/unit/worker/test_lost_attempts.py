@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ from batchkiln.core.responses import ErrorInfo, RefusalKind, Refused
 from batchkiln.core.states import ItemState
 from batchkiln.store import attempt_journal
 from batchkiln.store.meta import write_meta
-from batchkiln.store.operations import cancel, pause, preview_cancel, retry, unpause
+from batchkiln.store.operations import cancel, pause, preview_cancel, redo, retry, unpause
 from batchkiln.store.resolution import Decision, _set_aside, resolve
 from batchkiln.store.session import Session
 from support.builders import NO
