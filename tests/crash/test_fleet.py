@@ -1,6 +1,4 @@
-"""A round with worker processes on a real PostgreSQL; `tests/crash/fleet.py` plays more of them, and longer ones."""
-
-from pathlib import Path
+"""A round with worker processes on a real PostgreSQL; `tests/crash/fleet.py` plays more of them, and larger ones."""
 
 import pytest
 
@@ -10,11 +8,12 @@ from support import postgres
 
 @pytest.mark.long
 @pytest.mark.postgres
-def test_killed_and_stopped_workers_pay_nothing_twice_and_lose_nothing(tmp_path: Path) -> None:
-    """Law 2, Law 4, Law 5: three workers on six accounts, with kills, ends and stops; the books say each paid once."""
+def test_a_fleet_that_meets_trouble_pays_nothing_twice_and_loses_nothing() -> None:
+    """Law 2, Law 4, Law 5: three workers on twelve accounts; books, queue, journals, files and logs agree."""
     postgres.require()
 
-    counts, found = fleet.play(tmp_path, 18, workers=3, accounts=6, items=36, blows=6, pause_seconds=2.0)
+    with postgres.reachable_folder() as folder:
+        counts, found = fleet.play(folder, 3, fleet.Plan(accounts=12, items=36, blows=6, pause_seconds=1.0))
 
     assert found == []
     assert counts["generations"] == 36

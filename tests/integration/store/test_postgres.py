@@ -221,6 +221,51 @@ async def test_a_listener_hears_a_notice(url: DatabaseUrl) -> None:
     await database.close()
 
 
+async def test_a_lost_listener_leaves_alone_who_got_its_file_descriptor(url: DatabaseUrl) -> None:
+    """The driver closes the socket at once, and the next connection of the process may get the same number."""
+    database = await PostgresDatabase.open_for_writing(url)
+    heard = asyncio.Event()
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"x")
+        writer.close()
+        await writer.wait_closed()
+
+    echo = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = echo.sockets[0].getsockname()
+
+    with database.listen(heard.set):
+        await asyncio.to_thread(kill, url)
+        await asyncio.wait_for(heard.wait(), 10)
+        others = [await asyncio.open_connection(host, port) for _ in range(5)]
+
+    assert [await asyncio.wait_for(reader.read(1), 10) for reader, _ in others] == [b"x"] * 5
+    for _, writer in others:
+        writer.close()
+        await writer.wait_closed()
+    echo.close()
+    await echo.wait_closed()
+    await database.close()
+
+
+async def test_a_write_that_did_not_get_the_lock_leaves_no_transaction(url: DatabaseUrl) -> None:
+    """The server has begun one when it refuses the lock; the next write has to find the connection as it was."""
+    database = await PostgresDatabase.open_for_writing(url)
+    await database.run(lambda session: session.script("SET lock_timeout = '50ms'"))
+    with closing(connect(url)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(QueueBusy, match="another process kept the queue locked"):
+            await database.write(put, "key")
+        is_idle = not await database.run(lambda session: session.in_transaction)
+        other.execute("COMMIT")
+
+    await database.write(put, "key")
+
+    assert is_idle
+    assert await database.read(read_meta, "key") == "x"
+    await database.close()
+
+
 async def test_one_process_drives_the_queue(url: DatabaseUrl) -> None:
     """The second one is told who does; a decision about what is under way waits as well."""
     first = await PostgresDatabase.open_for_writing(url)
