@@ -32,7 +32,7 @@ from batchkiln.store.leases import FencedDatabase, Leases, fence as fenced_by
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.postgres.connecting import ServerFacts, connect, start_checks, translated
-from batchkiln.store.postgres.postgres_session import CommitUnknown
+from batchkiln.store.postgres.postgres_session import CommitUnknown, PostgresSession
 from batchkiln.store.postgres.schema_updates import VERSION_KEY
 from batchkiln.store.postgres.server_database import PostgresDatabase
 from batchkiln.store.session import Session
@@ -84,6 +84,11 @@ def put(session: Session, key: str, value: str = "x") -> None:
 def put_and_fail(session: Session, key: str) -> None:
     put(session, key)
     raise ValueError(key)
+
+
+def be_impatient(session: Session) -> None:
+    assert isinstance(session, PostgresSession)
+    session.script("SET lock_timeout = '50ms'")
 
 
 def kill(url: DatabaseUrl) -> None:
@@ -251,7 +256,7 @@ async def test_a_lost_listener_leaves_alone_who_got_its_file_descriptor(url: Dat
 async def test_a_write_that_did_not_get_the_lock_leaves_no_transaction(url: DatabaseUrl) -> None:
     """The server has begun one when it refuses the lock; the next write has to find the connection as it was."""
     database = await PostgresDatabase.open_for_writing(url)
-    await database.run(lambda session: session.script("SET lock_timeout = '50ms'"))
+    await database.run(be_impatient)
     with closing(connect(url)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(QueueBusy, match="another process kept the queue locked"):

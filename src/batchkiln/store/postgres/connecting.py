@@ -263,7 +263,7 @@ def _opened(url: DatabaseUrl) -> psycopg.Connection:
         ) from None
     try:
         if "," in str(given.get("host", "")):  # after a failover, another one is the primary
-            given = {"target_session_attrs": "read-write"} | given
+            given.setdefault("target_session_attrs", "read-write")
         return psycopg.connect(conninfo.make_conninfo("", **(_DEFAULTS | given)), autocommit=True)
     except psycopg.Error as error:
         raise _unreachable(error, url) from None  # the driver's error may hold the whole URL
