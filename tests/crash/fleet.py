@@ -163,16 +163,19 @@ class Round:
 
     def _end_blows(self) -> None:
         for target, (ends_at, blow) in list(self.under_way.items()):
-            if ends_at <= time.monotonic():
-                blow.end()
+            if ends_at <= time.monotonic() and blow.end():
                 del self.under_way[target]
+            assert time.monotonic() < ends_at + END_SECONDS, f"{target}: {blow.name} does not end"
 
-    def _back(self, name: str) -> None:
-        """Let a stopped worker go on, or start one again that has ended."""
+    def _back(self, name: str) -> bool:
+        """Let a stopped worker go on, or start one again that has ended; return False for one that has not yet."""
         process = self.lives[name].process
-        if not let_go_on(process):
-            process.wait(END_SECONDS)
+        if let_go_on(process):
+            return True
+        has_ended = process.poll() is not None
+        if has_ended:
             self._start(name)
+        return has_ended
 
     def _look(self) -> None:
         """Start each worker again that ended by itself; only one that never reached its database may."""

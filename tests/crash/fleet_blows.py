@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,17 +41,13 @@ OF_THE_DATABASE: Final = ("fast restart", "immediate restart", "failover", "stan
 
 @dataclass(frozen=True)
 class Blow:
-    """One misadventure. `target` is hit by no other until `end` is called, after `seconds`."""
+    """One misadventure. `target` is hit by no other until `end` is called, after `seconds`, and returns True."""
 
     name: str
     target: str
     seconds: float
     begin: Callable[[], None]
-    end: Callable[[], None]
-
-
-def nothing() -> None:
-    """Do nothing."""
+    end: Callable[[], bool]
 
 
 class Fate:
@@ -61,7 +56,7 @@ class Fate:
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
 
-    def of_worker(self, name: str, process: subprocess.Popen[str], back: Callable[[], None]) -> Blow:
+    def of_worker(self, name: str, process: subprocess.Popen[str], back: Callable[[], bool]) -> Blow:
         """Return what befalls a process; `back` starts it again or lets it go on."""
         kind = self._draw.choice(OF_WORKERS)
         sent = {"kill": signal.SIGKILL, "stop": signal.SIGTERM}.get(kind, signal.SIGSTOP)
@@ -78,9 +73,10 @@ class Fate:
             for each in gates:
                 work(each)
 
-        def end() -> None:
+        def end() -> bool:
             for each in gates:
                 each.mend()
+            return True
 
         place = "service" if kinds is OF_SERVICE_LINKS else "database"
         return Blow(f"{kind} ({place} link)", target, self._seconds(kind), begin, end)
@@ -100,7 +96,13 @@ class Fate:
             "standby away": pair.start_standby,
             "waits canceled": lambda: _cancel_and_start(pair),
         }
-        return Blow(kind, DATABASE, self._seconds(kind), begin[kind], end.get(kind, nothing))
+
+        def end_and_tell() -> bool:
+            if kind in end:
+                end[kind]()
+            return True
+
+        return Blow(kind, DATABASE, self._seconds(kind), begin[kind], end_and_tell)
 
     def _seconds(self, kind: str) -> float:
         return self._draw.uniform(*SECONDS[kind])
@@ -118,8 +120,3 @@ def let_go_on(process: subprocess.Popen[str]) -> bool:
             os.kill(process.pid, signal.SIGCONT)
             return True
     return False
-
-
-def seconds_since(moment: float) -> float:
-    """Return the seconds of real time since a moment of the monotonic clock."""
-    return time.monotonic() - moment
