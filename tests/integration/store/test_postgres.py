@@ -1,6 +1,9 @@
 """A queue in PostgreSQL: its transactions, what a lost connection is, and what bad input gets."""
 
 import asyncio
+import os
+import select
+import socket
 import stat
 import subprocess
 import sys
@@ -304,6 +307,22 @@ async def test_a_lost_connection_is_one_clear_error(url: DatabaseUrl) -> None:
     again = await PostgresDatabase.open_for_writing(url)
     assert await again.read(read_meta, "key") is None
     await again.close()
+
+
+def test_a_statement_that_cannot_be_sent_is_a_lost_connection(url: DatabaseUrl) -> None:
+    """The driver calls the connection sound while it still reads what the server had sent before."""
+    with closing(connect(url)) as session, closing(connect(url)) as other:
+        session.script("LISTEN batchkiln")
+        other.script("NOTIFY batchkiln, 'x'")
+        assert select.select([session.connection.fileno()], [], [], 10)[0]
+        with socket.socket(fileno=os.dup(session.connection.fileno())) as ours:
+            ours.shutdown(socket.SHUT_WR)
+
+        with pytest.raises(psycopg.OperationalError) as caught:
+            session.execute("BEGIN IMMEDIATE")
+
+        assert session.is_lost
+        assert isinstance(translated(caught.value, url), QueueConnectionLost)
 
 
 async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: DatabaseUrl) -> None:
