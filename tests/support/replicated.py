@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -84,21 +84,33 @@ class Node:
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=WAIT_SECONDS, check=False)
         assert done.returncode == 0, done.stderr
 
-    def start(self, *settings: str) -> None:
-        """Start the server, and wait until it takes connections; it may have to be tried again after a kill."""
+    def make(self) -> None:
+        """Make a cluster with an empty queue. The server is not running afterwards."""
+        self.run("initdb", "-D", self.data, "-U", ROLE, "-E", "UTF8", "--locale=C", "-A", "trust", "-N")
+        self.start()
+        with self.admin() as admin:
+            admin.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 ENCODING 'UTF8'")
+        migrate(self.url())
+        self.stop()
+
+    def start(self, *settings: str, entrance: Sequence[str] = ()) -> None:
+        """Start the server, and wait until it takes connections; it may have to be tried again after a kill.
+
+        `entrance` is what its command is preceded by.
+        """
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
-            self._launch(settings)
+            self._launch(settings, entrance)
             if self._is_up(deadline):
                 return
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.1)  # the processes of the one that was killed are still there
 
-    def _launch(self, settings: tuple[str, ...]) -> None:
+    def _launch(self, settings: Sequence[str], entrance: Sequence[str]) -> None:
         programs = postgres.binaries()
         assert programs is not None
         options = [word for each in (*_SETTINGS, f"port={self.port}", *settings) for word in ("-c", each)]
-        command = [*postgres.owner_prefix(self.folder), "setpriv", "--pdeathsig", "QUIT"]
+        command = [*entrance, *postgres.owner_prefix(self.folder), "setpriv", "--pdeathsig", "QUIT"]
         with (self.folder / f"log-{self.port}").open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, programs / "postgres", "-D", self.data, "-k", self.folder, *options],
@@ -149,12 +161,8 @@ class Pair:
 
     def make(self) -> None:
         """Make a cluster with an empty queue, and start it alone."""
-        first = self.primary
-        first.run("initdb", "-D", first.data, "-U", ROLE, "-E", "UTF8", "--locale=C", "-A", "trust", "-N")
-        first.start()
-        with first.admin() as admin:
-            admin.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 ENCODING 'UTF8'")
-        migrate(first.url())
+        self.primary.make()
+        self.primary.start()
 
     def add_standby(self) -> None:
         """Copy the primary by pg_basebackup, and have each commit wait for the copy."""

@@ -227,8 +227,8 @@ class PostgresSession:
         except psycopg.OperationalError as error:
             raise CommitUnknown(str(error)) from None
         if self.is_lost or result.status not in _DONE:
-            error = self._error(result)
-            raise CommitUnknown(str(error)) if self.is_lost else error
+            failure = self._error(result)
+            raise CommitUnknown(str(failure)) if self.is_lost else failure
         if result.command_status == b"ROLLBACK":
             raise errors.InFailedSqlTransaction("the transaction had failed before it was committed")
         if _CANCELED_WAIT in self._warnings:  # acknowledged as a success, though the standby may not have it
