@@ -21,6 +21,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,25 +89,35 @@ class Round:
 
     def play(self) -> None:
         """Begin, let the misadventures happen, wait for the end of all jobs, end, and check."""
-        half = self.plan.items // 2
-        jobs = {"birds": half, "foxes": self.plan.items - half}
-        self._begin(jobs)
+        self._begin()
         self._strike_on()
         self._await_the_end()
         self._end()
-        prompts = [f"{job} {number}, ink on paper" for job, count in jobs.items() for number in range(1, count + 1)]
+        self.violations += self.check()
+
+    def check(self) -> list[str]:
+        """Return every broken promise of the round, in words."""
         stray = STRAY_READS * (self.counts["freeze"] + self.counts["doze"])
+        prompts = [
+            f"{job} {number}, ink on paper" for job, count in self.jobs.items() for number in range(1, count + 1)
+        ]
         with self.servers.primary.admin(NAME) as queue:
             found, counted = fleet_checks.violations(self.shared.folder, queue, prompts, stray_reads=stray)
-        self.violations += found
-        self.counts += counted
+        self.counts |= counted
+        return found
 
-    def _begin(self, jobs: dict[str, int]) -> None:
+    @property
+    def jobs(self) -> dict[str, int]:
+        """Return the number of items of each job."""
+        half = self.plan.items // 2
+        return {"birds": half, "foxes": self.plan.items - half}
+
+    def _begin(self) -> None:
         for name in (f"w-{number}" for number in range(self.plan.workers)):
             self.ways[name] = tuple(self.stack.enter_context(gate(node.socket)) for node in self.servers.nodes)
             hosts = ",".join(f"127.0.0.1:{way.port}" for way in self.ways[name])
             self.configs[name] = self.shared.machine(name, url=DatabaseUrl(f"postgresql://{ROLE}@{hosts}/{NAME}"))
-        manifests = [self.shared.manifest(job, items=count) for job, count in jobs.items()]
+        manifests = [self.shared.manifest(job, items=count) for job, count in self.jobs.items()]
         status, _, said = self.shared.call("enqueue", *manifests, config=self.configs["w-0"])
         assert status == 0, said
         for name in self.configs:
@@ -220,8 +231,13 @@ class Round:
                 self.violations.append(f"{name} ended with {code} after SIGTERM: {life.log.read_text()[-1500:]}")
 
 
-def play(folder: Path, seed: int, plan: Plan) -> tuple[Counter[str], list[str]]:
-    """Play a round in a folder that exists; return what happened, and what is wrong."""
+def play(
+    folder: Path, seed: int, plan: Plan, *, afterwards: Callable[[Round], None] | None = None
+) -> tuple[Counter[str], list[str]]:
+    """Play a round in a folder that exists; return what happened, and what is wrong.
+
+    `afterwards` is called with a sound round, while its servers are still there.
+    """
     names = [f"account-{number}" for number in range(1, plan.accounts + 1)]
     folder.chmod(0o755)  # the database's own role has to reach its files
     with (
@@ -234,6 +250,8 @@ def play(folder: Path, seed: int, plan: Plan) -> tuple[Counter[str], list[str]]:
             made.play()
         except Exception:  # noqa: BLE001  a round that cannot be played is a finding too
             made.violations.append(traceback.format_exc())
+        if afterwards is not None and not made.violations:
+            afterwards(made)
         return made.counts, made.violations
 
 
