@@ -1,6 +1,6 @@
 """A durable PostgreSQL server with a synchronous standby: restarted, killed, promoted, and cut off from each other.
 
-Both are processes of the test's own, without TCP. They end with the process that started them, however it ends.
+Both are processes of the test's own, without TCP. They end with the thread that started them, however it ends.
 """
 
 import ctypes
