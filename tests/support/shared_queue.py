@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from batchkiln.store.location import DatabaseUrl
-from support.tcp_gate import Gate, gate
+from support.tcp_gate import Gate, free_port, gate
 
 PATIENCE_SECONDS = 120.0
 
@@ -66,7 +66,7 @@ class SharedQueue:
     url: DatabaseUrl
     accounts: Sequence[str]
     scale: float = 60.0
-    port: int = field(default_factory=lambda: free_port())  # noqa: PLW0108  defined below
+    port: int = field(default_factory=free_port)
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
     gates: dict[str, Gate] = field(default_factory=dict)  # between each machine and the service
     files: Gate | None = None  # before the links to files
@@ -187,11 +187,3 @@ def wait_until(is_so: Callable[[], bool], said: Callable[[], str], seconds: floa
     while not is_so():
         assert time.monotonic() < deadline, said()
         time.sleep(0.1)
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import socket
 import struct
 import threading
@@ -13,6 +14,7 @@ from typing import Final
 _PIECE: Final = 64 * 1024
 _RESET: Final = struct.pack("ii", 1, 0)  # a close then tells the other side at once, and throws away the rest
 _SECONDS: Final = 10
+_PORTS: Final = (20_000, 32_000)
 
 
 class Gate:
@@ -188,3 +190,16 @@ def gate(target: int | Path, *, source: str | None = None, delivers_requests: bo
     finally:
         made.end()
         thread.join(_SECONDS)
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on, below those that the kernel gives to whoever asks for any.
+
+    A service listens on it later, and again after a kill: until then no connection of another process may get it.
+    """
+    draw = random.SystemRandom()
+    while True:
+        port = draw.randrange(*_PORTS)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
