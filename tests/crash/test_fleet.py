@@ -17,9 +17,10 @@ def spoil(played: fleet.Round) -> None:
     with played.servers.primary.admin(DATABASE) as queue:
         queue.execute("UPDATE attempt SET cost_credits = cost_credits + 1 WHERE id = (SELECT min(id) FROM attempt)")
     with closing(sqlite3.connect(books)) as service, service:
-        service.execute(
-            "UPDATE requests SET arrived_at_ms = 1, account = 'account-1', number = NULL WHERE kind <> 'other'"
-        )
+        service.execute("UPDATE requests SET arrived_at_ms = 1, account = 'account-1', ip = '127.0.0.2', number = NULL")
+        columns = "account, ip, kind, path, arrived_at_ms, status"
+        for _ in range(2):  # four times as many
+            service.execute(f"INSERT INTO requests ({columns}) SELECT {columns} FROM requests")
     next(path for path in (folder / "out").rglob("*.png")).unlink()
     for path in folder.rglob("*.attempts"):
         path.unlink()
