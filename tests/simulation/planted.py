@@ -53,7 +53,7 @@ BUGS: Final = (
         "store/database.py",
         _RUN_IN_TRANSACTION,
         _SEND_FIRST,
-        (("store/database.py", "\n\ndef _in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef _in_snapshot("),),
+        (("store/database.py", "\n\ndef in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef in_snapshot("),),
     ),
     Bug(
         "an item that is free again wakes nobody else",

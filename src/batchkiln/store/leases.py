@@ -45,12 +45,12 @@ class Transactions(Protocol):
 
     async def write_and_then(
         self,
-        follow: Callable[[list[Any]], None],
+        follow: Callable[[Session, list[Any]], None],
         work: Callable[Concatenate[Session, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, then `follow([result])` right after the commit."""
+        """Run `work` as `write` does, then `follow(session, [result])` right after the commit."""
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""
@@ -70,12 +70,12 @@ class FencedDatabase:
 
     async def write_and_then(
         self,
-        follow: Callable[[list[Any]], None],
+        follow: Callable[[Session, list[Any]], None],
         work: Callable[Concatenate[Session, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, then `follow([result])` right after the commit."""
+        """Run `work` as `write` does, then `follow(session, [result])` right after the commit."""
         return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

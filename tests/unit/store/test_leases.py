@@ -10,6 +10,7 @@ from batchkiln.core.errors import InputError, LeaseLost
 from batchkiln.core.lease_types import Egress, Fence, LeaseRenewal, WorkerIdentity, WorkerState
 from batchkiln.store import leases
 from batchkiln.store.account_changes import account_id
+from batchkiln.store.session import Session
 from support.worker_world import PROFILE, World
 
 A = WorkerIdentity("fra-1/1", "fra-1", "one", 1, "0.3.0")
@@ -186,10 +187,10 @@ class TakenMeanwhile:
         return result
 
     async def write_and_then(
-        self, follow: Callable[[list[Any]], None], work: Callable[..., T], *args: object, **kwargs: object
+        self, follow: Callable[[Session, list[Any]], None], work: Callable[..., T], *args: object, **kwargs: object
     ) -> T:
         result = await self.write(work, *args, **kwargs)
-        follow([result])
+        follow(self.workers.world.connection, [result])
         return result
 
     async def read(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
