@@ -535,8 +535,8 @@ BUGS: Final = (
     Bug(
         "of two lost attempts the earlier one counts",
         "store/lost_attempts.py",
-        "    all_own = sorted((*own, *beside), key=attrgetter(\"number\"))\n",
-        "    all_own = sorted((*own, *beside), key=attrgetter(\"number\"), reverse=True)\n",
+        '    all_own = sorted((*own, *beside), key=attrgetter("number"))\n',
+        '    all_own = sorted((*own, *beside), key=attrgetter("number"), reverse=True)\n',
         is_of_restores=True,
     ),
     Bug(

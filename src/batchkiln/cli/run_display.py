@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
@@ -16,7 +16,7 @@ from batchkiln.cli.output import is_terminal, iso, print_json_lines, print_statu
 from batchkiln.cli.progress import Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
 from batchkiln.cli.status import job_document
 from batchkiln.clock import ServiceClock
-from batchkiln.core.errors import BatchkilnError, ExitStatus
+from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
@@ -81,12 +81,13 @@ class RunDisplay:
         while not ended.is_set():
             await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
             news = self._engine.news.next()  # before reading, so that no change is missed
-            await self._print_events()
             has_active_items = False
-            if display is not None and not ended.is_set():
-                state = await self._state()
-                display.show(state, ticker.monotonic())
-                has_active_items = bool(state.under_way)
+            with suppress(QueueBusy):  # the run itself decides whether it goes on without its database
+                await self._print_events()
+                if display is not None and not ended.is_set():
+                    state = await self._state()
+                    display.show(state, ticker.monotonic())
+                    has_active_items = bool(state.under_way)
             if not ended.is_set():
                 await ticker.sleep_until(ticker.monotonic() + backoff.next(has_active_items=has_active_items), news)
                 backoff.on_change(is_news=news.is_set())

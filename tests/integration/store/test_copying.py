@@ -29,12 +29,6 @@ from support.builders import NOON
 pytestmark = pytest.mark.postgres
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Journals of queues in databases are in the test's folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def url() -> Iterator[DatabaseUrl]:
     """A database with an empty queue."""

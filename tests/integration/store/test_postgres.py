@@ -1,6 +1,8 @@
 """A queue in PostgreSQL: its transactions, what a lost connection is, and what bad input gets."""
 
 import asyncio
+import os
+import select
 import socket
 import stat
 import subprocess
@@ -35,7 +37,7 @@ from batchkiln.store.leases import FencedDatabase, Leases, fence as fenced_by
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.postgres.connecting import ServerFacts, connect, start_checks, translated
-from batchkiln.store.postgres.postgres_session import CommitUnknown
+from batchkiln.store.postgres.postgres_session import CommitUnknown, PostgresSession
 from batchkiln.store.postgres.schema_updates import VERSION_KEY
 from batchkiln.store.postgres.server_database import PostgresDatabase
 from batchkiln.store.session import Session
@@ -88,6 +90,11 @@ def put(session: Session, key: str, value: str = "x") -> None:
 def put_and_fail(session: Session, key: str) -> None:
     put(session, key)
     raise ValueError(key)
+
+
+def be_impatient(session: Session) -> None:
+    assert isinstance(session, PostgresSession)
+    session.script("SET lock_timeout = '50ms'")
 
 
 def kill(url: DatabaseUrl) -> None:
@@ -225,6 +232,51 @@ async def test_a_listener_hears_a_notice(url: DatabaseUrl) -> None:
     await database.close()
 
 
+async def test_a_lost_listener_leaves_alone_who_got_its_file_descriptor(url: DatabaseUrl) -> None:
+    """The driver closes the socket at once, and the next connection of the process may get the same number."""
+    database = await PostgresDatabase.open_for_writing(url)
+    heard = asyncio.Event()
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"x")
+        writer.close()
+        await writer.wait_closed()
+
+    echo = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = echo.sockets[0].getsockname()
+
+    with database.listen(heard.set):
+        await asyncio.to_thread(kill, url)
+        await asyncio.wait_for(heard.wait(), 10)
+        others = [await asyncio.open_connection(host, port) for _ in range(5)]
+
+    assert [await asyncio.wait_for(reader.read(1), 10) for reader, _ in others] == [b"x"] * 5
+    for _, writer in others:
+        writer.close()
+        await writer.wait_closed()
+    echo.close()
+    await echo.wait_closed()
+    await database.close()
+
+
+async def test_a_write_that_did_not_get_the_lock_leaves_no_transaction(url: DatabaseUrl) -> None:
+    """The server has begun one when it refuses the lock; the next write has to find the connection as it was."""
+    database = await PostgresDatabase.open_for_writing(url)
+    await database.run(be_impatient)
+    with closing(connect(url)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(QueueBusy, match="another process kept the queue locked"):
+            await database.write(put, "key")
+        is_idle = not await database.run(lambda session: session.in_transaction)
+        other.execute("COMMIT")
+
+    await database.write(put, "key")
+
+    assert is_idle
+    assert await database.read(read_meta, "key") == "x"
+    await database.close()
+
+
 async def test_one_process_drives_the_queue(url: DatabaseUrl) -> None:
     """The second one is told who does; a decision about what is under way waits as well."""
     first = await PostgresDatabase.open_for_writing(url)
@@ -258,6 +310,22 @@ async def test_a_lost_connection_is_one_clear_error(url: DatabaseUrl) -> None:
     again = await PostgresDatabase.open_for_writing(url)
     assert await again.read(read_meta, "key") is None
     await again.close()
+
+
+def test_a_statement_that_cannot_be_sent_is_a_lost_connection(url: DatabaseUrl) -> None:
+    """The driver calls the connection sound while it still reads what the server had sent before."""
+    with closing(connect(url)) as session, closing(connect(url)) as other:
+        session.script("LISTEN batchkiln")
+        other.script("NOTIFY batchkiln, 'x'")
+        assert select.select([session.connection.fileno()], [], [], 10)[0]
+        with socket.socket(fileno=os.dup(session.connection.fileno())) as ours:
+            ours.shutdown(socket.SHUT_WR)
+
+        with pytest.raises(psycopg.OperationalError) as caught:
+            session.execute("BEGIN IMMEDIATE")
+
+        assert session.is_lost
+        assert isinstance(translated(caught.value, url), QueueConnectionLost)
 
 
 async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: DatabaseUrl) -> None:

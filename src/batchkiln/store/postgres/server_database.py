@@ -16,7 +16,7 @@ from batchkiln.store.database import Database
 from batchkiln.store.leases import revoke
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.lock import drop_lease, in_use, in_use_for_decision, record_lease
-from batchkiln.store.postgres.connecting import connect, translated
+from batchkiln.store.postgres.connecting import ServerRefused, connect, translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
 from batchkiln.store.postgres.schema_updates import check_schema
 from batchkiln.store.session import Session
@@ -86,7 +86,10 @@ class PostgresDatabase(Database):
         """Replace the session, inside the thread. Earlier work has failed with the old session."""
         with suppress(psycopg.Error):
             self._session.close()
-        self._session = _checked(self._url, is_reader=False)
+        try:
+            self._session = _checked(self._url, is_reader=self._is_reader)
+        except ServerRefused as error:  # it passed before: during a failover, the next attempt may find it fit again
+            raise QueueBusy(str(error)) from error
 
     async def close(self) -> None:
         """Close the connection after the earlier work of its thread."""
@@ -114,7 +117,8 @@ class PostgresDatabase(Database):
             try:
                 yield
             finally:
-                loop.remove_reader(descriptor)
+                if not listener.is_lost:  # else the number may be another connection's by now
+                    loop.remove_reader(descriptor)
         finally:
             listener.close()
 
@@ -180,8 +184,7 @@ class PostgresDatabase(Database):
 
     def _run(self, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
         if self._is_reader and self._session.is_lost:
-            self._session.close()
-            self._session = _checked(self._url, is_reader=True)
+            self._connect_again()
         try:
             return work(self._session, *args, **kwargs)
         except psycopg.Error as error:
