@@ -65,6 +65,7 @@ class SharedQueue:
     url: DatabaseUrl
     accounts: Sequence[str]
     scale: float = 60.0
+    credits: int = 100_000  # of each account
     port: int = field(default_factory=lambda: free_port())  # noqa: PLW0108  defined below
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
     doors: dict[str, int] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class SharedQueue:
     @contextmanager
     def serving(self) -> Iterator["SharedQueue"]:
         """Run the service; at the end, end all processes."""
-        accounts = ", ".join(f"{{name: {name}, credits: 100000}}" for name in self.accounts)
+        accounts = ", ".join(f"{{name: {name}, credits: {self.credits}}}" for name in self.accounts)
         self.folder.mkdir(parents=True, exist_ok=True)
         text = _SERVICE.format(port=self.port, scale=self.scale, accounts=accounts)
         (self.folder / "service.yaml").write_text(text)

@@ -4,8 +4,9 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Final
 
 import structlog
@@ -23,9 +24,10 @@ from batchkiln.core.errors import (
     QueueBusy,
     QueueConnectionLost,
 )
-from batchkiln.core.lease_types import BEAT_SECONDS, Egress, WorkerIdentity, accounts_carried
-from batchkiln.core.queue_types import Outstanding
+from batchkiln.core.lease_types import BEAT_SECONDS, AccountRest, Egress, WorkerIdentity, accounts_carried
+from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.rate_limits import HostRateLimit
+from batchkiln.core.waits import WaitReason
 from batchkiln.core.wakes import Change
 from batchkiln.store import Reader, Store, StoreClock
 from batchkiln.worker.account_worker import AccountWorker
@@ -40,6 +42,9 @@ LONGEST_RECONNECT_WAIT_SECONDS: Final = 30.0
 
 END_LOOK_SECONDS: Final = 1.0
 """How often a run looks whether its jobs have ended, which other workers may drive, in seconds of real time."""
+
+REST_SECONDS: Final = LOOK_SECONDS + BEAT_SECONDS
+"""How long accounts of other workers must have rested until a run takes it for their end: they look so often."""
 
 DISK_REST_SECONDS: Final = 60.0
 """How long a worker takes no accounts after its output folder refused a write."""
@@ -69,6 +74,7 @@ class FleetEngine(Engine):
         self._refused_profiles: set[str] = set()
         self._seen: dict[int, AccountWorker] = {}
         self._wanted_ids: dict[int, tuple[str, str]] | None = None  # accounts with work, once they were read
+        self._others_rest: tuple[Mapping[int, AccountRest], float] = {}, 0.0  # as of which moment
 
     @property
     def workers_seen(self) -> list[AccountWorker]:
@@ -127,12 +133,28 @@ class FleetEngine(Engine):
         others = self._wanted_ids.keys() - {worker.account_id for worker in self.workers} - self.control.cut_off
         if self._ends_early() and self._seen:
             return True  # it ends for this process alone
-        if others & await self.store.read(_able_accounts):
+        able, rests = await self.store.read(_others_accounts)
+        resting = self._at_rest(rests, others)
+        if others - resting & able:
             return False
-        if others and not self._seen:
-            profile, account = self._wanted_ids[min(others)]
+        self.elsewhere = {self._wanted_ids[account_id]: rests[account_id] for account_id in resting}
+        if others - resting and not self._seen:
+            profile, account = self._wanted_ids[min(others - resting)]
             self.app.config.profiles[profile].keys(account)
         return True
+
+    def _at_rest(self, rests: Mapping[int, AccountRest], others: AbstractSet[int]) -> AbstractSet[int]:
+        """Return which accounts of other workers can do nothing more.
+
+        A worker never begins anything on an account again that the service refused. Any other account may get work,
+        which its worker learns a minute later at most.
+        """
+        found = {account_id: rest for account_id, rest in rests.items() if account_id in others}
+        known, since = self._others_rest
+        if found != known:
+            self._others_rest = known, since = found, self._ticker.monotonic()
+        is_lasting = self._ticker.monotonic() - since >= REST_SECONDS
+        return {account_id for account_id, rest in found.items() if is_lasting or rest.blocked is not None}
 
     def _ends_early(self) -> bool:
         """Return whether the person bounds this run by credits or time."""
@@ -184,22 +206,27 @@ class FleetEngine(Engine):
     # --- accounts ---
 
     async def new_workers(self) -> list[AccountWorker]:
-        """Take the accounts that are this worker's to drive; return their workers, and end those to be handed over."""
-        if not self._has_been_rung:
+        """Take the accounts that are this worker's to drive; return their workers, and end those to be handed over.
+
+        A configuration error stops a start; later it is only logged, because other jobs have work.
+        """
+        if not self._has_been_rung or not self._is_connected:
             return []
-        self._has_been_rung = False
+        is_start, self.has_started, self._has_been_rung = not self.has_started, True, False
         try:
-            return await self._take() if self._may_take() else []
+            return await self._take()
         except QueueBusy as error:
             self._suspect(error)
         except InputError as error:
+            if is_start and not isinstance(error.__cause__, OutputDirNotWritable):
+                raise
             log.warning("job_postponed", reason=str(error))
         return []
 
     def _may_take(self) -> bool:
         """Return whether accounts may be taken; with a new epoch of the address only when the old workers ended."""
         epoch = self._keeper.egress_epoch
-        if not self._is_connected or epoch is None or self._ticker.monotonic() < self._disk_rests_until:
+        if epoch is None or self._ticker.monotonic() < self._disk_rests_until:
             return False
         if epoch != self._host_epoch:
             if self._leases:
@@ -224,6 +251,9 @@ class FleetEngine(Engine):
             if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
                 able.add(account_id)
         self._wanted_ids = names
+        await self._keeper.tell_rests(self._rests())
+        if not self._may_take():
+            return []
         leases, given = await self._keeper.choose(
             [Wish(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in wishes.items()],
             able=able,
@@ -244,6 +274,24 @@ class FleetEngine(Engine):
         self.workers += made
         self._seen |= {worker.account_id: worker for worker in made}
         return made
+
+    def _rests(self) -> dict[int, AccountRest]:
+        """Return the accounts that can do nothing until something outside of this process changes.
+
+        A run that has bounds of its own tells only those that the service refuses: others may drive the rest.
+        """
+        control, found = self.control, {}
+        is_bounded = self._ends_early() or control.scope != Scope()
+        for account_id in {worker.account_id for worker in self.workers} | control.cut_off:
+            tracks = {(account_id, track) for track in TRACKS}
+            due, blocked = control.slot_rest(account_id), control.blocked.get(account_id)
+            if account_id in control.cut_off:
+                found[account_id] = AccountRest(WaitReason.ACCOUNT_BLOCKED, blocked)
+            elif due is None or due.at < inf or not control.is_quiet(tracks, self.news.has_news):
+                continue
+            elif blocked is not None or not is_bounded:
+                found[account_id] = AccountRest(due.reason, blocked)
+        return found
 
     def _refuse_embedded(self, profile: str) -> None:
         """Leave the embedded service's jobs: each machine would have a service of its own, with books of its own."""
@@ -301,9 +349,11 @@ class FleetEngine(Engine):
             self._give_back(tuple(self._leases))
 
 
-def _able_accounts(reader: Reader) -> frozenset[int]:
-    """Return the accounts whose API key a living worker has."""
-    return frozenset().union(*(worker.able for worker in reader.workers.all() if worker.is_alive))
+def _others_accounts(reader: Reader) -> tuple[frozenset[int], dict[int, AccountRest]]:
+    """Return the accounts whose API key a living worker has, and those that rest at one."""
+    alive = [worker for worker in reader.workers.all() if worker.is_alive]
+    rests = {account_id: rest for worker in alive for account_id, rest in worker.rests.items()}
+    return frozenset().union(*(worker.able for worker in alive)), rests
 
 
 def identity_of(egress: str) -> WorkerIdentity:

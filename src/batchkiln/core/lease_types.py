@@ -5,13 +5,15 @@ the earlier holder's writes are refused (the fence). A worker stops sending befo
 """
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from math import ceil
 from typing import Final
 
 from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import AccountBlocked
+from batchkiln.core.waits import WaitReason
 
 LEASE_SECONDS: Final = 15.0
 """How long a lease holds after it was taken or renewed, by the database's clock."""
@@ -98,10 +100,19 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class AccountRest:
+    """The reason why a worker's account waits without an end; `blocked` is the service's refusal, if there was one."""
+
+    reason: WaitReason
+    blocked: AccountBlocked | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerState:
     """A worker as a person sees it. `sender` is the worker that holds the address, None where nobody does.
 
-    `silent_seconds` have passed since it was seen. `able` are the ids of the accounts whose API keys it has.
+    `silent_seconds` have passed since it was seen. `able` are the ids of the accounts whose API keys it has. `rests`
+    are, by account id, those that can do nothing until something outside of the worker changes.
     """
 
     name: str
@@ -116,6 +127,7 @@ class WorkerState:
     driven: int
     silent_seconds: float
     able: frozenset[int]
+    rests: Mapping[int, AccountRest] = field(default_factory=dict)
 
     @property
     def is_alive(self) -> bool:

@@ -19,6 +19,13 @@ DELETE FROM worker WHERE name = :name;
 -- name: forget_silent_workers
 DELETE FROM worker WHERE seen_at < :before;
 
+-- name: forget_rests -- of workers that are gone
+DELETE FROM meta
+WHERE key LIKE 'rests/%' AND NOT EXISTS (SELECT 1 FROM worker WHERE worker.name = substr(meta.key, 7));
+
+-- name: all_rests
+SELECT substr(key, 7) AS worker, value FROM meta WHERE key LIKE 'rests/%';
+
 -- name: insert_egress -- free from the beginning
 INSERT INTO egress (name, requests_per_minute, worker, epoch, expires_at)
 VALUES (:egress, :requests_per_minute, :worker, 1, 0)
@@ -80,6 +87,14 @@ UPDATE account_lease SET epoch = epoch + 1;
 SELECT account.profile, account.name, account_lease.epoch
 FROM account_lease JOIN account ON account.id = account_lease.account_id
 ORDER BY account.profile, account.name;
+
+-- name: count_fenced_write
+INSERT INTO meta (key, value) VALUES ('fenced_writes/' || CAST(:account_id AS TEXT), '1')
+ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS INTEGER) + 1 AS TEXT);
+
+-- name: fenced_writes
+SELECT account.profile, account.name, CAST(meta.value AS INTEGER) AS count
+FROM account JOIN meta ON meta.key = 'fenced_writes/' || CAST(account.id AS TEXT);
 
 -- name: workers
 SELECT worker.name, worker.egress, worker.host, worker.pid, worker.version, worker.started_at, worker.seen_at,

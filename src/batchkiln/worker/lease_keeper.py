@@ -18,6 +18,7 @@ from batchkiln.core.errors import LeaseLost
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     MARGIN_SECONDS,
+    AccountRest,
     Beat,
     Egress,
     Fence,
@@ -65,6 +66,9 @@ class LeaseStore(Protocol):
 
         An account that the worker has leased but does not drive counts as free for it.
         """
+
+    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+        """Record, by account id, which accounts of the worker can do nothing until something outside of it changes."""
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
         """Lease accounts that nobody drives; return the epochs of those that were still free, by account id."""
@@ -155,6 +159,7 @@ class LeaseKeeper:
         self.is_draining = False
         self._egress = egress
         self._leases = leases
+        self._rests: Mapping[int, AccountRest] = {}  # as they were told
 
     async def beat(self) -> None:
         """Renew the address and the driven accounts. A lease that another worker has taken is lost."""
@@ -181,6 +186,12 @@ class LeaseKeeper:
         """End every account's worker, for example after the connection to the database was lost."""
         for lease in self.driven.values():
             lease.lose()
+
+    async def tell_rests(self, rests: Mapping[int, AccountRest]) -> None:
+        """Tell the other workers which accounts can do nothing here, if that has changed."""
+        if rests != self._rests:
+            await self._leases.tell_rests(self.worker, rests)
+            self._rests = rests
 
     async def choose(
         self, wishes: Iterable[Wish], *, able: AbstractSet[int], driven: AbstractSet[int]
