@@ -152,8 +152,8 @@ class Driver:
 
 def accounts_carried(limits: Limits) -> int:
     """Return how many accounts an address carries: each polls its generation, and sends one more request a minute."""
-    a_minute = limits.minute_seconds / limits.poll_interval_seconds + 1
-    return max(1, int(limits.requests_per_minute_per_ip / a_minute))
+    interval = limits.poll_interval_seconds  # may be 0
+    return max(1, int(limits.requests_per_minute_per_ip * interval / (limits.minute_seconds + interval)))
 
 
 def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_most: int) -> Choice:
