@@ -3,6 +3,7 @@
 import contextlib
 import getpass
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -19,7 +20,8 @@ def postgres(folder: Path, *settings: str) -> Iterator[str]:
 
     `settings` are further ones, as NAME=VALUE.
     """
-    as_user = ["runuser", "-u", "postgres", "--"] if getpass.getuser() == "root" else []
+    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    as_user = user if getpass.getuser() == "root" else []
     if as_user:
         shutil.chown(folder, "postgres")
     data, binaries = folder / "data", _postgres_binaries()
@@ -50,7 +52,7 @@ def running(command: list[str], address: Path) -> Iterator[None]:
                 time.sleep(0.05)
             yield
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)  # which ends PostgreSQL also while somebody is connected
 
 
 def _listens(address: Path) -> bool:

@@ -43,6 +43,11 @@ LONGEST_RECONNECT_WAIT_SECONDS: Final = 30.0
 END_LOOK_SECONDS: Final = 1.0
 """How often a run looks whether its jobs have ended, which other workers may drive, in seconds of real time."""
 
+EXPIRY_MARGIN_SECONDS: Final = 0.05
+
+LOOKS_WITHOUT_EVENTS: Final = 10
+"""Of so many looks, one is made although the history has not grown: few changes by a person leave no event."""
+
 REST_SECONDS: Final = LOOK_SECONDS + BEAT_SECONDS
 """How long accounts of other workers must have rested until a run takes it for their end: they look so often."""
 
@@ -74,6 +79,7 @@ class FleetEngine(Engine):
         self._refused_profiles: set[str] = set()
         self._seen: dict[int, AccountWorker] = {}
         self._wanted_ids: dict[int, tuple[str, str]] | None = None  # accounts with work, once they were read
+        self._known_fleet: str | None = None  # the last one in which nothing was to be taken or handed over
         self._others_rest: tuple[Mapping[int, AccountRest], float] = {}, 0.0  # as of which moment
 
     @property
@@ -164,7 +170,7 @@ class FleetEngine(Engine):
     # --- beats ---
 
     async def _beat_on(self) -> None:
-        look_at = self._ticker.monotonic() + LOOK_SECONDS
+        look_at, looks, seen_at_look, seen = self._ticker.monotonic() + LOOK_SECONDS, 0, 0, 0
         while True:
             try:
                 await self._keeper.beat()
@@ -176,18 +182,26 @@ class FleetEngine(Engine):
                 log.warning("beat_failed", worker=self._keeper.worker.name, reason=str(error))
             if self._keeper.is_draining:
                 self.control.stop()
+            history = self._keeper.history
             if self._ticker.monotonic() >= look_at:  # a bell that nobody heard is made up for
-                look_at = self._ticker.monotonic() + LOOK_SECONDS
-                self.announce()
-            self._has_been_rung = True
-            self.control.pulse.set()
-            self.news.announce(Change.ELSEWHERE)
-            await self._ticker.sleep_until(self._ticker.monotonic() + BEAT_SECONDS, self._suspected)
+                look_at, looks = self._ticker.monotonic() + LOOK_SECONDS, looks + 1
+                if history != seen_at_look or looks % LOOKS_WITHOUT_EVENTS == 0:
+                    self._known_fleet, seen_at_look = None, history
+                    self.announce()
+            if self._keeper.fleet != self._known_fleet or self._rests() != self._keeper.rests:
+                self._has_been_rung = True
+                self.control.pulse.set()
+            if history != seen:
+                seen = history
+                self.news.announce(Change.ELSEWHERE)
+            # Right after another worker's lease has expired is the moment to take it.
+            wait = min(BEAT_SECONDS, self._keeper.free_in_seconds + EXPIRY_MARGIN_SECONDS)
+            await self._ticker.sleep_until(self._ticker.monotonic() + wait, self._suspected)
             self._suspected.clear()
 
     async def _reconnect(self, error: QueueConnectionLost) -> None:
         """End all accounts' workers, as a crash would, and connect again. Raise `error` after `RECONNECT_SECONDS`."""
-        self._is_connected = False
+        self._is_connected, self._known_fleet = False, None
         self._keeper.lose_all()
         wait, began = 1.0, self._ticker.monotonic()
         log.warning("database_lost", worker=self._keeper.worker.name, reason=str(error))
@@ -226,7 +240,7 @@ class FleetEngine(Engine):
     def _may_take(self) -> bool:
         """Return whether accounts may be taken; with a new epoch of the address only when the old workers ended."""
         epoch = self._keeper.egress_epoch
-        if epoch is None or self._ticker.monotonic() < self._disk_rests_until:
+        if self._ticker.monotonic() < self._disk_rests_until:
             return False
         if epoch != self._host_epoch:
             if self._leases:
@@ -251,7 +265,11 @@ class FleetEngine(Engine):
             if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
                 able.add(account_id)
         self._wanted_ids = names
+        fleet = self._keeper.fleet  # as of the last beat: what changes from now on is seen at the next one
         await self._keeper.tell_rests(self._rests())
+        if self._keeper.egress_epoch is None:
+            self._known_fleet = fleet
+            return []
         if not self._may_take():
             return []
         leases, given = await self._keeper.choose(
@@ -261,6 +279,7 @@ class FleetEngine(Engine):
         )
         if given:
             self._give_back(given)
+        self._known_fleet = None if leases or given else fleet
         self._leases |= {lease.fence.account_id: lease for lease in leases}
         try:
             if leases:
@@ -317,6 +336,7 @@ class FleetEngine(Engine):
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
         """Give the account back whose worker has ended; return whether the others go on."""
         self.workers.remove(worker)
+        self._known_fleet = None
         for track in TRACKS:
             self.control.work(worker.account_id, track)
         await self._let_go(self._leases[worker.account_id])

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from batchkiln.core.rate_limits import Limits
@@ -66,12 +66,17 @@ class Fence:
 class Beat:
     """The result of renewing a worker's leases. `egress_epoch` is None for a worker that stands by.
 
-    `epochs` contains the epochs of the renewed leases, by account id.
+    `epochs` contains the epochs of the renewed leases, by account id. `free_in_seconds` is when the first lease of
+    another worker expires unless it is renewed. `fleet` is a text that changes with the workers and the leases, and
+    `history` is the id of the queue's newest event.
     """
 
     egress_epoch: int | None
     epochs: Mapping[int, int]
     is_draining: bool
+    free_in_seconds: float = inf
+    fleet: str = ""
+    history: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ is never measured by a worker's clock.
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from batchkiln.core.errors import InputError, LeaseLost, QueueBusy
@@ -190,7 +191,16 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
         "expires_at": now + _LEASE_MS,
     }
     epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
-    return Beat(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
+    seen = {"worker": worker.name, "egress": worker.egress, "now": now}
+    expires_at, history, *fleet = tuple(session.execute(query("fleet"), seen).fetchone())
+    return Beat(
+        egress_epoch=held,
+        epochs={row["account_id"]: row["epoch"] for row in epochs},
+        is_draining=bool(row["is_draining"]),
+        free_in_seconds=inf if expires_at is None else (expires_at - now) / 1000,
+        fleet=repr(fleet),
+        history=history,
+    )
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:

@@ -70,6 +70,19 @@ UPDATE account_lease SET expires_at = :expires_at
 WHERE worker = :worker AND account_id IN (SELECT value FROM json_each(:account_ids))
 RETURNING account_id, epoch;
 
+-- name: fleet -- the next expiry of what another worker holds; the newest event; and numbers that change with the workers
+SELECT (SELECT min(expires_at) FROM (
+            SELECT expires_at FROM account_lease WHERE worker <> :worker AND expires_at > :now
+            UNION ALL
+            SELECT expires_at FROM egress WHERE name = :egress AND worker <> :worker AND expires_at > :now
+        ) AS others) AS expires_at,
+       (SELECT coalesce(max(id), 0) FROM event) AS history,
+       (SELECT coalesce(sum(epoch), 0) FROM account_lease) AS taken,
+       (SELECT count(*) FROM account_lease WHERE expires_at > :now) AS held,
+       (SELECT coalesce(sum(epoch), 0) FROM egress) AS addresses_taken,
+       (SELECT count(*) FROM egress WHERE expires_at > :now) AS addresses_held,
+       (SELECT count(*) + coalesce(sum(is_draining + length(accounts)), 0) FROM worker) AS able;
+
 -- name: release_account
 UPDATE account_lease SET expires_at = :now WHERE account_id = :account_id AND worker = :worker AND epoch = :epoch;
 

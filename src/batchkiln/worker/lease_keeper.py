@@ -144,7 +144,8 @@ class LeaseKeeper:
     """All leases of one process, and the lease of its address: takes, renews and releases them.
 
     `steady` returns seconds that also count while the machine is suspended. No other clock decides whether a lease is
-    still valid. `driven` contains the leases whose account workers run; only these are renewed.
+    still valid. `driven` contains the leases whose account workers run; only these are renewed. `free_in_seconds`,
+    `fleet` and `history` are those of the last beat.
     """
 
     def __init__(
@@ -157,15 +158,19 @@ class LeaseKeeper:
         self.egress_epoch: int | None = None
         self.egress_until = -inf
         self.is_draining = False
+        self.free_in_seconds = inf
+        self.fleet = ""
+        self.history = 0
         self._egress = egress
         self._leases = leases
-        self._rests: Mapping[int, AccountRest] = {}  # as they were told
+        self.rests: Mapping[int, AccountRest] = {}  # as they were told
 
     async def beat(self) -> None:
         """Renew the address and the driven accounts. A lease that another worker has taken is lost."""
         driven, sent_at = dict(self.driven), self.steady()
         found = await self._leases.beat(self.worker, self._egress, self.egress_epoch, driven)
         self.is_draining = found.is_draining
+        self.free_in_seconds, self.fleet, self.history = found.free_in_seconds, found.fleet, found.history
         if found.egress_epoch != self.egress_epoch:
             self._change_egress(found.egress_epoch)
         self.egress_until = sent_at + LEASE_SECONDS - MARGIN_SECONDS
@@ -189,9 +194,9 @@ class LeaseKeeper:
 
     async def tell_rests(self, rests: Mapping[int, AccountRest]) -> None:
         """Tell the other workers which accounts can do nothing here, if that has changed."""
-        if rests != self._rests:
+        if rests != self.rests:
             await self._leases.tell_rests(self.worker, rests)
-            self._rests = rests
+            self.rests = rests
 
     async def choose(
         self, wishes: Iterable[Wish], *, able: AbstractSet[int], driven: AbstractSet[int]
