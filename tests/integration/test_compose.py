@@ -1,6 +1,7 @@
 """The compose file, played without containers: its server, its commands and its health checks as processes."""
 
 import contextlib
+import json
 import os
 import pwd
 import re
@@ -36,8 +37,8 @@ class Composition:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("data", "service"):
             (folder / name).mkdir()
-        for name, config in CONFIGS.items():
-            (folder / f"{name}.yaml").write_text(self.here(config["content"], volume="service"), "utf-8")
+        for name, volume in (("batchkiln", "data"), ("service", "service")):
+            (folder / f"{name}.yaml").write_text(self.here(CONFIGS[name]["content"], volume=volume), "utf-8")
 
     def here(self, text: str, *, volume: str) -> str:
         """Return a text of the file as it is for a process of this machine. `volume` is mounted at /data."""
@@ -173,7 +174,12 @@ def test_services_work_as_the_guide_says(composition: Composition) -> None:
     assert "worker-2/" in workers[1]
     assert ends == [143, 143]
     assert composition.processes["dashboard"].poll() is None, composition.said()
-    assert list((composition.folder / "data").rglob("*.png"))
+    (job,) = yaml.safe_load(composition.call("worker-1", ["batchkiln", "status", "--json"])[1])["jobs"]
+    assert job["items"]["done"] == job["items"]["total"], composition.said()
+    lines = composition.call("worker-2", ["batchkiln", "items", job["job"], "--json"])[1].splitlines()
+    paths = [Path(output["path"]) for line in lines for output in json.loads(line)["outputs"]]
+    assert len(paths) == job["items"]["total"]
+    assert all(path.is_relative_to(composition.folder / "data") and path.is_file() for path in paths), paths
 
 
 def _is_done(composition: Composition) -> bool:

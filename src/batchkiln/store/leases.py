@@ -180,7 +180,6 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     driven: Collection[int],
 ) -> Beat:
     """Renew what a worker holds, and take its address where that is free."""
-    refuse_moved(session, "this queue")  # while the worker stood still
     now = clock(session)
     touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
     row = session.execute(query("touch_worker"), touched | {"version": worker.version, "now": now}).fetchone()
@@ -192,7 +191,9 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     }
     epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
     seen = {"worker": worker.name, "egress": worker.egress, "now": now}
-    expires_at, history, *fleet = tuple(session.execute(query("fleet"), seen).fetchone())
+    expires_at, history, moved, *fleet = tuple(session.execute(query("fleet"), seen).fetchone())
+    if moved is not None:  # while the worker stood still; nothing of the above is kept
+        refuse_moved(session, "this queue")
     return Beat(
         egress_epoch=held,
         epochs={row["account_id"]: row["epoch"] for row in epochs},

@@ -77,6 +77,7 @@ SELECT (SELECT min(expires_at) FROM (
             SELECT expires_at FROM egress WHERE name = :egress AND worker <> :worker AND expires_at > :now
         ) AS others) AS expires_at,
        (SELECT coalesce(max(id), 0) FROM event) AS history,
+       (SELECT value FROM meta WHERE key = 'moved') AS moved,
        (SELECT coalesce(sum(epoch), 0) FROM account_lease) AS taken,
        (SELECT count(*) FROM account_lease WHERE expires_at > :now) AS held,
        (SELECT coalesce(sum(epoch), 0) FROM egress) AS addresses_taken,
