@@ -53,6 +53,7 @@ MEAN_SECONDS: Final = 60.0
 CV: Final = 0.2
 KILLS: Final = 5
 SETTLING_SECONDS: Final = 20.0
+IDLE_AFTER_SECONDS: Final = 90.0  # each worker has looked once more by then
 TAKEOVER_SECONDS: Final = LEASE_SECONDS + 1
 _STATEMENTS: Final = (
     "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements JOIN pg_database ON pg_database.oid = dbid"
@@ -331,7 +332,7 @@ def idle(server: Server, folder: Path, seconds: float) -> Iterator[Figure]:
     """Count the statements of workers whose accounts all wait for the credits of the next day."""
     with real_fleet(server, folder, ACCOUNTS, limit="credits_per_day: 2, ") as (shared, config):
         wait_until(lambda: shared.done(config) >= ACCOUNTS, shared.said, seconds=300)
-        time.sleep(SETTLING_SECONDS)
+        time.sleep(IDLE_AFTER_SECONDS)
         before = server.statements(shared.url)
         time.sleep(seconds)
         count = server.statements(shared.url) - before
