@@ -24,14 +24,14 @@ from batchkiln.core.errors import (
     QueueBusy,
     QueueConnectionLost,
 )
-from batchkiln.core.lease_types import BEAT_SECONDS, AccountRest, Egress, WorkerIdentity, accounts_carried
+from batchkiln.core.lease_types import RENEWAL_SECONDS, AccountRest, Egress, WorkerIdentity, accounts_carried
 from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.rate_limits import HostRateLimit
 from batchkiln.core.waits import WaitReason
 from batchkiln.core.wakes import Change
 from batchkiln.store import Reader, Store, StoreClock
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.lease_keeper import HeldLease, LeaseKeeper, Wish
+from batchkiln.worker.lease_keeper import AccountDemand, HeldLease, LeaseKeeper
 from batchkiln.worker.loop import TRACKS, drive, first_error
 from batchkiln.worker.run_state import RunState
 
@@ -48,7 +48,7 @@ EXPIRY_MARGIN_SECONDS: Final = 0.05
 LOOKS_WITHOUT_EVENTS: Final = 10
 """Of so many looks, one is made although the history has not grown: few changes by a person leave no event."""
 
-REST_SECONDS: Final = LOOK_SECONDS + BEAT_SECONDS
+REST_SECONDS: Final = LOOK_SECONDS + RENEWAL_SECONDS
 """How long accounts of other workers must have rested until a run takes it for their end: they look so often."""
 
 DISK_REST_SECONDS: Final = 60.0
@@ -60,8 +60,9 @@ log = structlog.get_logger()
 class FleetEngine(Engine):
     """Drives a share of a queue's accounts, beside other workers.
 
-    Each beat renews what is driven, and takes or hands over accounts. An account's worker that ends by a lost lease, a
-    lost connection or a full disk ends alone: whoever takes the account next begins by reading, as after a crash.
+    Each renewal extends the leases of the driven accounts, and takes or hands over accounts. A lost lease, a lost
+    connection or a full disk ends only the worker of that account. The next worker of the account begins with reads, as
+    after a crash.
     """
 
     def __init__(self, store: Store, app: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
@@ -74,7 +75,7 @@ class FleetEngine(Engine):
         self._account_ids: dict[tuple[str, str], int] = {}
         self._host_epoch: int | None = None
         self._is_connected = False
-        self._suspected = asyncio.Event()
+        self._connection_suspected = asyncio.Event()
         self._disk_rests_until = 0.0
         self._refused_profiles: set[str] = set()
         self._seen: dict[int, AccountWorker] = {}
@@ -94,7 +95,7 @@ class FleetEngine(Engine):
         with self.store.listen(self.on_wakeup):
             try:
                 async with asyncio.TaskGroup() as group:
-                    besides = [group.create_task(self._beat_on(), name="beat")]
+                    besides = [group.create_task(self._renew_leases(), name="renewal")]
                     if ends_when_over:
                         besides.append(group.create_task(self._end_when_over(), name="end"))
                     left = await drive(self, self.control)
@@ -105,7 +106,7 @@ class FleetEngine(Engine):
         return left
 
     async def close(self) -> None:
-        """Give the address back; the accounts were given back as their workers ended."""
+        """Release the address; each account was released when its worker ended."""
         try:
             with suppress(QueueBusy):
                 await self._keeper.leave()
@@ -115,10 +116,10 @@ class FleetEngine(Engine):
     # --- the end of a run ---
 
     async def _end_when_over(self) -> None:
-        """End the run once nothing of it can change without a person, whoever drives it."""
+        """End the run once none of its items can change without a person, on this or another machine."""
         left = -1
         while True:
-            with suppress(QueueBusy):  # the beats connect again
+            with suppress(QueueBusy):  # the renewals connect again
                 now_left = (await self.outstanding(self.control.scope)).total
                 if now_left != left:
                     self.news.announce(Change.ELSEWHERE)
@@ -129,7 +130,7 @@ class FleetEngine(Engine):
             await self._ticker.sleep_until(self._ticker.monotonic() + END_LOOK_SECONDS, self.control.stopping)
 
     async def _is_over(self) -> bool:
-        """Return whether this process's accounts are at rest, and nobody can drive the others.
+        """Return whether this process's accounts are idle and no other worker can drive the remaining ones.
 
         Raise `InputError` for the first account without an API key on any machine, if nothing was driven here.
         """
@@ -167,19 +168,19 @@ class FleetEngine(Engine):
         control = self.control
         return control.stops_at_reset or control.starts_until is not None or control.credits_left is not None
 
-    # --- beats ---
+    # --- renewals ---
 
-    async def _beat_on(self) -> None:
+    async def _renew_leases(self) -> None:
         look_at, looks, seen_at_look, seen = self._ticker.monotonic() + LOOK_SECONDS, 0, 0, 0
         while True:
             try:
-                await self._keeper.beat()
+                await self._keeper.renew()
                 self._is_connected = True
             except QueueConnectionLost as error:
                 await self._reconnect(error)
                 continue
             except QueueBusy as error:
-                log.warning("beat_failed", worker=self._keeper.worker.name, reason=str(error))
+                log.warning("renewal_failed", worker=self._keeper.worker.name, reason=str(error))
             if self._keeper.is_draining:
                 self.control.stop()
             history = self._keeper.history
@@ -189,15 +190,15 @@ class FleetEngine(Engine):
                     self._known_fleet, seen_at_look = None, history
                     self.announce()
             if self._keeper.fleet != self._known_fleet or self._rests() != self._keeper.rests:
-                self._has_been_rung = True
+                self._is_woken = True
                 self.control.pulse.set()
             if history != seen:
                 seen = history
                 self.news.announce(Change.ELSEWHERE)
             # Right after another worker's lease has expired is the moment to take it.
-            wait = min(BEAT_SECONDS, self._keeper.free_in_seconds + EXPIRY_MARGIN_SECONDS)
-            await self._ticker.sleep_until(self._ticker.monotonic() + wait, self._suspected)
-            self._suspected.clear()
+            wait = min(RENEWAL_SECONDS, self._keeper.free_in_seconds + EXPIRY_MARGIN_SECONDS)
+            await self._ticker.sleep_until(self._ticker.monotonic() + wait, self._connection_suspected)
+            self._connection_suspected.clear()
 
     async def _reconnect(self, error: QueueConnectionLost) -> None:
         """End all accounts' workers, as a crash would, and connect again. Raise `error` after `RECONNECT_SECONDS`."""
@@ -224,13 +225,13 @@ class FleetEngine(Engine):
 
         A configuration error stops a start; later it is only logged, because other jobs have work.
         """
-        if not self._has_been_rung or not self._is_connected:
+        if not self._is_woken or not self._is_connected:
             return []
-        is_start, self.has_started, self._has_been_rung = not self.has_started, True, False
+        is_start, self.has_started, self._is_woken = not self.has_started, True, False
         try:
             return await self._take()
         except QueueBusy as error:
-            self._suspect(error)
+            self._check_connection(error)
         except InputError as error:
             if is_start and not isinstance(error.__cause__, OutputDirNotWritable):
                 raise
@@ -251,7 +252,7 @@ class FleetEngine(Engine):
         return True
 
     async def _take(self) -> list[AccountWorker]:
-        wishes: dict[str, set[int]] = {}
+        demands: dict[str, set[int]] = {}
         names: dict[int, tuple[str, str]] = {}
         able = set()
         work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
@@ -261,11 +262,11 @@ class FleetEngine(Engine):
                 continue
             account_id = await self._account_id(profile, account)
             names[account_id] = profile, account
-            wishes.setdefault(profile, set()).add(account_id)
+            demands.setdefault(profile, set()).add(account_id)
             if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
                 able.add(account_id)
         self._wanted_ids = names
-        fleet = self._keeper.fleet  # as of the last beat: what changes from now on is seen at the next one
+        fleet = self._keeper.fleet  # as of the last renewal: what changes from now on is seen at the next one
         await self._keeper.tell_rests(self._rests())
         if self._keeper.egress_epoch is None:
             self._known_fleet = fleet
@@ -273,7 +274,7 @@ class FleetEngine(Engine):
         if not self._may_take():
             return []
         leases, given = await self._keeper.choose(
-            [Wish(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in wishes.items()],
+            [AccountDemand(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in demands.items()],
             able=able,
             driven=self._leases.keys(),
         )
@@ -288,7 +289,7 @@ class FleetEngine(Engine):
         except BaseException as error:
             self._rest_of_disk(error)
             for lease in leases:
-                await self._let_go(lease)
+                await self._release(lease)
             raise
         self.workers += made
         self._seen |= {worker.account_id: worker for worker in made}
@@ -313,7 +314,7 @@ class FleetEngine(Engine):
         return found
 
     def _refuse_embedded(self, profile: str) -> None:
-        """Leave the embedded service's jobs: each machine would have a service of its own, with books of its own."""
+        """Skip jobs of an embedded service: each machine would run a separate one, with its own accounts."""
         if profile not in self._refused_profiles:
             self._refused_profiles.add(profile)
             remedy = f"`batchkiln work --profile {profile}` runs its jobs alone; `batchkiln serve` is for all machines"
@@ -329,41 +330,41 @@ class FleetEngine(Engine):
         return HostRateLimit.of(profile.limits, self._keeper.worker.egress)
 
     def _give_back(self, account_ids: tuple[int, ...]) -> None:
-        """Have the workers of accounts record what they have in hand, and end."""
+        """Ask account workers to record their work in progress and to end."""
         self.control.given_back.update(account_ids)
         self.announce()
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
-        """Give the account back whose worker has ended; return whether the others go on."""
+        """Release the account of an ended worker; return whether the other workers continue."""
         self.workers.remove(worker)
         self._known_fleet = None
         for track in TRACKS:
             self.control.work(worker.account_id, track)
-        await self._let_go(self._leases[worker.account_id])
+        await self._release(self._leases[worker.account_id])
         self.control.given_back.discard(worker.account_id)
         if error is None:
             return True
         log.warning(
             "account_left", account=worker.viewpoint.account, worker=self._keeper.worker.name, reason=str(error)
         )
-        self._suspect(error)
+        self._check_connection(error)
         self._rest_of_disk(error)
         return isinstance(error, LeaseLost | QueueBusy | OutputDirNotWritable)
 
-    async def _let_go(self, lease: HeldLease) -> None:
+    async def _release(self, lease: HeldLease) -> None:
         try:
             with suppress(QueueBusy):  # it expires by itself
                 await self._keeper.release(lease)
         finally:
             self._leases.pop(lease.fence.account_id, None)
 
-    def _suspect(self, error: BaseException) -> None:
-        """Have the next beat made at once, where the connection may be lost."""
+    def _check_connection(self, error: BaseException) -> None:
+        """Renew the leases at once if the connection may be lost."""
         if isinstance(error, QueueConnectionLost):
-            self._suspected.set()
+            self._connection_suspected.set()
 
     def _rest_of_disk(self, error: BaseException) -> None:
-        """Give all accounts back where the output folder refuses writes: another machine may have room for them."""
+        """Release all accounts if the output folder refuses writes: another machine may have free space."""
         if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
             self._disk_rests_until = self._ticker.monotonic() + DISK_REST_SECONDS
             self._give_back(tuple(self._leases))
@@ -392,13 +393,13 @@ async def open_fleet_engine(
     egress: Egress,
     clock: StoreClock | None = None,
 ) -> AsyncIterator[FleetEngine]:
-    """Hold everything that a worker among several needs. Leases take the place of the queue's lock.
+    """Open everything that a worker among several needs. Leases take the place of the queue's lock.
 
     `clock` takes the place of the database's own.
     """
     await check_shared_folder(store, app, is_worker=True)
     async with store.shared(now=app.environment.wall()):
-        keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
+        keeper = LeaseKeeper(store.leases(clock), worker, egress, boottime=app.environment.boottime)
         engine = FleetEngine(store, app, control, keeper)
         try:
             yield engine
