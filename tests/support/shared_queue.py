@@ -66,6 +66,7 @@ class SharedQueue:
     url: DatabaseUrl
     accounts: Sequence[str]
     scale: float = 60.0
+    credits: int = 100_000  # of each account
     port: int = field(default_factory=free_port)
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
     gates: dict[str, Gate] = field(default_factory=dict)  # between each machine and the service
@@ -75,7 +76,7 @@ class SharedQueue:
     @contextmanager
     def serving(self) -> Iterator["SharedQueue"]:
         """Run the service; at the end, end all processes."""
-        accounts = ", ".join(f"{{name: {name}, credits: 100000}}" for name in self.accounts)
+        accounts = ", ".join(f"{{name: {name}, credits: {self.credits}}}" for name in self.accounts)
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             with self.stack:

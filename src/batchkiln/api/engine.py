@@ -1,7 +1,7 @@
 """The engine that runs one queue: its lock, its workers, and its services."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +33,7 @@ from batchkiln.worker.run_state import HostState, RunState
 from batchkiln.worker.spans import Spans
 
 if TYPE_CHECKING:
+    from batchkiln.core.lease_types import AccountRest
     from batchkiln.store import WorkerStore
     from batchkiln.tracing import Tracing
     from batchkiln_service import LocalService
@@ -75,6 +76,8 @@ class Engine:
         self._session: ClientSession | None = None
         self._is_woken = True
         self.has_started = False
+        self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
+        """The accounts, by profile and name, that rest in other processes, as the end of the run found them."""
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""

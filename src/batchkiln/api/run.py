@@ -203,21 +203,24 @@ class Run:
         from batchkiln.worker.loop import next_due  # noqa: PLC0415  slow to import, and a queue may only be read
 
         after = await self._overview(self._jobs)
-        blocked = self.engine.control.blocked
+        seen = {worker.account_id: worker for worker in self.engine.workers_seen}
+        elsewhere = self.engine.elsewhere
+        blocked = {name: rest.blocked for name, rest in elsewhere.items() if rest.blocked is not None} | {
+            (seen[account_id].viewpoint.profile, seen[account_id].viewpoint.account): failure
+            for account_id, failure in self.engine.control.blocked.items()
+            if account_id in seen
+        }
+        waits = [(await next_due(worker)).reason for worker in seen.values()]
         return RunResult(
             views=after.jobs if self._jobs is not None else _changed_jobs(before, after),
             may_end_early=self.options.may_end_early,
-            blocked=tuple(
-                (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
-                for worker in self.engine.workers_seen
-                if worker.account_id in blocked
-            ),
-            last_waits=tuple([(await next_due(worker)).reason for worker in self.engine.workers_seen]),
-            did_anything=bool(self.engine.workers_seen) or _items(after) != _items(before),
+            blocked=tuple((profile, account, blocked[profile, account]) for profile, account in sorted(blocked)),
+            last_waits=(*waits, *(rest.reason for rest in elsewhere.values())),
+            did_anything=bool(seen) or _items(after) != _items(before),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts
-                if view.summary.id in {worker.account_id for worker in self.engine.workers_seen}
+                if view.summary.id in seen or (view.summary.profile, view.summary.name) in elsewhere
                 for entry in view.summary.misunderstood
             ),
         )

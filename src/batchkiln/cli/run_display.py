@@ -13,7 +13,7 @@ from batchkiln.api import LoggedEvent, hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
 from batchkiln.cli.output import is_terminal, iso, print_json_lines, print_status
-from batchkiln.cli.progress import Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
+from batchkiln.cli.progress import LINE_EVERY_SECONDS, Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
 from batchkiln.cli.status import job_document
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
@@ -77,9 +77,11 @@ class RunDisplay:
 
     async def _refresh(self, display: Display | None, ended: asyncio.Event) -> None:
         """Print events and progress several times a second while items are active, otherwise on a change."""
-        ticker, backoff = ServiceClock(), RefreshBackoff(TICK_SECONDS)
+        ticker, backoff, pause = ServiceClock(), RefreshBackoff(TICK_SECONDS), TICK_SECONDS
         while not ended.is_set():
-            await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
+            await ticker.sleep_until(ticker.monotonic() + pause, ended)
+            if isinstance(display, PlainDisplay) and not self._common.is_json:
+                pause = LINE_EVERY_SECONDS  # it shows no more, and each look reads the queue
             news = self._engine.news.next()  # before reading, so that no change is missed
             has_active_items = False
             with suppress(QueueBusy):  # the run itself decides whether it goes on without its database

@@ -5,14 +5,17 @@ is never measured by a worker's clock.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import structlog
 
-from batchkiln.core.errors import InputError, LeaseLost
+from batchkiln.core.errors import InputError, LeaseLost, QueueBusy
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
+    AccountRest,
     Driver,
     Egress,
     Fence,
@@ -22,10 +25,12 @@ from batchkiln.core.lease_types import (
     WorkerIdentity,
     WorkerState,
 )
+from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.core.waits import WaitReason
 from batchkiln.store import known_journals
 from batchkiln.store.known_journals import Machine
-from batchkiln.store.meta import refuse_moved
+from batchkiln.store.meta import refuse_moved, write_meta
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -72,7 +77,8 @@ class FencedDatabase:
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` in one durable transaction. Raise `LeaseLost` if another worker has the lease."""
-        return await self._database.write(_fenced, self._fence, work, args, kwargs)
+        async with self._counting_refusals():
+            return await self._database.write(_fenced, self._fence, work, args, kwargs)
 
     async def write_and_then(
         self,
@@ -82,11 +88,21 @@ class FencedDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """Run `work` as `write` does, then `follow(session, [result])` right after the commit."""
-        return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
+        async with self._counting_refusals():
+            return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""
         return await self._database.read(work, *args, **kwargs)
+
+    @asynccontextmanager
+    async def _counting_refusals(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except LeaseLost:
+            with suppress(QueueBusy):  # the refusal itself must be raised
+                await self._database.write(count_fenced_write, self._fence.account_id)
+            raise
 
 
 class Leases:
@@ -131,6 +147,10 @@ class Leases:
         An account that the worker has leased but does not drive counts as free for it.
         """
         return await self._database.write(roster, self._clock, worker, able, driven)
+
+    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+        """Record, by account id, which accounts of the worker can do nothing until something outside of it changes."""
+        await self._database.write(tell_rests, worker, rests)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
         """Lease accounts that nobody drives; return the epochs of those that were still free.
@@ -196,6 +216,11 @@ def fence(session: Session, held: Fence) -> None:
         raise LeaseLost("another worker drives the account, or sends from the address; nothing was written")
 
 
+def count_fenced_write(session: Session, account_id: int) -> None:
+    """Count a write of an account's worker that was refused, for the metrics."""
+    session.execute(query("count_fenced_write"), {"account_id": account_id})
+
+
 def _fenced(
     session: Session, held: Fence, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> T:
@@ -212,7 +237,6 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     driven: Collection[int],
 ) -> LeaseRenewal:
     """Renew a worker's leases, and lease its address if it is free."""
-    refuse_moved(session, "this queue")  # while the worker stood still
     now = clock(session)
     touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
     row = session.execute(query("touch_worker"), touched | {"version": worker.version, "now": now}).fetchone()
@@ -223,7 +247,18 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
         "expires_at": now + _LEASE_MS,
     }
     epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
-    return LeaseRenewal(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
+    seen = {"worker": worker.name, "egress": worker.egress, "now": now}
+    expires_at, history, moved, *fleet = tuple(session.execute(query("fleet"), seen).fetchone())
+    if moved is not None:  # while the worker stood still; nothing of the above is kept
+        refuse_moved(session, "this queue")
+    return LeaseRenewal(
+        egress_epoch=held,
+        epochs={row["account_id"]: row["epoch"] for row in epochs},
+        is_draining=bool(row["is_draining"]),
+        free_in_seconds=inf if expires_at is None else (expires_at - now) / 1000,
+        fleet=repr(fleet),
+        history=history,
+    )
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
@@ -247,6 +282,7 @@ def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoc
             " the same requests_per_minute_per_ip, or this machine an egress name of its own"
         )
     session.execute(query("forget_silent_workers"), {"before": now - FORGOTTEN_AFTER_MS})
+    session.execute(query("forget_rests"))
     taken = session.execute(query("take_egress"), parameters).fetchone()
     return None if taken is None else int(taken["epoch"])
 
@@ -270,6 +306,22 @@ def roster(
     )
     able_accounts = frozenset(account_id for sender in senders for account_id in sender.able)
     return Roster(senders, able_accounts - taken)
+
+
+def tell_rests(session: Session, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+    """Record which accounts of a worker rest. They are beside the worker's row, since few workers have any."""
+    entries = {account_id: _rest_as_list(rest) for account_id, rest in rests.items()}
+    write_meta(session, f"rests/{worker.name}", json.dumps(entries) if entries else None)
+
+
+def _rest_as_list(rest: AccountRest) -> list[str]:
+    known = rest.blocked
+    return [rest.reason] if known is None else [rest.reason, known.problem, known.error.code, known.error.message]
+
+
+def _rest_of(reason: str, problem: str = "", code: str = "", message: str = "") -> AccountRest:
+    blocked = AccountBlocked(AccountProblem(problem), ErrorInfo(code, message)) if problem else None
+    return AccountRest(WaitReason(reason), blocked)
 
 
 def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:
@@ -297,6 +349,7 @@ def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: in
         parameters = {"egress": worker.egress, "worker": worker.name, "epoch": epoch, "now": clock(session)}
         session.execute(query("release_egress"), parameters)
     session.execute(query("forget_worker"), {"name": worker.name})
+    tell_rests(session, worker, {})
 
 
 def database_clock(session: Session) -> int:
@@ -334,6 +387,7 @@ class Workers:
 
     def all(self) -> list[WorkerState]:
         """Return all workers, by address."""
+        rests = {row["worker"]: json.loads(row["value"]) for row in self._connection.execute(query("all_rests"))}
         return [
             WorkerState(
                 name=row["name"],
@@ -348,6 +402,7 @@ class Workers:
                 sender=row["sender"],
                 driven=row["driven"],
                 able=frozenset(json.loads(row["accounts"])),
+                rests={int(key): _rest_of(*rest) for key, rest in rests.get(row["name"], {}).items()},
             )
             for row in self._connection.execute(query("workers"), {"now": self._now})
         ]
@@ -363,3 +418,7 @@ class Workers:
         """Return how often each account, by profile and name, was taken by a worker."""
         rows = self._connection.execute(query("lease_epochs"))
         return {(row["profile"], row["name"]): row["epoch"] - 1 for row in rows}
+
+    def fenced_writes(self) -> dict[tuple[str, str], int]:
+        """Return how many writes the fence refused, by the account's profile and name."""
+        return {(row["profile"], row["name"]): row["count"] for row in self._connection.execute(query("fenced_writes"))}

@@ -44,6 +44,11 @@ SCANNED: Final = {
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
     "ended_by_hour": {"attempt", "newest"},  # likewise
     "forget_silent_workers": {"worker"},  # workers are few
+    "all_misunderstood": {"misunderstood"},  # a few calls of an account at most
+    "forget_rests": {"meta"},  # meta is small
+    "all_rests": {"meta"},
+    "fenced_writes": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
+    "fleet": {"account_lease", "egress", "worker"},
     "senders": {"worker"},
     "account_leases": {"account_lease"},  # accounts
     "workers": {"account_lease", "worker"},
