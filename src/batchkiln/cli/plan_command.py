@@ -38,13 +38,14 @@ def plan(
     on_change: Literal["error", "keep"],
     prune: bool,
     is_unchecked: bool,
+    allow_duplicates: bool,
 ) -> ExitStatus:
     """Show what `run` would do with each MANIFEST: the changes, the cost and the days. Spends nothing.
 
     Unknown prices are requested from the service, which is free. No job and no item changes. Works without a queue,
     and while another process runs the queue.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune)
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
     return run_async(_plan(common, manifests, options, is_detailed=is_detailed, is_unchecked=is_unchecked))
 
 

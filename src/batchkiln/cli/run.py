@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import Any, Final, Literal, TypeVar
@@ -103,6 +103,7 @@ def run(
     on_change: Literal["error", "keep"],
     prune: bool,
     is_unchecked: bool,
+    allow_duplicates: bool,
 ) -> ExitStatus:
     """Enqueue each MANIFEST, then run the queue until their jobs have ended.
 
@@ -111,7 +112,7 @@ def run(
     neither a cap nor a budget bounds it. A queue in a database is shared with other workers; the command then waits for
     its jobs, whoever runs them.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune)
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
     run_options = RunOptions(until=until, max_credits=max_credits, egress=egress)
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
@@ -162,9 +163,9 @@ async def _applied(
 
     access = QueueAccess.of_driver(queue)
     catalogues = Catalogues(access, is_disabled=mode.is_unchecked)
-    agreed = None
+    agreed: Mapping[str, str] | None = None
     if mode.is_asking:
-        agreed = await ask_before_spending(
+        agreed, options = await ask_before_spending(
             common, access, manifests, options=options, run_options=run_options, catalogues=catalogues
         )
     applied = await queue.apply(

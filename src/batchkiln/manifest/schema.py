@@ -84,7 +84,7 @@ class Settings(Fields):
 class InlineItem(Settings):
     """One prompt, written in the manifest."""
 
-    id: ItemId | None = Field(None, description="Unique in the job; default: the manifest's name and the position")
+    id: ItemId | None = Field(None, description="Unique in the job; default: `item` and the position")
     prompt: Prompt
     repeat: Repeat | None = Field(None, description="Number of items to make; their ids end in -1, -2, …")
 

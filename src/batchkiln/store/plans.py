@@ -17,6 +17,7 @@ from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
 from batchkiln.store.diff import Difference, DiffKind
+from batchkiln.store.identity import SameRequest, equal_requests, paid_before
 from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
@@ -80,7 +81,9 @@ class ManifestPlan:
 
     `recipes` are those of the items to send, by the id in `counts`. `numbers` counts the changes, each item once;
     `changes` names the first few of each kind. `committed` is the job's cost so far, `taken` its use of the current
-    day. `new_names` are the relative output names of the first new items, with any extension.
+    day. `new_names` are the relative output names of the first new items, with any extension. `paid_before` names the
+    first new items whose requests the job has as done or under way. `equal_requests` is the number of items that repeat
+    the request of an earlier one of the manifest, and the first of them, each with that one.
     """
 
     spec: JobSpec
@@ -97,6 +100,8 @@ class ManifestPlan:
     taken: int
     means: Means
     new_names: tuple[str, ...] = ()
+    paid_before: tuple[SameRequest, ...] = ()
+    equal_requests: tuple[int, tuple[tuple[str, str], ...]] = (0, ())
 
     def priced(self, prices: Mapping[str, int]) -> "ManifestPlan":
         """Return a copy with prices by price key; known prices remain."""
@@ -342,6 +347,8 @@ class Plans:
                 taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
                 means=Loads(self._connection).means(),
                 new_names=tuple(names_of_staged(self._connection, job_id, spec)),
+                paid_before=tuple(paid_before(self._connection)),
+                equal_requests=equal_requests(self._connection),
             )
 
     def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
