@@ -185,6 +185,8 @@ class Queue(Changes):
             if options.egress is not None:
                 raise InputError(_no_egress(self.app))
             return open_engine(self.writer, self.app, command=command)
+        if options.selection:
+            raise InputError(_NO_SELECTION)
         limits = self.app.config.profile(self.app.profile).limits
         egress = Egress(options.egress or socket.gethostname(), limits.requests_per_minute_per_ip)
         worker = identity_of(egress.name)
@@ -428,6 +430,13 @@ def _checked_items(items: object) -> Iterable[object]:
             "a manifest's `items` must be a list of prompts; nothing was enqueued. For one prompt, write [prompt]"
         )
     return items
+
+
+_NO_SELECTION: Final = (
+    "--only, --limit and --sample select items for one run, and on a queue in a database other workers would begin the "
+    "rest; nothing was enqueued or sent. Try a few on a queue in a file first (--queue FILE), or put them into a "
+    "manifest and a job of their own"
+)
 
 
 def _no_egress(app: AppContext) -> str:

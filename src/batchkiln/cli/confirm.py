@@ -55,6 +55,7 @@ async def ask_before_spending(
             options=options,
             stdin=sys.stdin.buffer,
             catalogues=catalogues,
+            selection=run_options.selection,
         )
     except SameJobTwice as error:  # a run may apply several manifests of one job in turn
         await _confirm(

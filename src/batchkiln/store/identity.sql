@@ -32,9 +32,6 @@ SELECT EXISTS (
     SELECT 1 FROM tally
     WHERE job_id = :job_id AND n > 0 AND state IN ('submitting', 'active', 'downloading', 'done'));
 
--- name: stage_paid_before  (new items whose requests an item of the job has already)
-CREATE TABLE staging.paid_before (seq INTEGER PRIMARY KEY, item_id INTEGER NOT NULL);
-
 -- name: find_paid_before  (not those that a larger `repeat` adds; the new requests are looked up, being read once)
 INSERT INTO staging.paid_before (seq, item_id)
 WITH wanted AS MATERIALIZED (

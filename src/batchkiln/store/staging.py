@@ -98,6 +98,7 @@ def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterato
             "stage_wishes",
             "stage_objections",
             "stage_paid_before",
+            "stage_chosen",
         ):
             connection.execute(query(name))
         yield Staging(connection, job, may_store=may_store)

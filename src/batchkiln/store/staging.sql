@@ -51,6 +51,12 @@ CREATE TABLE staging.wish (item_id INTEGER PRIMARY KEY, event TEXT NOT NULL);
 -- name: stage_objections  (the catalogue's objections to items, by number)
 CREATE TABLE staging.objection (seq INTEGER NOT NULL, number INTEGER NOT NULL, is_new INTEGER NOT NULL DEFAULT 0);
 
+-- name: stage_paid_before  (new items whose requests an item of the job has already)
+CREATE TABLE staging.paid_before (seq INTEGER PRIMARY KEY, item_id INTEGER NOT NULL);
+
+-- name: stage_chosen  (the names of the selected items)
+CREATE TABLE staging.chosen (name TEXT PRIMARY KEY);
+
 -- name: index_objections
 CREATE INDEX staging.objection_by_seq ON objection (seq);
 
