@@ -10,6 +10,7 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
+from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
 from batchkiln.manifest.settings import SettingsReader, describe
 from batchkiln.manifest.templates import text_of
@@ -49,8 +50,8 @@ class ManifestContext:
     """The state that all entries of a manifest share.
 
     `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
-    `folder`, which the person wrote as `shown_folder`. `combinations_left` limits the matrices of the whole manifest
-    together, because a few words can ask for many combinations.
+    `folder`, which the person wrote as `shown_folder`; those at URLs are in `remote`. `combinations_left` limits the
+    matrices of the whole manifest together, because a few words can ask for many combinations.
     """
 
     diagnostics: Diagnostics
@@ -59,6 +60,7 @@ class ManifestContext:
     pattern_fields: frozenset[str]
     folder: Path
     shown_folder: str
+    remote: RemoteSources
     combinations_left: int = MAX_COMBINATIONS
 
     def invalid(self, mark: Mark, reason: str, remedy: Remedy = None) -> InvalidEntry:

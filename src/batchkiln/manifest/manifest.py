@@ -20,6 +20,7 @@ from batchkiln.core.job import JobSpec, Order
 from batchkiln.manifest.diagnostics import Diagnostics, Unreadable, excerpt, read_lines
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
+from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.row_items import row_items
 from batchkiln.manifest.schema import Header
 from batchkiln.manifest.settings import SettingsReader
@@ -115,6 +116,8 @@ class _ManifestReader:
         self.diagnostics = diagnostics
         self._header = MapNode(_Start(), {})
         self._has_items = False
+        self._remote = RemoteSources()
+        weakref.finalize(self, self._remote.close)
         self._read_header()
 
     def job(self, output_base: Path) -> JobSpec | None:
@@ -164,6 +167,7 @@ class _ManifestReader:
             pattern_fields=filenames.fields(pattern) - set(filenames.BUILT_IN_FIELDS),
             folder=self._text.folder,
             shown_folder=self._text.shown_folder,
+            remote=self._remote,
         )
         try:
             with self._text.path.open("rb") as stream:
