@@ -13,7 +13,7 @@ from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.location import QueueLocation
 from batchkiln.store.session import Session
 
-JOINED_AT_MOST: Final = 8
+MAX_JOINED_WRITES: Final = 8
 """Maximum number of waiting writes that are committed together with an earlier one, which waits for all of them."""
 
 P = ParamSpec("P")
@@ -56,20 +56,20 @@ class Database(ABC):
     async def _write(self, write: "_Write") -> Any:  # noqa: ANN401  the caller knows its work's result
         self._waiting.append(write)
         try:
-            result = await self._hop(_in_transaction, write, self._waiting)
+            result = await self._run_in_thread(_in_transaction, write, self._waiting)
         except asyncio.CancelledError:
             with suppress(QueueUnusable):  # closed in the meantime, after the work that was waited for
-                await self._hop(_nothing)  # the thread works in order, so this runs after the write
+                await self._run_in_thread(_nothing)  # the thread works in order, so this runs after the write
             raise
         return result
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(connection, …)` on one consistent snapshot."""
-        return await self._hop(_in_snapshot, work, args, kwargs)
+        return await self._run_in_thread(_in_snapshot, work, args, kwargs)
 
     async def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(connection, …)`, which opens its own transactions."""
-        return await self._hop(work, *args, **kwargs)
+        return await self._run_in_thread(work, *args, **kwargs)
 
     def clock(self, session: Session) -> int:
         """Return the database's own time, in milliseconds since 1970: leases expire by it alone."""
@@ -98,8 +98,8 @@ class Database(ABC):
         """Wake the process that drives the queue, if there is one."""
 
     @abstractmethod
-    def listen(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context in which `heard` is called whenever another process calls `notify`."""
+    def listen(self, on_wakeup: Callable[[], None]) -> AbstractContextManager[None]:
+        """Return a context in which `on_wakeup` is called whenever another process calls `notify`."""
 
     @abstractmethod
     def locked(self, *, command: str, now: datetime) -> AbstractAsyncContextManager[None]:
@@ -113,7 +113,7 @@ class Database(ABC):
         """
 
     @abstractmethod
-    async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+    async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
         """Run `work(session, …)` in the connection's thread, in the order of the calls, even if nobody waits for it."""
 
 
@@ -159,7 +159,7 @@ def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) 
     try:
         connection.execute("BEGIN IMMEDIATE")  # PostgreSQL may have begun, and fail to get the lock
         result = work(connection, *args, **kwargs)
-        while waiting and len(joined) < JOINED_AT_MOST:
+        while waiting and len(joined) < MAX_JOINED_WRITES:
             joined.append(waiting.popleft())
             joined[-1].join(connection)
         connection.execute("COMMIT")

@@ -4,7 +4,7 @@ SELECT i.id, i.name, coalesce(p.priority, i.priority) AS priority, coalesce(p.re
         ELSE i.state END AS state
 FROM item AS i
 LEFT JOIN staging.placed AS p ON p.name = i.name
-LEFT JOIN staging.wish AS w ON w.item_id = i.id
+LEFT JOIN staging.pending AS w ON w.item_id = i.id
 WHERE i.job_id = :job_id AND i.id > :after ORDER BY i.id LIMIT :limit;
 
 -- name: fresh_to_be

@@ -204,9 +204,9 @@ class Queue(Protocol):
     async def record_request(
         self, request: RequestNote, *, attempt_id: int | None = None, is_further: bool = False
     ) -> None:
-        """Record a request before it is sent (Law 5), a read with its attempt.
+        """Record a request before it is sent (Law 5); for a read, also name its attempt.
 
-        `is_further` counts it in further days only.
+        `is_further`: the request is already recorded, and counts in more days than it was recorded for.
         """
 
     async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:

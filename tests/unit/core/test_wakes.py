@@ -30,7 +30,7 @@ def test_outcome_wakes_its_own_account_alone() -> None:
     assert not changes.has_news(OTHER, 0)
 
 
-def test_outcome_wakes_whoever_waits_for_credits() -> None:
+def test_outcome_wakes_waiting_tasks_for_credits() -> None:
     """What a job gets back may be what another account waits for."""
     changes = ChangeNotifier()
     changes.expect(OTHER, "slot", {Awaited.CREDITS})
@@ -60,7 +60,7 @@ def test_news_before_the_first_wait_are_kept() -> None:
 
 
 def test_place_that_nobody_awaits_is_no_news() -> None:
-    """Each request ends; what is known of the queue is no older by that."""
+    """The end of a request does not make the snapshot out of date."""
     changes = ChangeNotifier()
     changes.announce(Change.PLACE_FREED, OWN)
 

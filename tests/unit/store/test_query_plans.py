@@ -47,7 +47,7 @@ SCANNED: Final = {
     "job_names": {"job"},
     "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
-    "trouble_items": {"i"},  # the newest thousand of a state
+    "problem_items": {"i"},  # the newest thousand of a state
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
     "ended_by_hour": {"attempt", "newest"},  # likewise
     "forget_silent_workers": {"worker"},  # workers are few
@@ -58,6 +58,8 @@ SCANNED: Final = {
     "driving_worker": {"account_lease"},
     "revoke_leases": {"account_lease"},
     "lease_epochs": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
+    "dependents": {"wanted"},  # what is made from the given items
+    "offered_choice": {"(subquery-3)", "(subquery-4)", "choice"},  # the kept items of one group
     "drivers": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""
