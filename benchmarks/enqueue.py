@@ -61,6 +61,8 @@ class Placed:
     file: str
     line: int
     objections: tuple[PlacedObjection, ...] = ()
+    repetition: int = 0
+    has_default_id: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.store import ChangeNotifier, Store, Work
+from batchkiln.store import ChangeNotifier, Store, Work, Writer
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.lease_keeper import ALWAYS_HELD, HeldLease
 from batchkiln.worker.loop import drive
@@ -118,6 +118,8 @@ class Engine:
         is_start, self.has_started, self._is_woken = not self.has_started, True, False
         before = len(self.workers)
         try:
+            if self.control.scope.is_selected:
+                await self.store.run(Writer.follow_changes_of_selected)
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
             await self._check_outputs(work)
             await self._build_workers(work, is_start=is_start)

@@ -109,7 +109,8 @@ class RunDisplay:
         await self._print_events()
         if self._common.is_json:
             jobs = [job_document(view) for view in result.views]
-            print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs}])
+            rest = {} if result.unselected is None else {"unselected": result.unselected}
+            print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs} | rest])
         print_run_summary(result, self._common)
         return result.exit_status
 
@@ -212,7 +213,11 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         }
         waits = " and ".join(sorted(reasons)) or "a person"
         yield f"{plural(result.left, 'item')} cannot continue; waiting for {waits}."
-    if result.left or result.signal_status is not None:
+    if result.unselected:
+        names = [view.summary.name for view in result.views if left_of(view)]
+        command = shlex.join(["batchkiln", "work", "--queue", hide_passwords(str(common.queue)), *names])
+        yield f"{plural(result.unselected, 'item')} not selected for this run, and still queued. To run all: {command}"
+    if result.left > (result.unselected or 0) or result.signal_status is not None:
         yield f"Everything is saved. To resume: {resume_command(common)}"
 
 

@@ -89,6 +89,9 @@ from .operations import (
     RetryReport as RetryReport,
     Skipped as Skipped,
 )
+from .planned_items import (
+    PlannedItem as PlannedItem,
+)
 from .plans import (
     Change as Change,
     ChangeKind as ChangeKind,

@@ -186,3 +186,14 @@ def test_a_file_has_no_workers_and_no_egress(workspace: Workspace) -> None:
     assert "has no workers" in refused[1].err
     assert asked.exit == 0
     assert "drain" in asked.out
+
+
+def test_a_few_first_is_refused_where_workers_share(shared: SharedQueue) -> None:
+    """Other workers would begin the rest; nothing is enqueued."""
+    config = shared.machine("fra-1")
+
+    code, _, said = shared.call("run", shared.manifest("birds", items=6), "--yes", "--limit", "2", config=config)
+
+    assert code == 2
+    assert "other workers would begin the rest; nothing was enqueued or sent" in said
+    assert shared.document("status", config=config)["jobs"] == []

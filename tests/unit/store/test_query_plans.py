@@ -11,7 +11,9 @@ import pytest
 from batchkiln.store.sql import QUERIES
 from batchkiln.store.sqlite.file_database import migrations
 
-COLD: Final = frozenset({"apply", "staging", "diff", "plans", "integrity", "misunderstood"})
+COLD: Final = frozenset(
+    {"apply", "staging", "diff", "identity", "planned_items", "plans", "integrity", "misunderstood"}
+)
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
 
 SCANNED: Final = {
@@ -35,6 +37,12 @@ SCANNED: Final = {
     "recorded_attempts": {"old"},  # once a start, from the newest on, up to the service's retention
     "get_lease": {"lease"},  # one row
     "drop_lease": {"lease"},
+    "open_job_ids": {"tally USING INDEX tally_open"},  # what is open
+    "move_selected": {"temp.selected"},  # once for each change by another process
+    "forget_ended_selected": {"s"},  # the next fifty
+    "selected_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
+    "selected_ready_inputs": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
+    "selected_queued": {"s"},  # up to a bound
     "jobs_at_work": {"job"},  # jobs are few
     "forecast_jobs": {"j"},
     "job_names": {"job"},
@@ -78,6 +86,8 @@ def connection() -> Iterator[sqlite3.Connection]:
     made = sqlite3.connect(":memory:")
     for _, script in migrations():
         made.executescript(script)
+    made.execute(QUERIES["stage_selection"])
+    made.execute(QUERIES["index_selection"])
     yield made
     made.close()
 
