@@ -29,6 +29,7 @@ from batchkiln.store import (
     DatabaseUrl,
     ItemSummary,
     LoggedEvent,
+    OnChange,
     QueueLocation,
     Reader,
     RetryReport,
@@ -71,7 +72,7 @@ class Queue(Changes):
         self,
         manifest: str | os.PathLike[str] | Mapping[str, object],
         *,
-        on_change: Literal["error", "keep"] = "error",
+        on_change: OnChange = "error",
         prune: bool = False,
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
@@ -90,9 +91,7 @@ class Queue(Changes):
             raise InputError("a manifest's `items` must be a list of prompts; nothing was enqueued")
         return await self._apply("-", as_stream(header, items), "<mapping>", options)
 
-    async def enqueue_text(
-        self, text: str, *, on_change: Literal["error", "keep"] = "error", prune: bool = False
-    ) -> Applied:
+    async def enqueue_text(self, text: str, *, on_change: OnChange = "error", prune: bool = False) -> Applied:
         """Apply a manifest's text; see `enqueue`."""
         options = ApplyOptions(on_change=on_change, prune=prune)
         return await self._apply("-", BytesIO(text.encode()), "<text>", options)
@@ -101,7 +100,7 @@ class Queue(Changes):
         self,
         items: Iterable[str | Mapping[str, object]],
         *,
-        on_change: Literal["error", "keep"] = "error",
+        on_change: OnChange = "error",
         prune: bool = False,
         **header: object,
     ) -> Applied:

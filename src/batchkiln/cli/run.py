@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-from batchkiln.api import ApplyOptions
+from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
@@ -100,7 +100,7 @@ def run(
     max_credits: int | None,
     assume_yes: bool,
     has_dashboard: bool,
-    on_change: Literal["error", "keep"],
+    on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
 ) -> ExitStatus:
