@@ -17,8 +17,9 @@ from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
 DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CONFLICT
+ID_TAKEN: Final = "generation_known"  # likewise
 GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
-_SHOWN_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # error codes whose messages are this program's own words
+_SHOWN_IN_FULL: Final = frozenset({ID_TAKEN, GONE, "output_unusable"})  # codes of errors in this program's own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
 
 _ASK_SUPPORT: Final = (
@@ -57,6 +58,12 @@ HOLDS: Final[Mapping[str, HoldReason]] = {
     DAMAGED: HoldReason(
         "the stored request or its idempotency key no longer matches its checksum, so sending it again could pay twice",
         "look for it in the account, and check the disk. " + _ASK_SUPPORT + _RECORD_DECISION,
+    ),
+    ID_TAKEN: HoldReason(
+        "the service accepted the request with the id of a generation that belongs to another item, so something may "
+        "have been created under another id",
+        "look for it in the account; if the id was read from the wrong place of the reply, set "
+        "replies.fields.generation_id in the profile. " + _ASK_SUPPORT + _RECORD_DECISION,
     ),
     Event.REFUSED_IN_DOUBT: HoldReason(
         "an earlier send got no reply, and later sends were refused for an hour; a refusal does not decide the first "
@@ -260,7 +267,7 @@ def _holder(wait: Wait) -> str:
 
 def hold_of(detail: ItemDetail) -> HoldReason:
     """Return the reason for a hold, by the error's code if that is more specific than the event."""
-    if detail.item.error is not None and detail.item.error.code in {DAMAGED, GONE}:
+    if detail.item.error is not None and detail.item.error.code in {DAMAGED, ID_TAKEN, GONE}:
         return HOLDS[detail.item.error.code]
     return HOLDS[next(event.kind for event in reversed(detail.events) if event.state is ItemState.HELD)]
 
