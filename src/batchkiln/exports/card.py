@@ -35,7 +35,7 @@ class JobFacts:
 
 
 def front_matter(card: str) -> dict[str, Any]:
-    """Return a card's front matter, empty if it has none. Raises `yaml.YAMLError`."""
+    """Return a card's front matter, empty if it has none. Raise `yaml.YAMLError`."""
     if not card.startswith(_FENCE):
         return {}
     found = yaml.safe_load(card.removeprefix(_FENCE).partition("\n---")[0])

@@ -146,7 +146,7 @@ class Columns:
         return {name: described[name] for name in self.types}
 
     def record(self, row: DatasetRow, file_name: str) -> Record:
-        """Return the table's row, with every column. Raises `JobChangedDuringExport` for a value that does not fit."""
+        """Return the table's row, with every column. Raise `JobChangedDuringExport` for a value that does not fit."""
         values: dict[str, Any] = {
             "file_name": file_name,
             "text": row.prompt,

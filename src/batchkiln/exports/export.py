@@ -106,7 +106,7 @@ class Export:
         return self._destination.title
 
     def add(self, row: DatasetRow) -> None:
-        """Export a row. Rows come in the order of their index. Raises `OutputDirNotWritable`."""
+        """Export a row. Rows come in the order of their index. Raise `OutputDirNotWritable`."""
         if row.index != self._latest_index:
             self._result.items += 1
             self._latest_index = row.index

@@ -21,7 +21,7 @@ class FolderDestination:
     def __init__(self, root: Path, link: Link | None) -> None:
         """Without `link`, media are hard-linked if the file system can, and copied otherwise.
 
-        Raises `InputError` if `root` is a file.
+        Raise `InputError` if `root` is a file.
         """
         self.title = str(root)
         self._root = root.absolute()
@@ -40,7 +40,7 @@ class FolderDestination:
         return self._root / f"{_STAGING}{os.getpid()}"
 
     def card(self) -> str | None:
-        """Read the card. Raises `InputError` if it is not readable as text."""
+        """Read the card. Raise `InputError` if it is not readable as text."""
         try:
             return (self._root / CARD).read_text("utf-8")
         except FileNotFoundError:

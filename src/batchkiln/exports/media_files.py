@@ -75,7 +75,7 @@ class MediaFiles:
         """Add an output below a folder; return False if an earlier export has already done so.
 
         An intact copy of an earlier export counts even if the output itself is gone: it may be the last copy.
-        Raises `OutputUnusable`.
+        Raise `OutputUnusable`.
         """
         name = f"{folder}{file_name(row)}"
         parent, _, base = name.rpartition("/")

@@ -17,7 +17,7 @@ class UrlDestination:
     """A destination that fsspec opens by its URL."""
 
     def __init__(self, url: str) -> None:
-        """Open the URL. Raises `InputError` if no installed package can open it."""
+        """Open the URL. Raise `InputError` if no installed package can open it."""
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415  an extra, which only URLs need
         except ImportError as error:

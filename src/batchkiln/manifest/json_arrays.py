@@ -35,7 +35,7 @@ class ArrayReader:
         self._decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
     def elements(self) -> Iterator[tuple[int, Any]]:
-        """Yield the line and the value of each element. Raises `InvalidJson`."""
+        """Yield the line and the value of each element. Raise `InvalidJson`."""
         if self._next() != "[":
             self._fail("not a JSON array", 0)
         self._advance(1)
