@@ -16,7 +16,7 @@ _STAGING: Final = ".batchkiln-export-"  # followed by the process id, so that tw
 
 
 class FolderDestination:
-    """A local folder, made at the first write."""
+    """A local folder. It is created at the first write."""
 
     def __init__(self, root: Path, link: Link | None) -> None:
         """Without `link`, media are hard-linked if the file system can, and copied otherwise.

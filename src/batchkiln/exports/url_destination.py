@@ -41,7 +41,7 @@ class UrlDestination:
 
     def card(self) -> str | None:
         """Fetch the card."""
-        content = self._call(lambda: self._fs.cat_file(self._at(CARD)))
+        content = self._call(lambda: self._fs.cat_file(self._full_path(CARD)))
         return None if content is None else bytes(content).decode("utf-8", "replace")
 
     def is_empty(self) -> bool:
@@ -51,7 +51,7 @@ class UrlDestination:
 
     def sizes(self, folder: str) -> Mapping[str, int]:
         """Return the sizes in bytes of the files in a folder."""
-        files = [entry for entry in self._entries(self._at(folder).rstrip("/")) if entry["type"] == "file"]
+        files = [entry for entry in self._entries(self._full_path(folder).rstrip("/")) if entry["type"] == "file"]
         return {PurePosixPath(str(entry["name"])).name: int(entry["size"] or 0) for entry in files}
 
     def local_path(self, name: str) -> Path | None:
@@ -61,24 +61,24 @@ class UrlDestination:
 
     def head(self, name: str) -> bytes:
         """Fetch the beginning of a file."""
-        return bytes(self._call(lambda: self._fs.cat_file(self._at(name), start=0, end=HEAD_BYTES)) or b"")
+        return bytes(self._call(lambda: self._fs.cat_file(self._full_path(name), start=0, end=HEAD_BYTES)) or b"")
 
     def add_media(self, source: Path, name: str) -> None:
         """Queue a file; several are sent together."""
-        self._pending.append((str(source), self._at(name)))
+        self._pending.append((str(source), self._full_path(name)))
         if len(self._pending) >= _FILES_PER_PUT:
             self.flush()
 
     def publish(self, staged: Path, name: str) -> None:
         """Send a file after all queued media."""
         self.flush()
-        self._pending.append((str(staged), self._at(name)))
+        self._pending.append((str(staged), self._full_path(name)))
         self.flush()
         staged.unlink()
 
     def remove(self, name: str) -> None:
         """Remove a table."""
-        self._call(lambda: self._fs.rm_file(self._at(name)))
+        self._call(lambda: self._fs.rm_file(self._full_path(name)))
 
     def flush(self) -> None:
         """Send all queued files in one transaction."""
@@ -93,11 +93,11 @@ class UrlDestination:
         self._call(send, writes=True)
 
     def close(self) -> None:
-        """Remove the temporary folder."""
+        """Remove the temporary local folder."""
         if self._staging is not None:
             shutil.rmtree(self._staging, ignore_errors=True)
 
-    def _at(self, name: str) -> str:
+    def _full_path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
     def _entries(self, folder: str) -> list[dict[str, Any]]:

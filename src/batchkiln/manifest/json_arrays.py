@@ -25,7 +25,7 @@ class ArrayReader:
     """Reads one array from pieces of text. `line` is the line that is being read."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
-        """Read nothing yet."""
+        """Store the pieces; `elements` reads them."""
         self.line = 1
         self._column = 1
         self._pieces = pieces

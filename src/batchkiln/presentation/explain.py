@@ -16,9 +16,9 @@ from batchkiln.presentation.formatting import REASONS, format_age, format_minute
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
-DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CONFLICT
+DAMAGED: Final = "attempt_damaged"  # an error code that is more specific than its event KEY_CONFLICT
 ID_TAKEN: Final = "generation_known"  # likewise
-GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
+GONE: Final = "outputs_gone"  # likewise, than OUTPUTS_UNUSABLE
 _SHOWN_IN_FULL: Final = frozenset({ID_TAKEN, GONE, "output_unusable"})  # codes of errors in this program's own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
 
@@ -144,6 +144,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
 
 
 _RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
+"""Wait reasons that concern the current run, and not the item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def explain_item(detail: ItemDetail, summary: JobSummary, context: ItemContext) 
     return Explanation(_situation(detail, summary, context), charged(detail), _next(detail, summary, context))
 
 
-# --- its state -------------------------------------------------------------------------------------------
+# --- the state -------------------------------------------------------------------------------------------
 
 
 def _situation(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
@@ -212,7 +213,7 @@ def _queued(detail: ItemDetail, summary: JobSummary, context: ItemContext, error
 
 
 def _not_supplied(detail: ItemDetail) -> str:
-    """Describe a quote or upload that has failed at every try; "" if none has."""
+    """Describe a quote or upload that has always failed; return "" if none has."""
     kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
     last = next((event for event in reversed(detail.events) if event.kind in {*kinds, "quoted"}), None)
     if last is None or last.kind not in kinds or (last.kind == "price_not_had" and detail.quote_credits is not None):
@@ -221,7 +222,7 @@ def _not_supplied(detail: ItemDetail) -> str:
 
 
 def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
-    """Describe an item whose last attempt reached the service, or may have."""
+    """Describe an item whose last attempt may have reached the service."""
     waiting = f"; {_waiting(context)}" if _waiting(context) else ""
     here = plural(len(detail.item.outputs), "file")
     match detail.item.state:
@@ -248,7 +249,7 @@ def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
 
 
 def _waiting(context: ItemContext) -> str:
-    """Describe what the item waits for; "" if it waits for nothing."""
+    """Describe the wait of the item; return "" if it does not wait."""
     wait = context.wait
     if not context.is_configured or wait is None:
         return ""
@@ -276,7 +277,7 @@ def _held_since(detail: ItemDetail) -> str:
     return format_minute(next(event.at for event in reversed(detail.events) if event.state is ItemState.HELD))
 
 
-# --- what it has cost ------------------------------------------------------------------------------------
+# --- the cost --------------------------------------------------------------------------------------------
 
 
 def charged(detail: ItemDetail) -> str:
@@ -288,7 +289,7 @@ def charged(detail: ItemDetail) -> str:
 
 
 def _cost(attempt: AttemptDetail) -> str:
-    """Describe the cost of one attempt; "" if the service replied that nothing was created."""
+    """Describe the cost of one attempt; return "" if the service replied that nothing was created."""
     quote = plural(attempt.quote_credits, "credit")
     cost = quote if attempt.cost_credits is None else plural(attempt.cost_credits, "credit")
     match attempt.state:
@@ -309,7 +310,7 @@ def _cost(attempt: AttemptDetail) -> str:
     return text
 
 
-# --- what to do ------------------------------------------------------------------------------------------
+# --- the next step ------------------------------------------------------------------------------------------
 
 
 def _next(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
@@ -349,7 +350,7 @@ def _remedy_of_state(detail: ItemDetail, summary: JobSummary, context: ItemConte
 def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     if not context.is_configured:
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
-        return _literal_braces(place) + ": pass the right configuration with --config, then `batchkiln work`"
+        return _escape_braces(place) + ": pass the right configuration with --config, then `batchkiln work`"
     text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
     if is_stuck(detail, context):
         text = _STUCK[detail.item.state] + _ASK_SUPPORT.removesuffix(". ")
@@ -377,7 +378,7 @@ def is_stuck(detail: ItemDetail, context: ItemContext) -> bool:
     return detail.item.state in WITH_SERVICE and is_long_pending(detail.attempts[-1].made_at, context.now)
 
 
-def _literal_braces(text: str) -> str:
+def _escape_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 

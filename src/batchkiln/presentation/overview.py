@@ -1,4 +1,4 @@
-"""The overview that `status`, `run` and `work` show, read in one snapshot."""
+"""Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def read_accounts(
     observed: Mapping[str, datetime] | None = None,
     profiles: AbstractSet[str] = frozenset(),
 ) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
-    """Read all accounts, and the service times of the profiles: those in use, the configured ones, and `profiles`."""
+    """Read all accounts, and the service times of the profiles of the queue, the configuration and `profiles`."""
     accounts = reader.accounts.summaries()
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
     times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})

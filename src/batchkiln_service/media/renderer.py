@@ -34,11 +34,11 @@ _CONTENT_TYPES: Final = {"png": "image/png", "jpg": "image/jpeg", "mp4": "video/
 
 
 class OutputUnwantedError(Exception):
-    """Raised for an output whose generation has expired or ended otherwise. The file is deleted."""
+    """The generation of an output has expired or ended otherwise. The file is deleted."""
 
 
 class OutputDelayedError(Exception):
-    """Raised if the output cannot be stored for now; it is tried again."""
+    """The output cannot be stored for now. A later attempt may succeed."""
 
 
 class Renderer:
