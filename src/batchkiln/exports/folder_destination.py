@@ -131,7 +131,7 @@ class FolderDestination:
         return not self._wants_copies or entry.stat().st_nlink == 1
 
     def _try_link(self, source: Path, target: Path) -> bool:
-        """Make a hard link; False if `target` exists. Switch to copies if the file system has no hard links."""
+        """Make a hard link. Return False if `target` exists, or if the file system requires copies from now on."""
         try:
             os.link(source.resolve() if source.is_symlink() else source, target)
         except FileExistsError:

@@ -40,9 +40,10 @@ class AccountView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Jobs, accounts and the lease of the process that runs the queue; None if there is none.
+    """The jobs and accounts of a queue, and what runs it.
 
-    `shared_by` has the workers of a queue in a database; None if no worker ever shared it.
+    `lease` is that of the process that runs the queue; None if no process does. `shared_by` has the workers of a queue
+    in a database; None if no worker ever shared it.
     """
 
     jobs: tuple[JobView, ...]

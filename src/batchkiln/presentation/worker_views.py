@@ -73,7 +73,7 @@ class SharedBy:
 class WorkerView:
     """One worker: the requests of its address in the last minute of the busiest service, and its accounts.
 
-    `waits` contains each wait of its idle accounts and their number.
+    `waits` contains each reason for which its idle accounts wait, with the number of these accounts.
     """
 
     state: WorkerState

@@ -132,7 +132,7 @@ class Watcher:
                     await self._report_end(result)
 
     async def _mark_open(self) -> frozenset[str]:
-        """Await the end of the open jobs among those of the results; return all open jobs."""
+        """Mark the results whose jobs are open as pending; return the names of all open jobs."""
         open_jobs = await self.sink.open_jobs() if self.results else frozenset()
         self._pending |= {name for name, result in self.results.items() if result.job in open_jobs}
         return open_jobs
