@@ -85,7 +85,7 @@ async def apply_manifests(
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
         if len(paths) > 1 and not options.dry_run:
-            await store.run(_apply, app, manifest, replace(wanted, dry_run=True))
+            await store.run(_apply, app, manifest, replace(wanted, dry_run=True, is_trial=True))
         ready.append((manifest, wanted))
     applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()
@@ -168,7 +168,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         profile=profile.name,
         machine_now=app.environment.wall(),
         options=options,
-        mistake_at=manifest.mistake_at,
+        diagnostic_at=manifest.diagnostic_at,
     )
     taken: tuple[str, ...] = ()
     if report.new and report.job_id is not None and not options.dry_run:

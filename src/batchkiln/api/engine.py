@@ -1,12 +1,11 @@
 """The engine that runs one queue: its lock, its workers, and its services."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,7 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.store import ChangeNotifier, Store, Work
+from batchkiln.store import ChangeNotifier, Store, Work, Writer
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.lease_keeper import ALWAYS_HELD, HeldLease
 from batchkiln.worker.loop import drive
@@ -34,6 +33,7 @@ from batchkiln.worker.run_state import HostState, RunState
 from batchkiln.worker.spans import Spans
 
 if TYPE_CHECKING:
+    from batchkiln.core.lease_types import AccountRest
     from batchkiln.store import WorkerStore
     from batchkiln.tracing import Tracing
     from batchkiln_service import LocalService
@@ -74,15 +74,17 @@ class Engine:
         self.owner = ""  # of temporary files, where several workers share a folder
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
-        self._has_been_rung = True
+        self._is_woken = True
         self.has_started = False
+        self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
+        """The accounts, by profile and name, that rest in other processes, as the end of the run found them."""
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
         with self.store.listen(self.on_wakeup):
             if not self.control.waits_for_more:
                 return await drive(self, self.control)
-            looking = asyncio.create_task(self._look_now_and_then(), name="look")
+            looking = asyncio.create_task(self._check_periodically(), name="look")
             try:
                 return await drive(self, self.control)
             finally:
@@ -111,11 +113,13 @@ class Engine:
 
         A configuration error stops a start; later it is only logged, because other accounts have work.
         """
-        if not self._has_been_rung:
+        if not self._is_woken:
             return []
-        is_start, self.has_started, self._has_been_rung = not self.has_started, True, False
+        is_start, self.has_started, self._is_woken = not self.has_started, True, False
         before = len(self.workers)
         try:
+            if self.control.scope.is_selected:
+                await self.store.run(Writer.follow_changes_of_selected)
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
             await self._check_outputs(work)
             await self._build_workers(work, is_start=is_start)
@@ -127,11 +131,11 @@ class Engine:
 
     def on_wakeup(self) -> None:
         """Handle a wakeup from another process that changed the queue."""
-        self._has_been_rung = True
+        self._is_woken = True
         self.news.announce()
         self.control.pulse.set()
 
-    async def _look_now_and_then(self) -> None:
+    async def _check_periodically(self) -> None:
         """Check regularly for changes by processes that cannot send a wakeup (another user or TMPDIR)."""
         ticker, never, seen = ServiceClock(), asyncio.Event(), None
         while True:
@@ -143,7 +147,7 @@ class Engine:
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
-        """Return whether the others go on after a worker's error: none does, where one process has the queue."""
+        """Return whether the other workers continue after a worker's error. With one process per queue, none does."""
         del worker
         return error is None
 
@@ -302,9 +306,7 @@ class Engine:
             suspended=None if profile.is_embedded else environment.suspended,
             seed=environment.seed,
         )
-        found_at = await store.lost_attempts_found_at()
-        passed = inf if found_at is None else (environment.wall() - found_at).total_seconds() * profile.time_scale
-        quiet_until = clock.monotonic() + quiet_seconds_left(profile.limits, passed)
+        quiet_until = clock.monotonic() + await self._quiet_seconds(store, profile)
         self.services[name] = ServiceRuntime(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
@@ -316,6 +318,18 @@ class Engine:
             embedded=embedded,
         )
         return self.services[name]
+
+    async def _quiet_seconds(self, store: "WorkerStore", profile: Profile) -> float:
+        """Return what is left of the quiet minute of a restored queue."""
+        found_at = await store.lost_attempts_found_at()
+        if found_at is None:
+            return 0.0
+        passed = (await self._now_of_queue() - found_at).total_seconds() * profile.time_scale
+        return quiet_seconds_left(profile.limits, passed)
+
+    async def _now_of_queue(self) -> datetime:
+        """Return the time by which the queue was found to be restored: this machine's."""
+        return self.app.environment.wall()
 
     def _host_limit(self, profile: Profile) -> HostRateLimit:
         return HostRateLimit.of(profile.limits)

@@ -27,7 +27,7 @@ class ItemState(StrEnum):
     """Paid and ready. The saved files move it on. After a crash the missing files are fetched, with fresh links."""
 
     DONE = "done"
-    """All files are saved. Final."""
+    """All files are saved. Only a person moves it on, to make it again or to fetch lost files."""
 
     FAILED = "failed"
     """The service verified the failure and no try is left, or canceled it, or a person gave it up. Final."""
@@ -78,6 +78,10 @@ class Event(StrEnum):
     DOWNLOAD_RESUMED = "download_resumed"
     REQUEUED = "requeued"
     GIVEN_UP = "given_up"
+    REDO_REQUESTED = "redo_requested"
+    REDO_CANCELED = "redo_canceled"
+    FETCH_REQUESTED = "fetch_requested"
+    VERSION_CHOSEN = "version_chosen"
 
 
 _Q, _S, _A, _D = ItemState.QUEUED, ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING
@@ -126,6 +130,13 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (ItemState.REJECTED, Event.BUDGET_RAISED):   _Q,      # its manifest gave it a larger cap or budget
     (ItemState.REJECTED, Event.REQUEST_CHANGED): _Q,      # its manifest mended the request
     (ItemState.CANCELED, Event.REQUEST_CHANGED): ItemState.CANCELED,
+    (ItemState.DONE,     Event.REDO_REQUESTED):  _Q,      # by a person; costs again, and the saved files stay current
+    (_Q,                 Event.REDO_CANCELED):   ItemState.DONE,  # by a person, before the new attempt was recorded
+    (ItemState.DONE,     Event.FETCH_REQUESTED): _D,      # by a person: its files are gone, and the service has them
+    (ItemState.FAILED,   Event.VERSION_CHOSEN):  ItemState.DONE,  # by a person: saved files of an earlier attempt
+    (ItemState.REJECTED, Event.VERSION_CHOSEN):  ItemState.DONE,
+    (ItemState.EXPIRED,  Event.VERSION_CHOSEN):  ItemState.DONE,
+    (ItemState.CANCELED, Event.VERSION_CHOSEN):  ItemState.DONE,
 }
 # fmt: on
 

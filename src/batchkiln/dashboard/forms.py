@@ -32,6 +32,7 @@ class Button:
 
 ACTIONS: Final = {
     Action.RETRY.value: Button("retry", "Retry"),
+    Action.REDO.value: Button("redo", "Make again"),
     Action.CANCEL.value: Button("cancel", "Cancel"),
     Action.PAUSE.value: Button("pause", "Pause"),
     Action.UNPAUSE.value: Button("unpause", "Unpause"),
@@ -65,6 +66,8 @@ async def _change(changes: Changes, action: Action, job: str, items: Sequence[st
     match action:
         case Action.RETRY:
             return sum((await changes.retry(job, items)).requeued.values())
+        case Action.REDO:
+            return (await changes.redo(job, items)).redone
         case Action.CANCEL:
             return (await changes.cancel(job, items)).canceled
         case Action.PAUSE:
@@ -97,8 +100,8 @@ def _question_page(
 
 def _back(job: str, items: Sequence[str], done: str | None = None, number: int | None = None) -> str:
     page = item_url(job, items[0]) if len(items) == 1 else job_url(job)
-    said = {"done": done, "n": number}
-    query = urlencode({name: value for name, value in said.items() if value is not None})
+    fields = {"done": done, "n": number}
+    query = urlencode({name: value for name, value in fields.items() if value is not None})
     return page + (("&" if "?" in page else "?") + query if query else "")
 
 

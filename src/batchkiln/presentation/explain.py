@@ -331,7 +331,7 @@ def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> st
 def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     if not context.is_configured:
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
-        return _escaped(place) + ": pass the right configuration with --config, then `batchkiln work`"
+        return _literal_braces(place) + ": pass the right configuration with --config, then `batchkiln work`"
     text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
     if is_stuck(detail, context):
         text = _STUCK[detail.item.state] + _ASK_SUPPORT.removesuffix(". ")
@@ -359,7 +359,7 @@ def is_stuck(detail: ItemDetail, context: ItemContext) -> bool:
     return detail.item.state in WITH_SERVICE and is_long_pending(detail.attempts[-1].made_at, context.now)
 
 
-def _escaped(text: str) -> str:
+def _literal_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -10,17 +10,17 @@ SELECT EXISTS (SELECT 1 FROM attempt WHERE job_id = :job_id);
 -- name: insert_job
 INSERT INTO job (
     name, description, profile, accounts, item_order, budget_credits, budget_credits_per_day, output_dir, filename,
-    manifest_path, created_at
+    versions, manifest_path, created_at
 ) VALUES (
     :name, :description, :profile, :accounts, :item_order, :budget_credits, :budget_credits_per_day, :output_dir,
-    :filename, :manifest_path, :now
+    :filename, :versions, :manifest_path, :now
 ) RETURNING id;
 
 -- name: update_job
 UPDATE job
 SET description = :description, profile = :profile, accounts = :accounts, item_order = :item_order,
     budget_credits = :budget_credits, budget_credits_per_day = :budget_credits_per_day, output_dir = :output_dir,
-    filename = :filename, manifest_path = :manifest_path
+    filename = :filename, versions = :versions, manifest_path = :manifest_path
 WHERE id = :job_id;
 
 -- name: find_differences  (without fields that a done item no longer uses)
@@ -69,18 +69,18 @@ WHERE i.job_id = :job_id AND i.state = 'queued'
     AND NOT EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused')
     AND i.id NOT IN (SELECT item_id FROM lost_item)
 
--- name: wish  (`of_kind` stands for one of the three above)
-INSERT INTO staging.wish (item_id, event) SELECT item_id, :event FROM (of_kind) AS w;
+-- name: stage_transitions  (`of_kind` stands for one of the three above)
+INSERT INTO staging.pending (item_id, event) SELECT item_id, :event FROM (of_kind) AS w;
 
--- name: count_wishes
+-- name: count_pending
 SELECT
     count(*) FILTER (WHERE event <> 'cancel_requested'), count(*) FILTER (WHERE event = 'cancel_requested')
-FROM staging.wish;
+FROM staging.pending;
 
--- name: wishes
-SELECT item_id, event FROM staging.wish WHERE item_id > :after ORDER BY item_id LIMIT :limit;
+-- name: pending
+SELECT item_id, event FROM staging.pending WHERE item_id > :after ORDER BY item_id LIMIT :limit;
 
--- name: still_wished  (`of_kind` as above: items that still meet the conditions of their transition)
+-- name: still_pending  (`of_kind` as above: items that still meet the conditions of their transition)
 SELECT item_id FROM (of_kind) AS w WHERE item_id IN (SELECT value FROM json_each(:ids));
 
 -- name: count_missing

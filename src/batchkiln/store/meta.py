@@ -30,7 +30,7 @@ MOVED: Final = "moved"
 
 
 def refuse_moved(connection: Session, place: object, *, unless_to: str | None = None) -> None:
-    """Raise `QueueUnusable` for a queue that was moved; `unless_to` is where an unfinished copy may go on."""
+    """Raise `QueueUnusable` for a queue that was moved. An unfinished copy to `unless_to` may continue."""
     text = read_meta(connection, MOVED)
     if text is None:
         return
@@ -42,7 +42,8 @@ def refuse_moved(connection: Session, place: object, *, unless_to: str | None = 
     if mark["to"] != unless_to:
         raise QueueUnusable(
             f"{place}: a copy of the queue to {mark['to']} was begun and has not ended; nothing was sent or changed "
-            f"here. Run `batchkiln queue copy {place} {mark['to']}` again"
+            f"here. Run `batchkiln queue copy {place} {mark['to']}` again; if that place is lost for good, run "
+            f"`batchkiln queue keep {place} {mark['to']}`"
         )
 
 
@@ -55,7 +56,7 @@ class SharedMark:
 
 
 def shared_mark(connection: Session) -> SharedMark | None:
-    """Return the mark of the folder that the queue's machines share; None where none was used yet."""
+    """Return the mark of the shared folder that the queue uses; None before its first use."""
     text = read_meta(connection, SHARED_FOLDER)
     return None if text is None else SharedMark(**json.loads(text))
 

@@ -33,6 +33,14 @@ def misunderstood(connection: Session, account_id: int) -> tuple[Misunderstood, 
     return tuple(entry_of(row) for row in ask_misunderstood(connection, account_id))
 
 
+def all_misunderstood(connection: Session) -> dict[int, tuple[Misunderstood, ...]]:
+    """Return the calls whose replies were not understood, by the id of the account, where there are any."""
+    found: dict[int, tuple[Misunderstood, ...]] = {}
+    for row in connection.execute(query("all_misunderstood")):
+        found[row["account_id"]] = (*found.get(row["account_id"], ()), entry_of(row))
+    return found
+
+
 def record_misunderstood(
     connection: Session, account_id: int, entry: Misunderstood, circumstances: Circumstances
 ) -> None:
@@ -103,8 +111,8 @@ def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | 
     """Return the id of the chosen account; None for all. Raise `InputError` for an unknown account."""
     known = {"/".join(name): account_id for account_id, name in names.items()}
     if account is not None and account not in known:
-        told = ", ".join(known) or "none"
-        raise InputError(f"the queue knows no account {account!r}; it knows {told}. Nothing was changed")
+        listed = ", ".join(known) or "none"
+        raise InputError(f"the queue knows no account {account!r}; it knows {listed}. Nothing was changed")
     return None if account is None else known[account]
 
 

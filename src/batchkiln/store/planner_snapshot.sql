@@ -57,17 +57,17 @@ WHERE attempt.id > (SELECT max(id) FROM attempt) - :newest
 ORDER BY attempt.id;
 
 -- name: queued_heads -- the next items of one class, without those whose last attempt was lost
-SELECT id, priority, inputs FROM item
-WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+SELECT id, priority, is_source, inputs FROM item
+WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued' AND open_inputs = 0
   AND id NOT IN (SELECT item_id FROM lost_item)
-ORDER BY priority DESC, id LIMIT :limit;
+ORDER BY priority DESC, is_source DESC, id LIMIT :limit;
 
 -- name: ready_inputs_of_heads -- which inputs of the same next items the account has as assets
 SELECT input_file.id
 FROM (SELECT inputs FROM item
-      WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+      WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued' AND open_inputs = 0
           AND id NOT IN (SELECT item_id FROM lost_item)
-      ORDER BY priority DESC, id LIMIT :limit) AS head,
+      ORDER BY priority DESC, is_source DESC, id LIMIT :limit) AS head,
     json_each(head.inputs) AS wanted
 JOIN input_file ON input_file.id = wanted.value
 JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id;

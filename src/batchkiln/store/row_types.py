@@ -67,7 +67,7 @@ def input_file_of(row: Row) -> InputFile:
 
 
 def input_ids_of(text: str | None) -> tuple[int, ...]:
-    """Return the input ids of an item's column."""
+    """Parse the column with an item's input ids."""
     return () if text is None else tuple(json.loads(text))
 
 

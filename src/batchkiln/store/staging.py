@@ -27,11 +27,12 @@ MISTAKES_SHOWN: Final = 100
 OBJECTIONS_KEPT: Final = 1_000
 _MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
 _MORE: Final = -2
-_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, use --no-catalogue"
+_CATALOGUE_REMEDY: Final = "if the catalogue is wrong, use --no-catalogue"
+_DEFAULT_ID: Final = "item"
 _IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
 
 
-class MistakeAt(Protocol):
+class DiagnosticAt(Protocol):
     """Creates an error in the manifest's format, with the text of the line."""
 
     def __call__(
@@ -62,6 +63,14 @@ class Placed(Protocol):
     def objections(self) -> tuple[PlacedObjection, ...]:
         """Return the objections of the service's catalogue."""
 
+    @property
+    def repetition(self) -> int:
+        """Return the number of an item of `repeat`; 0 for other items."""
+
+    @property
+    def has_default_id(self) -> bool:
+        """Return whether the id is `item` and the position."""
+
 
 @contextmanager
 def transaction(connection: Session) -> Iterator[None]:
@@ -86,8 +95,10 @@ def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterato
             "stage_inputs",
             "stage_differences",
             "stage_fresh",
-            "stage_wishes",
+            "stage_pending",
             "stage_objections",
+            "stage_paid_before",
+            "stage_chosen",
         ):
             connection.execute(query(name))
         yield Staging(connection, job, may_store=may_store)
@@ -107,7 +118,7 @@ class Staging:
         self._file_numbers: dict[str, int] = {}
         self._recipe_ids: dict[str, int] = {}
         self._input_ids: dict[InputFile, int] = {}
-        self._last_recipe: tuple[Recipe, str] | None = None
+        self._last_recipe: tuple[Recipe, str, str] | None = None
         self._staged = 0
         self._objections: dict[PlacedObjection, int] = {}
         self._digest = hashlib.sha256(repr(job).encode())
@@ -127,15 +138,15 @@ class Staging:
         self._connection.execute(query("index_objections"))
         return mistakes
 
-    def duplicates(self, mistake_at: MistakeAt) -> list[Diagnostic]:
+    def duplicates(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return a mistake for each item whose id an earlier item has, and remove it from the staging."""
         reason = "the id {!r} is already used at {}"
-        found = self._shared("duplicate_names", reason, "use a different id for each item of a job", mistake_at)
+        found = self._shared("duplicate_names", reason, "use a different id for each item of a job", diagnostic_at)
         if found:
             self._connection.execute(query("forget_duplicates"))
         return found
 
-    def collisions(self, mistake_at: MistakeAt) -> list[Diagnostic]:
+    def collisions(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return a mistake for each item whose file names equal those of another item.
 
         Only patterns whose fields are variables can collide; {item} or {index} in one prevents it.
@@ -145,7 +156,7 @@ class Staging:
         self._connection.execute(query("index_placed_outputs"))
         reason = "the output name {!r} is already used by the item at {}"
         remedy = f"let `output.filename`, now {self._job.filename!r}, contain {{item}} or {{index}}"
-        return self._shared("duplicate_outputs", reason, remedy, mistake_at)
+        return self._shared("duplicate_outputs", reason, remedy, diagnostic_at)
 
     @property
     def has_objections(self) -> bool:
@@ -156,7 +167,7 @@ class Staging:
         """Mark a known item whose request differs from its last one."""
         self._connection.execute(query("object_to"), {"seq": seq})
 
-    def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    def objected(self, job_id: int | None, diagnostic_at: DiagnosticAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
         """Return the catalogue's objections to items that are still to be sent, as mistakes and as warnings.
 
         A clear objection to a new or changed item is a mistake. An unclear one, or one to a queued item, is a warning:
@@ -175,20 +186,20 @@ class Staging:
                 continue
             one = known[number]
             reason = one.reason if items == 1 else f"{one.reason} ({items:,} items)"
-            remedy = one.remedy if mistakes or found is warnings else f"{one.remedy}; {_IN_SPITE_OF_IT}"
-            found.append(mistake_at(one.file, one.line, reason, remedy, one.column))
+            remedy = one.remedy if mistakes or found is warnings else f"{one.remedy}; {_CATALOGUE_REMEDY}"
+            found.append(diagnostic_at(one.file, one.line, reason, remedy, one.column))
         return mistakes, warnings
 
     def place(self, file: int, line: int) -> str:
         """Return a staged place as text for a person."""
         return f"{self.files[file]}:{line}"
 
-    def _shared(self, name: str, reason: str, remedy: str, mistake_at: MistakeAt) -> list[Diagnostic]:
+    def _shared(self, name: str, reason: str, remedy: str, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         rows = self._connection.execute(query(name), {"limit": MISTAKES_SHOWN + 1}).fetchall()
         if len(rows) > MISTAKES_SHOWN:
             self.omitted += self._connection.execute(query(f"count_{name}")).fetchone()[0] - MISTAKES_SHOWN
         return [
-            mistake_at(self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy)
+            diagnostic_at(self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy)
             for shared, file, line, first_file, first_line in rows[:MISTAKES_SHOWN]
         ]
 
@@ -200,10 +211,11 @@ class Staging:
             self.omitted += error.omitted
 
     def _stage(self, chunk: Sequence[Placed]) -> None:
-        recipe_keys = [self._key_of(placed.spec.recipe) for placed in chunk]
+        keys = [self._keys_of(placed.spec.recipe) for placed in chunk]
+        recipe_keys = [key for key, _ in keys]
         self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
         self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
-        rows = [self._row(placed, key) for placed, key in zip(chunk, recipe_keys, strict=True)]
+        rows = [self._row(placed, key, price) for placed, (key, price) in zip(chunk, keys, strict=True)]
         for placed, key in zip(chunk, recipe_keys, strict=True):
             self._digest.update(_as_bytes(placed.spec, key))
         self._connection.execute("BEGIN")
@@ -221,8 +233,9 @@ class Staging:
                 unkept = _MORE_CLEAR if objection.is_clear else _MORE
                 yield self._staged, self._objections.get(objection, unkept)
 
-    def _row(self, placed: Placed, key: str) -> tuple[object, ...]:
+    def _row(self, placed: Placed, key: str, price: str) -> tuple[object, ...]:
         spec = placed.spec
+        images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
         inputs = json.dumps([self._input_ids[file] for file in spec.inputs]) if spec.inputs else None
         return (
             spec.name,
@@ -235,10 +248,13 @@ class Staging:
             self._output_key(spec) if self._names_collide else None,
             self._number_of(placed.file),
             placed.line,
+            spec.name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
+            placed.repetition,
+            hash((price, spec.prompt, *images)),  # the staging ends with the process, so its hashes may
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
-        """Return the name of the item's first output. Only its kind is known yet."""
+        """Return the path of the item's first output. Its kind replaces the extension, which is still unknown."""
         kind = "video" if spec.recipe.mode.makes_video else "image"
         pattern = spec.file_name or self._job.filename
         return render(pattern, job=self._job.name, item=spec.name, index=0, output=1, model=spec.recipe.model, ext=kind)
@@ -250,11 +266,11 @@ class Staging:
             self.files.append(file)
         return number
 
-    def _key_of(self, recipe: Recipe) -> str:
-        """Return the recipe's key, cached by object identity. Equality would not distinguish 1 from true."""
+    def _keys_of(self, recipe: Recipe) -> tuple[str, str]:
+        """Return the keys of recipe and price, cached by object identity: equality would not tell 1 from true."""
         if self._last_recipe is None or self._last_recipe[0] is not recipe:
-            self._last_recipe = (recipe, recipe_key(recipe))
-        return self._last_recipe[1]
+            self._last_recipe = (recipe, recipe_key(recipe), price_key(recipe))
+        return self._last_recipe[1:]
 
     def _learn_recipes(self, recipes: Mapping[str, Recipe]) -> None:
         if len(self._recipe_ids) > _IDS_KEPT:

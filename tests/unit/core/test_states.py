@@ -22,6 +22,7 @@ EXPECTED = {
         E.INPUT_LOST: S.HELD,
         E.REQUEST_CHANGED: S.QUEUED,
         E.CANCEL_REQUESTED: S.CANCELED,
+        E.REDO_CANCELED: S.DONE,
     },
     S.SUBMITTING: {
         E.OUTCOME_UNKNOWN: S.SUBMITTING,
@@ -59,11 +60,16 @@ EXPECTED = {
         E.REQUEUED: S.QUEUED,
         E.GIVEN_UP: S.FAILED,
     },
-    S.FAILED: {E.RETRY_REQUESTED: S.QUEUED},
-    S.EXPIRED: {E.RETRY_REQUESTED: S.QUEUED},
-    S.REJECTED: {E.RETRY_REQUESTED: S.QUEUED, E.BUDGET_RAISED: S.QUEUED, E.REQUEST_CHANGED: S.QUEUED},
-    S.CANCELED: {E.RETRY_REQUESTED: S.QUEUED, E.REQUEST_CHANGED: S.CANCELED},
-    S.DONE: {},
+    S.FAILED: {E.RETRY_REQUESTED: S.QUEUED, E.VERSION_CHOSEN: S.DONE},
+    S.EXPIRED: {E.RETRY_REQUESTED: S.QUEUED, E.VERSION_CHOSEN: S.DONE},
+    S.REJECTED: {
+        E.RETRY_REQUESTED: S.QUEUED,
+        E.BUDGET_RAISED: S.QUEUED,
+        E.REQUEST_CHANGED: S.QUEUED,
+        E.VERSION_CHOSEN: S.DONE,
+    },
+    S.CANCELED: {E.RETRY_REQUESTED: S.QUEUED, E.REQUEST_CHANGED: S.CANCELED, E.VERSION_CHOSEN: S.DONE},
+    S.DONE: {E.REDO_REQUESTED: S.QUEUED, E.FETCH_REQUESTED: S.DOWNLOADING},
 }
 
 
@@ -94,7 +100,7 @@ def test_every_event_is_used() -> None:
 
 
 def test_working_final_and_held_divide_the_states() -> None:
-    """Each state is the program's, an end, or a person's."""
+    """Each state is working, final or held."""
     assert WORKING_STATES | FINAL_STATES | {S.HELD} == set(ItemState)
     assert not WORKING_STATES & FINAL_STATES
     assert {S.DONE, S.FAILED, S.REJECTED, S.EXPIRED, S.CANCELED} == FINAL_STATES
@@ -102,7 +108,14 @@ def test_working_final_and_held_divide_the_states() -> None:
 
 def test_only_a_person_leaves_a_final_state() -> None:
     """Law 9: what ended stays ended, until a person wishes otherwise."""
-    wishes = {E.RETRY_REQUESTED, E.BUDGET_RAISED, E.REQUEST_CHANGED}
+    wishes = {
+        E.RETRY_REQUESTED,
+        E.BUDGET_RAISED,
+        E.REQUEST_CHANGED,
+        E.REDO_REQUESTED,
+        E.FETCH_REQUESTED,
+        E.VERSION_CHOSEN,
+    }
 
     assert {event for state, event in TRANSITIONS if state in FINAL_STATES} == wishes
 

@@ -29,7 +29,7 @@ LOCK_SECONDS: Final = 60
 
 STATEMENT_SECONDS: Final = 300
 IDLE_SECONDS: Final = 4
-"""A process that is frozen inside a write keeps the others waiting no longer; below the beat of a lease, 5 s."""
+"""The longest that a process frozen inside a write can block others: less than a renewal interval of leases, 5 s."""
 
 CONNECT_SECONDS: Final = 10
 SILENCE_MILLISECONDS: Final = 15_000
@@ -113,6 +113,10 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BatchkilnErro
 """What errors of the server mean, by their classes, the narrower ones first."""
 
 
+class ServerRefused(QueueUnusable):
+    """The server failed a start check. During a failover, it may pass the same check soon."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerCheck:
     """One start check. `refusal` explains why the server is refused, and the remedy; None if the check passed."""
@@ -145,13 +149,14 @@ class ServerFacts:
 def connect(url: DatabaseUrl, *, is_reader: bool = False) -> PostgresSession:
     """Open a connection that passes the start checks. With `is_reader`, it may change only temporary tables.
 
-    Raise `QueueUnusable` for an unsuitable URL or server, and `QueueBusy` for a server that cannot be reached.
+    Raise `QueueUnusable` for an unsuitable URL, `ServerRefused` for an unsuitable server, and `QueueBusy` for a server
+    that cannot be reached.
     """
     session, facts = connect_unchecked(url, is_reader=is_reader)
     for check in start_checks(facts, may_lose_commits=url.may_lose_commits):
         if check.refusal is not None:
             session.close()
-            raise QueueUnusable(f"{url}: {check.finding}: {check.refusal}. Nothing was sent")
+            raise ServerRefused(f"{url}: {check.finding}: {check.refusal}. Nothing was sent")
     return session
 
 
@@ -227,15 +232,15 @@ def _durability(facts: ServerFacts) -> Iterator[ServerCheck]:
 
 def translated(error: psycopg.Error, url: DatabaseUrl) -> Exception:
     """Return this program's error for an error of the server or network. Programming errors are returned unchanged."""
-    said = redacted(str(error), url)
+    message = redacted(str(error), url)
     if isinstance(error, CommitUnknown):
         return CommitInDoubt(
-            f"{url}: the connection was lost in a commit ({said}); the change may be stored or not. Run the same "
+            f"{url}: the connection was lost in a commit ({message}); the change may be stored or not. Run the same "
             "command again: it reads first, and sends nothing twice"
         )
     for kinds, meaning, remedy in _MEANINGS:
         if isinstance(error, kinds):
-            return meaning(f"{url}: {said}; {remedy}")
+            return meaning(f"{url}: {message}; {remedy}")
     return error
 
 
@@ -250,39 +255,41 @@ def redacted(text: str, url: DatabaseUrl) -> str:
 def _opened(url: DatabaseUrl) -> psycopg.Connection:
     """Open a connection by the URL. Its missing parts come from libpq's environment, service and password files."""
     try:
-        given = dict(conninfo.conninfo_to_dict(url.secret))
+        given: dict[str, str | int | None] = {**conninfo.conninfo_to_dict(url.secret)}
     except psycopg.Error as error:
         raise QueueUnusable(
             f"{url}: this is no URL of a PostgreSQL database: {redacted(str(error), url)}. "
             "Write postgresql://USER@HOST/DATABASE"
         ) from None
     try:
+        if "," in str(given.get("host", "")):  # after a failover, another one is the primary
+            given.setdefault("target_session_attrs", "read-write")
         return psycopg.connect(conninfo.make_conninfo("", **(_DEFAULTS | given)), autocommit=True)
     except psycopg.Error as error:
         raise _unreachable(error, url) from None  # the driver's error may hold the whole URL
 
 
 def _unreachable(error: psycopg.Error, url: DatabaseUrl) -> Exception:
-    said = redacted(str(error), url)
+    message = redacted(str(error), url)
     # libpq gives errors of a connection no code.
-    if "too many clients" in said or "remaining connection slots" in said or "too many connections" in said:
+    if "too many clients" in message or "remaining connection slots" in message or "too many connections" in message:
         return QueueBusy(
             f"{url}: the server has no free connection; nothing was sent. Run the same command again later, or raise "
-            f"max_connections ({said})"
+            f"max_connections ({message})"
         )
-    if "invalid" in said:
-        return QueueUnusable(f"{url}: this is no URL of a PostgreSQL database ({said}); nothing was sent")
-    if "password" in said or "authentication failed" in said or "role" in said:
+    if "invalid" in message:
+        return QueueUnusable(f"{url}: this is no URL of a PostgreSQL database ({message}); nothing was sent")
+    if "password" in message or "authentication failed" in message or "role" in message:
         return QueueUnusable(
             f"{url}: the server did not let this role in; nothing was sent. Put the password into the file that "
-            f"PGPASSFILE names, or into a service file ({said})"
+            f"PGPASSFILE names, or into a service file ({message})"
         )
-    if "database" in said and "does not exist" in said:
+    if "database" in message and "does not exist" in message:
         return QueueUnusable(
             f"{url}: the database does not exist; nothing was sent. Make it with `createdb`, then run "
-            f"`batchkiln migrate` ({said})"
+            f"`batchkiln migrate` ({message})"
         )
-    return QueueBusy(f"{url}: the server cannot be reached; nothing was sent. Check host and port ({said})")
+    return QueueBusy(f"{url}: the server cannot be reached; nothing was sent. Check host and port ({message})")
 
 
 def _facts(session: PostgresSession, url: DatabaseUrl) -> ServerFacts:
