@@ -49,6 +49,7 @@ def draw_restores(seed: int) -> Plan:
         weather=partial(Storms, seed, probability=chance.choice((0.0, 0.01)), calm_at=moment),
         cuts_power=chance.choice((None, "all")),
         restores=tuple(moments),
+        decisions=("redo",) * 4,
         kills=tuple(chance.uniform(1, moment) for _ in range(chance.choice((0, 0, 2)))),
         calm_at=moment,
         ends_by=3 * 86_400.0,
