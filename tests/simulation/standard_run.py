@@ -1,4 +1,7 @@
-"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, and downloads."""
+"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, and downloads.
+
+Then a person makes one item again, and uses its first version.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,6 +33,7 @@ def plan(
         pictures=("owl.png",),
         deaths=tuple(deaths),
         cuts_power=cuts_power,
+        made_again=("standard", "picture"),
         prepare=_lose_a_reply,
     )
 
