@@ -261,14 +261,14 @@ CREATE TABLE item (
     CHECK (state <> 'queued' OR attempt_id IS NULL),
     CHECK (state NOT IN ('failed', 'rejected', 'expired', 'held') OR error_code IS NOT NULL)
 ) STRICT;
-INSERT INTO "item" VALUES(1,1,0,'done','done',1,0,'a done',NULL,NULL,NULL,0,1,NULL,NULL,0,0,NULL,0,NULL,NULL);
-INSERT INTO "item" VALUES(2,1,1,'second-try','done',1,0,'a second-try',NULL,NULL,NULL,1,3,NULL,NULL,0,0,NULL,0,NULL,NULL);
+INSERT INTO "item" VALUES(1,1,0,'done','done',1,0,'a done',NULL,NULL,NULL,0,1,NULL,NULL,0,0,NULL,0,NULL,1);
+INSERT INTO "item" VALUES(2,1,1,'second-try','done',1,0,'a second-try',NULL,NULL,NULL,1,3,NULL,NULL,0,0,NULL,0,NULL,3);
 INSERT INTO "item" VALUES(3,1,2,'failed','failed',2,0,'a failed',NULL,NULL,NULL,1,4,'model_error','it failed',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(4,1,3,'canceled-there','failed',1,0,'a canceled-there',NULL,NULL,NULL,0,5,'canceled_by_service','the service canceled the generation',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(5,1,4,'expired','expired',1,0,'a expired',NULL,NULL,NULL,0,6,'expired','paid, but the service has deleted the outputs',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(6,1,5,'over-cap','rejected',3,0,'a over-cap',NULL,NULL,NULL,0,NULL,'over_cap','its quote of 10 credits exceeds its own cap (5); nothing was sent or charged',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(7,1,6,'rejected','rejected',1,0,'a rejected',NULL,NULL,NULL,0,7,'invalid_parameter','the service did not like it',0,0,NULL,0,NULL,NULL);
-INSERT INTO "item" VALUES(8,1,7,'with-image','done',4,0,'a with-image','[1]',NULL,NULL,0,8,NULL,NULL,0,0,NULL,0,NULL,NULL);
+INSERT INTO "item" VALUES(8,1,7,'with-image','done',4,0,'a with-image','[1]',NULL,NULL,0,8,NULL,NULL,0,0,NULL,0,NULL,8);
 INSERT INTO "item" VALUES(9,1,8,'canceled','canceled',1,0,'a canceled',NULL,NULL,NULL,0,NULL,NULL,NULL,0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(10,1,9,'held-conflict','held',1,0,'a held-conflict',NULL,NULL,NULL,0,9,'idempotency_conflict','the same key with another body',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(11,1,10,'held-in-doubt','held',1,0,'a held-in-doubt',NULL,NULL,NULL,0,10,'over_quote','dearer',0,0,NULL,0,NULL,NULL);
@@ -701,8 +701,6 @@ BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
 CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt
 BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
 CREATE INDEX output_by_item ON output (item_id, number);
-CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
-    WHERE n > 0 AND state IN ('queued', 'submitting', 'active', 'downloading');
 CREATE TRIGGER item_trouble AFTER UPDATE OF state, error_code ON item
 WHEN (old.error_code IS NOT NULL OR new.error_code IS NOT NULL)
     AND (old.state <> new.state OR old.error_code IS NOT new.error_code)
@@ -732,6 +730,10 @@ CROSS JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item;
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
+CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
+CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
+CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
+    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
 CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC, id)
     WHERE state = 'queued' AND open_inputs = 0;
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id, open_inputs ON item

@@ -48,13 +48,15 @@ class Committed:
     """The outcome as recorded, and the item's state after it.
 
     `overcharged_credits` is the amount that the record charges beyond the quote and any cost reported before.
-    `download` is the task of fetching its files if the item has just become ready.
+    `download` is the task of fetching its files if the item has just become ready. `made_ready` counts the items that
+    waited for nothing but its files.
     """
 
     outcome: Outcome
     state: ItemState
     overcharged_credits: int = 0
     download: DownloadTask | None = None
+    made_ready: int = 0
 
 
 # --- preparations of a candidate ----------------------------------------------------------------------

@@ -17,7 +17,7 @@ class Candidate:
 
     `cost` is None until quoted. `is_ready` is true if all its images are uploaded to this account. `missing_inputs`
     holds the ids of images not yet uploaded, of this item and the items directly behind it. `next_item_ids` holds items
-    behind it with equal priority and readiness, which may start in its place.
+    behind it with equal priority and readiness, which may start in its place. `is_source`: others are made from it.
     """
 
     item_id: int
@@ -35,6 +35,7 @@ class Candidate:
     queued: int = 1
     has_images: bool = False
     next_item_ids: tuple[int, ...] = ()
+    is_source: bool = False
 
     def next_item_id(self, taken: AbstractSet[int]) -> int:
         """Return the first item that no other worker is starting; the candidate's own item if all are taken."""
@@ -75,10 +76,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """The number of items in scope that the program can still change, by state."""
+    """The number of items in scope that the program can still change, by state.
+
+    `waiting` queued items are not among them: they wait for what other items make, and those are counted.
+    """
 
     by_state: Mapping[str, int]
     queued_in_paused_jobs: int
+    waiting: int = 0
 
     @property
     def total(self) -> int:

@@ -37,7 +37,7 @@ class Change(Enum):
     PLAN_OUTDATED = auto()  # a plan was out of date; its reservations are released
     PROGRESSED = auto()  # an attempt was answered, polled or resent, or one of its files was saved
     ENDED = auto()  # an item ended or is held
-    REQUEUED = auto()  # an item is queued again
+    REQUEUED = auto()  # an item is queued again, or waits for no other item any more
     PREPARED = auto()  # an upload was completed or is gone, or a preparation failed
     PRICED = auto()  # a price became known
     REJECTED = auto()  # queued items that can never be paid or sent were rejected
@@ -87,8 +87,8 @@ WAKES: Final[Mapping[Change, Wakes]] = {
     Change.PROGRESSED: Wakes(others=_CREDITS),
     # As above; the attempt's credits are released, or finally spent, and then items may be rejected.
     Change.ENDED: Wakes(others=_CREDITS, may_end_run=True),
-    # Any idle account may start it, and needs its price and its images.
-    Change.REQUEUED: Wakes(all=True),
+    # Any idle account may start it, and needs its price and its images. It may not be in the run's scope.
+    Change.REQUEUED: Wakes(all=True, may_end_run=True),
     # Uploads belong to an account (Service section 4).
     Change.PREPARED: Wakes(),
     # A price serves all items of the recipe, on all accounts of the profile.
@@ -129,7 +129,7 @@ def change_by_outcome(committed: Committed) -> Change:
     """Return the change that an outcome causes."""
     if committed.overcharged_credits:  # it pauses the job, on all accounts (Law 6)
         return Change.ANYTHING
-    if committed.state is ItemState.QUEUED:
+    if committed.state is ItemState.QUEUED or committed.made_ready:
         return Change.REQUEUED
     is_under_way = committed.state in {ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING}
     if is_under_way:

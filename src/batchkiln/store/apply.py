@@ -115,6 +115,7 @@ def compared(
         mistakes += staging.collisions(mistake_at)
         intake = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += intake.profile_mistakes()
+        mistakes += intake.reference_mistakes(mistake_at)
         mistakes += intake.disagreement(staging.digest) if not mistakes else []
         intake.report = replace(intake.compare(mistake_at, observe), digest=staging.digest)
         mistakes += intake.mistakes
@@ -172,6 +173,16 @@ class ManifestApplication:
         remedy = f"use --profile {self._old_profile}, or rename the job"
         return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
+    def reference_mistakes(self, mistake_at: MistakeAt) -> list[Diagnostic]:
+        """Return the errors of inputs that other items make; find out which known items have other sources."""
+        references = self._staging.references
+        found = references.mistakes(self._job_id, self._staging.files, mistake_at)
+        if self._job_id is not None:
+            references.compare(self._job_id)
+        found += references.circles(self._job_id, self._staging.files, mistake_at)
+        self.omitted += references.omitted
+        return found
+
     def disagreement(self, digest: str) -> list[Diagnostic]:
         """Return an error if the manifest, its rows or its images changed after a person confirmed them."""
         if self._options.agreed in {None, digest}:
@@ -186,6 +197,7 @@ class ManifestApplication:
             self._connection.execute(query("find_all_fresh"))
             return ApplyReport(job_id=None, new=self._one("count_fresh"))
         self._connection.execute(query("find_differences"), self._settings())
+        self._staging.references.add_differences()
         self._connection.execute(query("find_fresh"))
         fresh = self._one("count_fresh")
         known = self._one("count_placed") - fresh
@@ -212,7 +224,7 @@ class ManifestApplication:
             requeued += difference.requeues
         if changed and self._options.on_change == "error" and not self._options.dry_run:
             self.mistakes = [self._changed_mistake(difference, mistake_at) for difference in shown]
-            self.omitted = changed - len(shown)
+            self.omitted += changed - len(shown)
         names = tuple(difference.name for difference in shown)
         kept = changed if self._options.on_change == "keep" else 0
         return replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
@@ -242,9 +254,9 @@ class ManifestApplication:
         An item that was sent after the comparison stays unchanged and is reported.
         """
         job_id = self._job_id = self._store_job()
-        report = self._take_over_all(replace(report, job_id=job_id))
+        report = replace(report, job_id=job_id, new=self._insert_fresh(report.new))  # they may be sources of known ones
+        report = self._take_over_all(report)
         report = self._fulfil_wishes(report)
-        report = replace(report, new=self._insert_fresh(report.new))
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}
             detail = counts | {"items": self._one("job_items"), "manifest": self._spec.manifest_path}
@@ -317,6 +329,8 @@ class ManifestApplication:
     def _insert_fresh(self, count: int) -> int:
         """Insert the new items with their counters, in chunks; return their number."""
         inserted = 0
+        references, job_id = self._staging.references, self._job_id or 0
+        references.rank(job_id)
         for after in range(0, count, ITEMS_AT_ONCE):
             upto = min(after + ITEMS_AT_ONCE, count)
             with transaction(self._connection):
@@ -325,6 +339,7 @@ class ManifestApplication:
                 inserted += self._connection.execute(query("insert_items"), params).rowcount
                 self._connection.execute(query("count_in_items"), {"last_id": last_id})
                 self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
+                references.link_fresh(job_id, after=after, upto=upto, last_id=last_id, now=self._now)
         return inserted
 
     def _one(self, name: str) -> int:

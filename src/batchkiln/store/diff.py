@@ -6,6 +6,8 @@ from enum import Enum, auto
 from typing import Final
 
 from batchkiln.core.states import Event, ItemState
+from batchkiln.store.chains import rebuild_inputs
+from batchkiln.store.references import relink
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, transition
@@ -35,7 +37,8 @@ class DiffKind(Enum):
 class Difference:
     """The difference of one known item. `seq`, `file` and `line` come from the staging.
 
-    The recipe ids are those of the item's current recipe and of the manifest's recipe.
+    The recipe ids are those of the item's current recipe and of the manifest's recipe. `is_relinked`: it is made from
+    other items than before. `has_sources`: it was made from other items before.
     """
 
     seq: int
@@ -50,6 +53,8 @@ class Difference:
     was_sent: bool
     old_recipe_id: int
     new_recipe_id: int
+    is_relinked: bool = False
+    has_sources: bool = False
 
     @property
     def verdict(self) -> DiffKind:
@@ -93,7 +98,7 @@ def _difference(row: Row) -> Difference:
         row["model_differs"],
         row["mode_differs"],
         row["prompt_differs"],
-        row["inputs_differ"],
+        row["inputs_differ"] or row["is_relinked"],
         row["parameters_differ"],
     )
     settings = (
@@ -116,6 +121,8 @@ def _difference(row: Row) -> Difference:
         was_sent=bool(row["was_sent"]),
         old_recipe_id=row["old_recipe_id"],
         new_recipe_id=row["new_recipe_id"],
+        is_relinked=bool(row["is_relinked"]),
+        has_sources=bool(row["has_sources"]),
     )
 
 
@@ -125,9 +132,15 @@ def apply_change(connection: Session, difference: Difference, now: int) -> None:
     match difference.verdict:
         case DiffKind.TAKE_OVER:
             connection.execute(query("take_over_item"), params)
+            if difference.is_relinked:
+                relink(connection, difference.seq, difference.item_id, now)
+            elif difference.has_sources:
+                rebuild_inputs(connection, difference.item_id)
             _tell(connection, difference, now)
         case DiffKind.SETTINGS:
             connection.execute(query("take_over_settings"), params)
+            if difference.has_sources:  # the source may have been made since the comparison
+                rebuild_inputs(connection, difference.item_id)
         case DiffKind.METADATA:
             connection.execute(query("take_over_metadata"), params)
         case DiffKind.SAME | DiffKind.SENT:

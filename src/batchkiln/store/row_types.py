@@ -67,8 +67,8 @@ def input_file_of(row: Row) -> InputFile:
 
 
 def input_ids_of(text: str | None) -> tuple[int, ...]:
-    """Return the input ids of an item's column."""
-    return () if text is None else tuple(json.loads(text))
+    """Return the input ids of an item's column, without the inputs that are still to be made."""
+    return () if text is None else tuple(input_id for input_id in json.loads(text) if input_id is not None)
 
 
 def held_of(until: int | None, reason: str | None) -> HeldUntil | None:

@@ -1,16 +1,17 @@
 -- name: stage_placed
 CREATE TABLE staging.placed (
-    seq        INTEGER PRIMARY KEY,
-    name       TEXT NOT NULL,
-    recipe_id  INTEGER NOT NULL,
-    priority   INTEGER NOT NULL,
-    prompt     TEXT NOT NULL,
-    inputs     TEXT,
-    metadata   TEXT,
-    file_name  TEXT,
-    output_key TEXT,
-    file       INTEGER NOT NULL,
-    line       INTEGER NOT NULL
+    seq         INTEGER PRIMARY KEY,
+    name        TEXT NOT NULL,
+    recipe_id   INTEGER NOT NULL,
+    priority    INTEGER NOT NULL,
+    prompt      TEXT NOT NULL,
+    inputs      TEXT,
+    metadata    TEXT,
+    file_name   TEXT,
+    output_key  TEXT,
+    file        INTEGER NOT NULL,
+    line        INTEGER NOT NULL,
+    open_inputs INTEGER NOT NULL
 );
 
 -- name: stage_recipes  (negative ids: recipes that the queue lacks, if nothing may be stored)
@@ -66,8 +67,10 @@ SELECT number, is_new, count(*) FROM (
 WHERE is_new OR state = 'queued' GROUP BY number, is_new ORDER BY number;
 
 -- name: stage_item
-INSERT INTO staging.placed (name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO staging.placed (
+    name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line, open_inputs
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: index_placed_names  (created afterwards: sorting once is faster than inserting names in any order)
 CREATE INDEX staging.placed_by_name ON placed (name);

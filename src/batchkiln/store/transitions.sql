@@ -2,9 +2,13 @@
 UPDATE item
 SET state = :state,
     attempt_id = CASE WHEN :keeps_attempt = 1 THEN coalesce(:attempt_id, attempt_id) END,
+    verdict = CASE
+        WHEN :state = 'done' AND version_id IS NOT coalesce(:attempt_id, attempt_id) THEN NULL ELSE verdict END,
+    version_id = CASE WHEN :state = 'done' THEN coalesce(:attempt_id, attempt_id) ELSE version_id END,
     error_code = :error_code,
     error_message = :error_message
-WHERE id = :item_id AND state = :expected;
+WHERE id = :item_id AND state = :expected
+RETURNING is_source, CASE WHEN inputs IS NULL THEN 0 ELSE 1 END AS has_inputs;
 
 -- name: move_items
 UPDATE item
