@@ -58,8 +58,8 @@ BUGS: Final = (
     Bug(
         "an item that is free again wakes nobody else",
         "core/wakes.py",
-        "    Change.REQUEUED: Wakes(all=True),\n",
-        "    Change.REQUEUED: Wakes(),\n",
+        "    Change.REQUEUED: Wakes(all=True, may_end_run=True),\n",
+        "    Change.REQUEUED: Wakes(may_end_run=True),\n",
         caught_by="tests/unit/core/test_wakes.py",  # in the worlds other changes wake the others soon
     ),
     Bug(

@@ -13,7 +13,7 @@ from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
-from batchkiln.planning.plan_warnings import warnings_of
+from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
 
@@ -179,6 +179,8 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: estimated end {format_minute(job.end_at)}")
         else:
             yield Text(f"{name}: the end cannot be estimated yet")
+        if note := note_of_images_to_make(job, plan):
+            yield Text(f"{name}: {note}")
     for warning in warnings_of(plan):
         yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
     yield Text("Nothing was sent, spent or changed.", style="dim")
@@ -235,6 +237,8 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
         "items": {"known": manifest.report.known} | {kind.value: number for kind, number in numbers.items()},
         "to_send": job.to_send,
         "under_way": _under_way(job),
+        "to_make": {"items": job.to_make, "unpriced": job.to_make_unpriced},
+        "stale": manifest.chains.stale,
         "unpriced": job.unpriced_items,
         "unpriced_groups": [
             {

@@ -20,6 +20,7 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
+from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.overview import JobView, Overview
 from batchkiln.worker.account_worker import AccountWorker
@@ -184,6 +185,8 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
             yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
+        for line in waiting_lines(view.summary):
+            yield f"{view.summary.name}: {line}."
     for profile, account, error in result.blocked:
         said = sanitize(f"{error.error.code}: {error.error.message}")
         yield (

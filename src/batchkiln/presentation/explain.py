@@ -12,6 +12,7 @@ from batchkiln.core.job import AttemptState
 from batchkiln.core.polling import is_long_pending, retention_ends_at
 from batchkiln.core.states import WITH_SERVICE, WORKING_STATES, Event, ItemState
 from batchkiln.core.waits import WaitReason
+from batchkiln.presentation.chained_inputs import stale_text, waits_remedy, waits_text
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
@@ -155,7 +156,10 @@ class Explanation:
 
 def explain_item(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> Explanation:
     """Return the explanation of one item."""
-    return Explanation(_situation(detail, summary, context), charged(detail), _next(detail, summary, context))
+    situation = _situation(detail, summary, context)
+    if stale := stale_text(detail.item.sources, detail.job):
+        situation = f"{situation}; {stale}"
+    return Explanation(situation, charged(detail), _next(detail, summary, context))
 
 
 # --- its state -------------------------------------------------------------------------------------------
@@ -198,6 +202,8 @@ def _queued(detail: ItemDetail, summary: JobSummary, context: ItemContext, error
     before = f"it was sent before, and is queued again{error_text}" if detail.attempts else "it has not been sent yet"
     if summary.is_paused:
         return f"{before}; its job is paused"
+    if waits := waits_text(detail.item.sources, detail.job):
+        return f"{before}; {waits}"
     before += _not_supplied(detail)
     return f"{before}; {_waiting(context)}" if _waiting(context) else before
 
@@ -333,6 +339,8 @@ def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
         return _escaped(place) + ": pass the right configuration with --config, then `batchkiln work`"
     text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
+    if detail.item.state is ItemState.QUEUED and (remedy := waits_remedy(detail.item.sources)) is not None:
+        text = _escaped(remedy)
     if is_stuck(detail, context):
         text = _STUCK[detail.item.state] + _ASK_SUPPORT.removesuffix(". ")
     if not context.is_driven:

@@ -31,6 +31,9 @@ from .health import (
     queue_health as queue_health,
     server_checks as server_checks,
 )
+from .item_sources import (
+    ItemSource as ItemSource,
+)
 from .items import (
     PAGE as PAGE,
     AttemptDetail as AttemptDetail,
@@ -44,6 +47,7 @@ from .items import (
     RequestRecord as RequestRecord,
 )
 from .jobs import (
+    Blocker as Blocker,
     Credits as Credits,
     JobAtWork as JobAtWork,
     JobSummary as JobSummary,

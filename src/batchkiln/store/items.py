@@ -16,6 +16,7 @@ from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.item_sources import ItemSource, sources_of
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import input_file_of, instant, recipe_of
 from batchkiln.store.session import Row, Session
@@ -43,7 +44,8 @@ class OutputSummary:
 class ItemSummary:
     """One item of a list. `id` is the key for paging; `attempts` is their number.
 
-    `credits` is the cost of its attempts minus refunds; `generation_id` is the latest one known.
+    `credits` is the cost of its attempts minus refunds; `generation_id` is the latest one known. `sources` are the
+    inputs that other items make.
     """
 
     id: int
@@ -58,6 +60,7 @@ class ItemSummary:
     outputs: tuple[OutputSummary, ...]
     error: ErrorInfo | None
     metadata: Mapping[str, Any]
+    sources: tuple[ItemSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +266,8 @@ class Items:
         for row in self._connection.execute(query("item_outputs"), params):
             outputs.setdefault(row["item_id"], []).append(_output(self._connection, row))
         details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
-        return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
+        made_from = sources_of(self._connection, [item_id for item_id, row in details.items() if row["has_inputs"]])
+        return [_item(details[item_id], outputs.get(item_id, []), made_from.get(item_id, ())) for item_id in ids]
 
     def search(
         self,
@@ -325,7 +329,7 @@ class Items:
         return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())
 
 
-def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
+def _item(row: Row, outputs: Sequence[OutputSummary], sources: tuple[ItemSource, ...]) -> ItemSummary:
     code = row["error_code"]
     return ItemSummary(
         id=row["id"],
@@ -340,6 +344,7 @@ def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
         outputs=tuple(sorted(outputs, key=lambda output: output.number)),
         error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
         metadata=json.loads(row["metadata"] or "{}"),
+        sources=sources,
     )
 
 

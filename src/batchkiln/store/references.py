@@ -6,13 +6,15 @@ refuse is refused before anything is stored: names that do not exist, sources th
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, Protocol
 
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, SourceRef
 from batchkiln.store.chains import rebuild_inputs, refresh_inputs
+from batchkiln.store.item_sources import stale_items
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 
@@ -137,7 +139,8 @@ class References:
                 found = f"{made} of the job {job!r}, which the queue does not have", _meant(job, names)
             case "no_item":
                 where = "neither in this manifest nor in its job" if job is None else f"not in the job {job!r}"
-                found = f"{made}, which is {where}", _meant(source, self._names_like(row))
+                names = [name for name in self._names_like(row) if name != dependent]
+                found = f"{made}, which is {where}", _meant(source, names)
             case "itself":
                 found = f"the item {dependent!r} is made from itself", "name the item that makes the image"
             case "no_choice":
@@ -178,6 +181,31 @@ class References:
 
     def _name_of(self, node: int) -> str:
         return str(self._connection.execute(query("member_of_circle"), {"node": node}).fetchone()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChains:
+    """What a plan tells of items that are made from others.
+
+    `to_make` has the number of items to queue whose input is not there yet, by price key. `stale` items were sent with
+    what their source has made again since. `waiting_for_pruned` items wait for what `--prune` would cancel.
+    """
+
+    to_make: Mapping[str, int] = field(default_factory=dict)
+    stale: int = 0
+    waiting_for_pruned: int = 0
+
+
+def planned_chains(connection: Session, job_id: int | None) -> PlannedChains:
+    """Return the chains of a staged and compared manifest."""
+    rows = connection.execute(query("items_to_make_for"), {"job_id": job_id}).fetchall()
+    if job_id is None:
+        return PlannedChains({row["price_key"]: int(row["n"]) for row in rows})
+    return PlannedChains(
+        {row["price_key"]: int(row["n"]) for row in rows},
+        stale_items(connection, job_id),
+        connection.execute(query("waiting_for_pruned")).fetchone()[0],
+    )
 
 
 def relink(connection: Session, seq: int, item_id: int, now: int) -> None:

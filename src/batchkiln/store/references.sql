@@ -220,3 +220,24 @@ UPDATE item SET is_source = 1 WHERE is_source = 0 AND (
 
 -- name: jobs_to_refer_to
 SELECT name FROM job ORDER BY id;
+
+-- name: items_to_make_for  (items to queue with an input that is not there yet, by price)
+SELECT price_key, sum(n) AS n FROM (
+    SELECT r.price_key, count(*) AS n
+    FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq
+    JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
+    WHERE p.open_inputs > 0 AND EXISTS (
+        SELECT 1 FROM staging.reference AS ref LEFT JOIN item AS i ON i.id = ref.source_id
+        WHERE ref.seq = f.seq AND coalesce(i.state, '') <> 'done')
+    GROUP BY r.price_key
+    UNION ALL
+    SELECT r.price_key, t.n FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
+    WHERE t.job_id = :job_id AND t.state = 'waiting' AND t.n > 0
+) AS found GROUP BY price_key ORDER BY price_key;
+
+-- name: waiting_for_pruned
+SELECT count(DISTINCT s.item_id)
+FROM staging.wish AS w JOIN item_source AS s ON s.source_id = w.item_id AND s.made_by IS NULL
+JOIN item AS i ON i.id = s.item_id
+WHERE w.event = 'cancel_requested' AND i.state = 'queued' AND i.id NOT IN (
+    SELECT item_id FROM staging.wish WHERE event = 'cancel_requested');
