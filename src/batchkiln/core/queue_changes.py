@@ -101,10 +101,14 @@ class NeverFits:
 
 @dataclass(frozen=True, slots=True)
 class InputLost:
-    """A local image is missing or has changed. The next items of the candidate's recipe that need it are held."""
+    """A local image cannot be uploaded: it is missing, has changed, or is of a kind that the service does not take.
+
+    The next items of the candidate's recipe that need it are held.
+    """
 
     input_id: int
     message: str
+    code: str = "input_lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,11 @@ from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
 DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CONFLICT
+UNUSABLE: Final = "input_unusable"  # likewise; its event is INPUT_LOST
 GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
-_SHOWN_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # error codes whose messages are this program's own words
+_SHOWN_IN_FULL: Final = frozenset(
+    {GONE, UNUSABLE, "output_unusable"}
+)  # error codes whose messages are this program's own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
 
 _ASK_SUPPORT: Final = (
@@ -78,6 +81,12 @@ HOLDS: Final[Mapping[str, HoldReason]] = {
         "a local image is gone or has changed since it was accepted",
         "put the image back and run the manifest again with `batchkiln run {manifest}`; `batchkiln resolve --as "
         "failed {item}` gives the item up",
+    ),
+    UNUSABLE: HoldReason(
+        "the image that it is made from cannot be uploaded",
+        "have the image made again in another format, as with `output_format: png`, or name a file instead, and run "
+        "the manifest again with `batchkiln run {manifest}`; `batchkiln resolve --as not-created {item}` queues it "
+        "again, and `batchkiln resolve --as failed {item}` gives it up",
     ),
     Event.OUTPUTS_UNUSABLE: HoldReason(
         "it is paid and generated, but not all of its outputs could be downloaded",
@@ -262,7 +271,7 @@ def _holder(wait: Wait) -> str:
 
 def hold_of(detail: ItemDetail) -> HoldReason:
     """Return the reason for a hold, by the error's code if that is more specific than the event."""
-    if detail.item.error is not None and detail.item.error.code in {DAMAGED, GONE}:
+    if detail.item.error is not None and detail.item.error.code in {DAMAGED, GONE, UNUSABLE}:
         return HOLDS[detail.item.error.code]
     return HOLDS[next(event.kind for event in reversed(detail.events) if event.state is ItemState.HELD)]
 

@@ -7,7 +7,7 @@ read a million rows, so a search reads a limited number of items for each page.
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -248,7 +248,10 @@ class Items:
             file_name=row["file_name"],
             failures=row["failures"],
             quote_credits=row["cost_credits"],
-            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("story_inputs"), params)),
+            inputs=tuple(
+                replace(file, path=local_path_of(self._connection, file.path))
+                for file in map(input_file_of, self._connection.execute(query("story_inputs"), params))
+            ),
             attempts=tuple(_attempt(one) for one in self._connection.execute(query("story_attempts"), params)),
             events=tuple(_event(one) for one in self._connection.execute(query("story_events"), params)),
             arrival=_event(arrival) if arrival else None,

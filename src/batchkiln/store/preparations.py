@@ -67,8 +67,8 @@ def _end_of(result: End, candidate: Candidate) -> tuple[Event, ErrorInfo]:
             return Event.REFUSED, error
         case NeverFits():
             return Event.NEVER_FITS, never_fits_error(result, candidate.cost or 0)
-        case InputLost(message=message):
-            return Event.INPUT_LOST, ErrorInfo("input_lost", message)
+        case InputLost(message=message, code=code):
+            return Event.INPUT_LOST, ErrorInfo(code, message)
         case _:
             assert_never(result)
 
