@@ -75,7 +75,7 @@ def made(rows: int) -> Iterator[Placed]:
         yield Placed(spec, "rows.tsv", number + 2)
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
+def diagnostic_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
     """Give a mistake without its source line."""
     return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
@@ -115,7 +115,7 @@ def plain(connection: sqlite3.Connection, rows: int) -> None:
 def applied(connection: sqlite3.Connection, rows: int) -> None:
     """Apply rows that are made on the way."""
     options = ApplyOptions()
-    apply_manifest(connection, JOB, made(rows), profile="local", now=0, options=options, mistake_at=mistake_at)
+    apply_manifest(connection, JOB, made(rows), profile="local", now=0, options=options, diagnostic_at=diagnostic_at)
 
 
 def applied_from_file(connection: sqlite3.Connection, folder: Path) -> None:
@@ -129,7 +129,7 @@ def applied_from_file(connection: sqlite3.Connection, folder: Path) -> None:
         profile="local",
         now=0,
         options=ApplyOptions(),
-        mistake_at=opened_manifest.mistake_at,
+        diagnostic_at=opened_manifest.diagnostic_at,
     )
 
 

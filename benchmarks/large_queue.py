@@ -84,7 +84,9 @@ def job(folder: Path) -> JobSpec:
     )
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None) -> Diagnostic:
+def diagnostic_at(
+    file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
+) -> Diagnostic:
     """Name a place; none is expected."""
     return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
@@ -122,7 +124,7 @@ async def fill(folder: Path, count: int) -> float:
         profile="far",
         now=0,
         options=ApplyOptions(),
-        mistake_at=mistake_at,
+        diagnostic_at=diagnostic_at,
     )
     store = WorkerStore(database, ChangeNotifier(), profile="far", day=ServiceDay(), keep_requests_seconds=300)
     account_id = await store.account("main")

@@ -33,8 +33,8 @@ def machine_suspended() -> float:
     return 0.0
 
 
-def steady_seconds() -> float:
-    """Return seconds of a clock that nobody sets and that also counts while the machine is suspended, where it can."""
+def boottime_seconds() -> float:
+    """Return the seconds of a monotonic clock that includes time suspended, if the system has one."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

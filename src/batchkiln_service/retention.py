@@ -86,7 +86,7 @@ class RetentionSweeper:
         while True:
             now_ms = self._clock.now_ms()
             try:
-                await self._tidy(now_ms)
+                await self._delete_due(now_ms)
                 due_at_ms = await self._due_at_ms(now_ms)
             except (OSError, sqlite3.Error):
                 _log.exception("retention_failed")
@@ -105,7 +105,7 @@ class RetentionSweeper:
                 lambda: self._rests_until_ms is not None and self._clock.now_ms() < self._rests_until_ms
             )
 
-    async def _tidy(self, now_ms: int) -> None:
+    async def _delete_due(self, now_ms: int) -> None:
         """Delete everything that is due, in batches, so that requests are served in between."""
         ended_before_ms = now_ms - self._retention.media_ms
         try:

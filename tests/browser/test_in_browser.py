@@ -1,4 +1,4 @@
-"""What only a browser can tell: the policy blocks nothing of ours, parts change by themselves, keys suffice."""
+"""Tests that need a browser: the content policy blocks no own resource, pages update live, the keyboard suffices."""
 
 import pytest
 from playwright.sync_api import Request, expect
@@ -68,7 +68,7 @@ def test_a_part_that_is_being_copied_from_is_brought_up_to_date_afterwards(opene
 
 
 def test_a_connection_that_says_nothing_is_given_up(opened: Opened) -> None:
-    """As a tunnel whose other end is gone: what is old is marked as old, and asked for anew."""
+    """For example a tunnel whose other end is gone: old content is marked as old and requested again."""
     opened.page.evaluate("source.onopen = null; lastMessageAt = 0; connect = () => {}; checkConnection()")
 
     expect(opened.page.locator("#offline")).to_be_visible()

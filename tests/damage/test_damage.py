@@ -100,7 +100,7 @@ async def test_row_that_others_need_is_missed(tmp_path: Path, table: str) -> Non
         await SqliteDatabase.open_for_writing(path)
 
 
-async def test_value_that_no_check_allows_is_told(tmp_path: Path) -> None:
+async def test_value_that_no_check_allows_is_reported(tmp_path: Path) -> None:
     """A value that violates a CHECK is reported, also where the CHECK cannot be evaluated."""
     path = sound_queue(tmp_path)
     content = path.read_bytes()
@@ -123,7 +123,7 @@ async def test_value_that_no_check_allows_is_told(tmp_path: Path) -> None:
         "UPDATE attempt SET state = 'refused', ended_at = 1 WHERE state = 'sent'",
     ],
 )
-async def test_items_and_attempts_that_contradict_each_other_are_told(
+async def test_items_and_attempts_that_contradict_each_other_are_reported(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Items and attempts must agree on what is unresolved, also in a large queue."""

@@ -1,4 +1,4 @@
-"""What lies at the queue's place before SQLite is asked: lost files, lost logs, harmed headers, and how to go on."""
+"""The checks of a queue's files before SQLite opens them: missing files and logs, damaged headers, advice."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ async def uid_of(path: Path) -> str:
 # --- a file that is gone or empty ---
 
 
-async def test_queue_that_was_removed_is_begun_anew(tmp_path: Path) -> None:
+async def test_queue_that_was_removed_is_created_again(tmp_path: Path) -> None:
     """The lock that remains of the removed queue does not prevent a new one."""
     path = sound_queue(tmp_path)
     before = await uid_of(path)
@@ -52,7 +52,7 @@ async def test_queue_that_was_removed_is_begun_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [sound_queue, queue_with_log])
 async def test_advice_about_an_emptied_queue_leads_to_a_new_one(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    """Whoever removes what the message names gets a queue, and not the same message for ever."""
+    """Removing the files that the message names leads to a new queue, not to the same message again."""
     path = make(tmp_path)
     path.write_bytes(b"")
 
@@ -128,7 +128,7 @@ HEADERS = (without_magic, with_another_mark, without_version, with_an_unknown_fo
 async def test_harmed_header_is_damage_and_no_other_file(
     tmp_path: Path, mode: str, harm: Callable[[bytearray], None], *, is_locked: bool
 ) -> None:
-    """Whoever is told to name another file would pay everything again."""
+    """A user who is advised to use another file would pay for everything again."""
     path = sound_queue(tmp_path)
     content = bytearray(path.read_bytes())
     harm(content)
@@ -203,7 +203,7 @@ async def test_journal_of_another_file_is_not_written_into_the_queue(tmp_path: P
 
 
 @MODES
-async def test_journal_that_may_be_its_own_is_not_told_to_be_moved(tmp_path: Path, mode: str) -> None:
+async def test_journal_that_may_be_its_own_is_not_advised_to_be_moved(tmp_path: Path, mode: str) -> None:
     """The journal may be needed to undo half a change, so no advice says to move it."""
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path)) as tool:
@@ -220,7 +220,7 @@ async def test_journal_that_may_be_its_own_is_not_told_to_be_moved(tmp_path: Pat
 
 
 @MODES
-async def test_journal_that_is_no_file_is_not_waited_for(tmp_path: Path, mode: str) -> None:
+async def test_journal_that_is_not_a_file_is_not_waited_for(tmp_path: Path, mode: str) -> None:
     """A pipe is not opened, since reading from it would wait for a writer."""
     path = sound_queue(tmp_path)
     os.mkfifo(f"{path}-journal")
@@ -302,7 +302,7 @@ async def test_backup_put_back_as_advised_is_the_queue_again(tmp_path: Path) -> 
 
 @MODES
 @pytest.mark.parametrize("ending", ["", "-wal"])
-async def test_folder_in_the_place_of_a_file_is_told(tmp_path: Path, mode: str, ending: str) -> None:
+async def test_folder_in_the_place_of_a_file_is_reported(tmp_path: Path, mode: str, ending: str) -> None:
     """A folder where a file belongs is reported at once in a sentence."""
     path = sound_queue(tmp_path)
     Path(f"{path}{ending}").unlink(missing_ok=True)
@@ -313,7 +313,7 @@ async def test_folder_in_the_place_of_a_file_is_told(tmp_path: Path, mode: str, 
 
 @MODES
 @pytest.mark.parametrize("ending", ["", "-wal", ".lock"])
-async def test_place_that_cannot_be_looked_at_is_told(tmp_path: Path, mode: str, ending: str) -> None:
+async def test_place_that_cannot_be_looked_at_is_reported(tmp_path: Path, mode: str, ending: str) -> None:
     """A link in a circle stands for all that the system refuses: root may read everything else."""
     path = sound_queue(tmp_path)
     looped = Path(f"{path}{ending}")

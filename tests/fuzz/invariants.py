@@ -1,4 +1,4 @@
-"""What is fuzzed and what must hold, whatever comes: shared by the hypothesis tests and the atheris command."""
+"""The fuzzed functions and their invariants, shared by the hypothesis tests and the atheris command."""
 
 import gzip
 import os
@@ -102,7 +102,7 @@ def applied(folder: Path, name: str, template: Path) -> tuple[list[tuple[str, in
             profile="local",
             now=1_800_000_000_000,
             options=ApplyOptions(),
-            mistake_at=manifest.mistake_at,
+            diagnostic_at=manifest.diagnostic_at,
         )
     except InputError as caught:
         error = caught

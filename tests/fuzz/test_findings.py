@@ -1,4 +1,4 @@
-"""What fuzzing and hostile reading found: each broke a promise once, and is told or bounded now."""
+"""Regression tests for inputs found by fuzzing and review: each is now reported or bounded."""
 
 import gzip
 import hashlib
@@ -156,7 +156,7 @@ def test_aliases_of_long_templates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".csv", "closed/r.csv"])
 def test_a_source_whose_name_cannot_be_looked_at(tmp_path: Path, name: str) -> None:
-    """It is told at its place in the manifest, as a missing one is."""
+    """It is reported at its position in the manifest, like a missing source."""
     (tmp_path / "closed").mkdir(mode=0)
 
     assert [(one.line, one.column) for one in mistakes(tmp_path, ITEMS + f"- from: {name}\n")] == [(5, 9)]

@@ -131,7 +131,7 @@ def test_copies_draw_different_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["PYTHONWARNINGS", "LC_NUMERIC", "TZ", "HOME", "OTEL_SDK_DISABLED"])
 def test_what_is_read_at_a_start_needs_one(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a test changes its own environment, after that what is copied has started."""
+    """This also holds if a test changes its environment after the copied process has started."""
     ended(start(["--version"], cwd=tmp_path, env=environment()))
     monkeypatch.setenv(name, "C")
     process = start(["--version"], cwd=tmp_path, env=environment())

@@ -92,10 +92,10 @@ class RemoteDatabase(SqliteDatabase):
             raise QueueConnectionLost("the database does not answer")
         self._is_lost = False
 
-    async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+    async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
         if not hasattr(self, "link"):  # while it is opened
-            return await super()._hop(work, *args, **kwargs)
-        trip = asyncio.create_task(self._trip(partial(super()._hop, work, *args, **kwargs)))
+            return await super()._run_in_thread(work, *args, **kwargs)
+        trip = asyncio.create_task(self._trip(partial(super()._run_in_thread, work, *args, **kwargs)))
         trip.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(trip)  # what a thread has begun goes on without who waits for it
 
@@ -194,7 +194,7 @@ class Node:
         moment = self.world.loop.time()
         return self.world.plan.world.starts_at + timedelta(seconds=moment + self.clock_error)
 
-    def steady(self) -> float:
+    def boottime(self) -> float:
         """Return seconds that nobody sets, since the machine was started."""
         return self.world.loop.time() + 1_000.0 * self.number
 
@@ -530,7 +530,7 @@ class FleetWorld:
             connector=lambda: aiohttp.UnixConnector(ADDRESS),
             files=lambda: FleetFiles(self, 0 if node is None else node.number),
             suspended=None,
-            steady=self.loop.time if node is None else node.steady,
+            boottime=self.loop.time if node is None else node.boottime,
             seed=self.plan.world.seed + (0 if node is None else node.number),
         )
         return AppContext(self.queue, load_config(config, {}), working_dir=self.program_folder, environment=environment)

@@ -1,4 +1,4 @@
-"""What a process that ended by itself must not leave: tasks that wait for nobody, and files that nobody closes."""
+"""Finds what a finished process must not leave behind: pending tasks and open files."""
 
 import os
 from collections.abc import Iterator

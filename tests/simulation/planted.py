@@ -53,7 +53,7 @@ BUGS: Final = (
         "store/database.py",
         _RUN_IN_TRANSACTION,
         _SEND_FIRST,
-        (("store/database.py", "\n\ndef _in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef _in_snapshot("),),
+        (("store/database.py", "\n\ndef in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef in_snapshot("),),
     ),
     Bug(
         "an item that is free again wakes nobody else",
@@ -101,7 +101,7 @@ BUGS: Final = (
     Bug(
         "a refusal ends what is in doubt",
         "core/outcomes.py",
-        '    (Answer.INVALID,    True):  _stays("create_refused", Fact.STILL_REFUSED),',
+        '    (Answer.INVALID,    True):  _answered("create_refused", Fact.STILL_REFUSED),',
         "    (Answer.INVALID,    True):  _refused(Event.REFUSED),",
         caught_by="tests/unit/worker/test_strange_creates.py",
     ),
@@ -147,13 +147,13 @@ BUGS: Final = (
     ),
     Bug(
         "the minute holds one request more",
-        "core/rate_limits.py",
+        "core/sliding_window.py",
         "min(places, self.limit) - self.limit",
         "min(places, self.limit) - self.limit - 1",
     ),
     Bug(
         "the minute counts from the sending",
-        "core/rate_limits.py",
+        "core/sliding_window.py",
         "insort(self._expiries, at + self.span_seconds)",
         "insort(self._expiries, at + 0.95 * self.span_seconds)",
     ),
@@ -524,15 +524,15 @@ BUGS: Final = (
     Bug(
         "the guard asks the wall clock",
         "api/fleet_engine.py",
-        "steady=app.environment.steady)",
-        "steady=lambda: app.environment.wall().timestamp())",
+        "boottime=app.environment.boottime)",
+        "boottime=lambda: app.environment.wall().timestamp())",
         is_of_fleets=True,
     ),
     Bug(
         "a lease holds from the reply of its renewal on",
         "worker/lease_keeper.py",
         "        self.is_draining = found.is_draining\n",
-        "        self.is_draining, sent_at = found.is_draining, self.steady()\n",
+        "        self.is_draining, sent_at = found.is_draining, self.boottime()\n",
         is_of_fleets=True,
     ),
     Bug(

@@ -46,7 +46,7 @@ def test_accounts_of_a_killed_worker_are_driven_again_within_a_lease_and_a_beat(
     assert max(outcome.takeovers) <= LEASE_AND_BEAT_SECONDS + 0.5
 
 
-def test_a_worker_whose_disk_is_full_gives_its_accounts_back_and_goes_on() -> None:
+def test_a_worker_whose_disk_is_full_gives_its_accounts_back_and_continues() -> None:
     """The other one drives them meanwhile, and no work is ended by it."""
     with silence():
         outcome = play_fleet(two(Misadventure(30.0, 0, "fill", seconds=600.0)))

@@ -68,7 +68,7 @@ def test_memory_does_not_grow_with_the_days(tmp_path: Path) -> None:
     assert counts[-1] - counts[1] < OBJECTS_MAX
 
 
-def test_task_that_nobody_waits_for_is_told(loop: VirtualLoop, tmp_path: Path) -> None:
+def test_task_that_nobody_waits_for_is_reported(loop: VirtualLoop, tmp_path: Path) -> None:
     """A task left by an ended program is reported."""
 
     async def forgets() -> None:
@@ -84,7 +84,7 @@ def test_task_that_nobody_waits_for_is_told(loop: VirtualLoop, tmp_path: Path) -
     loop.run_until_complete(asyncio.sleep(0))
 
 
-def test_file_that_nobody_closes_is_told(loop: VirtualLoop, tmp_path: Path) -> None:
+def test_file_that_nobody_closes_is_reported(loop: VirtualLoop, tmp_path: Path) -> None:
     """A file left open by an ended program is reported."""
     path = tmp_path / "part"
     with path.open("wb"):

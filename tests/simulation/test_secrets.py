@@ -36,7 +36,7 @@ def test_no_secret_is_left_on_the_disk(world: World) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["auto", "json"])
-def test_no_secret_is_told_by_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str], log_format: str) -> None:
+def test_no_secret_is_reported_by_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str], log_format: str) -> None:
     """The most verbose log holds no secret, also under faults."""
     configure_logging(verbosity=2, log_format="json" if log_format == "json" else "auto")
 
@@ -49,7 +49,7 @@ def test_no_secret_is_told_by_the_log(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("command", ["status", "items job-0", "show job-0 i1"])
 @pytest.mark.parametrize("form", ["", " --json"])
-def test_no_secret_is_told_by_a_command(world: World, command: str, form: str) -> None:
+def test_no_secret_is_reported_by_a_command(world: World, command: str, form: str) -> None:
     """The output of a command holds neither keys nor signed links."""
     queue = world.program_folder / "queue.db"
 

@@ -14,8 +14,9 @@ from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import Attempt, AttemptState, InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.queue_types import Candidate
-from batchkiln.core.rate_limits import DayUsage, Limits, RateLimits, ServiceDay, SlidingWindow
+from batchkiln.core.rate_limits import DayUsage, Limits, RateLimits, ServiceDay
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus, OutputLink
+from batchkiln.core.sliding_window import SlidingWindow
 from batchkiln.core.timestamps import ClockReading
 
 from .fake_clock import NOON as NOON  # noqa: PLC0414  builders are where tests look for it
@@ -74,7 +75,7 @@ class PlacedItem:
     objections: tuple[PlacedObjection, ...] = ()
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
+def diagnostic_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
     return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
 

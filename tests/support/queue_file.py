@@ -62,7 +62,7 @@ def then_mistaken(items: Sequence[Placed], *mistakes: Diagnostic) -> Iterator[Pl
     raise InputError(mistakes)
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
+def diagnostic_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
     return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
 
@@ -93,7 +93,7 @@ class QueueFile:
             profile=profile,
             now=NOW,
             options=options or ApplyOptions(),
-            mistake_at=mistake_at,
+            diagnostic_at=diagnostic_at,
         )
 
     def plan(
@@ -118,7 +118,7 @@ class QueueFile:
                 account=account,
                 day=datetime(1970, 1, 1, tzinfo=UTC),
                 options=options or ApplyOptions(),
-                mistake_at=mistake_at,
+                diagnostic_at=diagnostic_at,
             )
 
     @contextmanager

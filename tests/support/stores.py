@@ -157,7 +157,7 @@ def _inline_postgres(connection: InlineConnection, path: Path) -> Database:
     from batchkiln.store.postgres.server_database import PostgresDatabase  # noqa: PLC0415  an extra
 
     class Inline(PostgresDatabase):
-        async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+        async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
             if connection.is_dead:
                 raise Killed
             return self._run(work, args, kwargs)

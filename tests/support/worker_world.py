@@ -24,7 +24,7 @@ from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels, PollTiming
 from batchkiln.worker.run_state import HostState, RunState
 
-from .builders import PlacedItem, item_spec, job_spec, mistake_at, recipe
+from .builders import PlacedItem, diagnostic_at, item_spec, job_spec, recipe
 from .fake_clock import FakeClock
 from .fake_service import FakeService
 from .memory_files import MemoryInputs, MemoryOutputs
@@ -105,7 +105,7 @@ class World:
             profile=PROFILE,
             now=to_milliseconds(self.clock.instant),
             options=ApplyOptions(),
-            mistake_at=mistake_at,
+            diagnostic_at=diagnostic_at,
         )
         return chosen
 

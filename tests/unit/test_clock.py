@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, machine_now, machine_suspended, steady_seconds
+from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, boottime_seconds, machine_now, machine_suspended
 from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
@@ -70,7 +70,7 @@ async def test_a_remembered_time_far_ahead_is_dropped(floor: datetime) -> None:
     assert clock.now().latest < NOON + timedelta(minutes=1)
 
 
-async def test_a_suspend_is_told_by_the_machines_clock() -> None:
+async def test_a_suspend_is_reported_by_the_machines_clock() -> None:
     """The monotonic clock stood still meanwhile: the service's first reply after it tells the day."""
     walls = [NOON]
     clock = ServiceClock(wall=lambda: walls[-1])
@@ -196,4 +196,4 @@ def test_steady_seconds_are_those_of_a_clock_that_counts_a_suspend(monkeypatch: 
     monkeypatch.setattr(time, "CLOCK_BOOTTIME", 7, raising=False)
     monkeypatch.setattr(time, "clock_gettime", lambda clock: 1_000.0 + clock)
 
-    assert steady_seconds() == 1_007.0
+    assert boottime_seconds() == 1_007.0

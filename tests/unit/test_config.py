@@ -102,7 +102,7 @@ def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pyt
         ("profiles: [", "batchkiln.yaml"),
     ],
 )
-def test_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_mistake_is_reported(tmp_path: Path, text: str, told: str) -> None:
     """A person's mistake names its field, and nothing is begun."""
     with pytest.raises(InputError, match=told):
         load_config(write(tmp_path, text), NOWHERE)
@@ -179,7 +179,7 @@ def test_a_bound_of_the_question_is_a_whole_number(tmp_path: Path, value: str) -
 
 
 def test_notifiers_are_read_with_the_places_of_their_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In clear, from the environment, or from a file beside the configuration; no text of it is shown (Law 8)."""
+    """Addresses are read as plain text, from the environment or from a file, and are never shown (Law 8)."""
     path = write(
         tmp_path,
         """
@@ -219,7 +219,7 @@ def test_notifiers_are_read_with_the_places_of_their_addresses(tmp_path: Path, m
         ("{webhook: {secret_env: A}}", "this field is required"),
     ],
 )
-def test_mistaken_notifiers_are_told(notifier: str, reason: str, tmp_path: Path) -> None:
+def test_mistaken_notifiers_are_reported(notifier: str, reason: str, tmp_path: Path) -> None:
     """With what would be right."""
     path = write(tmp_path, f"notify:\n  ci: {notifier}\n")
 
@@ -243,7 +243,7 @@ def test_traces_go_where_the_file_or_the_environment_says(tmp_path: Path) -> Non
 
 
 def test_endpoint_of_traces_is_not_shown(tmp_path: Path) -> None:
-    """It may hold a token: neither a mistake nor a `repr` tells it."""
+    """It may contain a token, so no error message and no `repr` shows it."""
     path = write(tmp_path, "traces: {endpoint: 'htps://canary.invalid/token'}\n")
 
     with pytest.raises(InputError, match=r"traces\.endpoint: the URL of a collector begins with") as raised:

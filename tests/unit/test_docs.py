@@ -54,7 +54,7 @@ def test_shown_mistakes_are_the_real_ones(tmp_path: Path) -> None:
 
 
 def test_manual_names_every_field() -> None:
-    """What the JSON Schema offers, the manual explains: each field stands in the first cell of a table's row."""
+    """The manual explains every field of the JSON Schema, each in the first cell of a table's row."""
     explained = set(re.findall(r"^\| `(?:\w+\.)?(\w+)` \|", MANUAL, re.MULTILINE))
 
     assert _field_names(json_schema()) <= explained
@@ -71,7 +71,7 @@ def _field_names(schema: Any) -> set[str]:  # noqa: ANN401  any part of a JSON d
 
 
 def test_manual_names_every_filter() -> None:
-    """What a template may use is listed; anything else would be tried in vain."""
+    """The manual lists every filter that templates may use, and no other."""
     listed = re.search(r"^- Filters: (.+?)\.$", MANUAL, re.MULTILINE | re.DOTALL)
 
     assert listed is not None
@@ -195,7 +195,7 @@ def test_every_assumption_is_complete() -> None:
 
 
 def test_every_assumption_names_a_place_that_is_there() -> None:
-    """Where an entry names a function or a constant of a module to change, the module has it."""
+    """Each function or constant that an entry names exists in its module."""
     text = (DOCS / "assumptions.md").read_text("utf-8")
     places = [
         (name, f"src/{file}" if file.startswith("batchkiln_service/") else f"src/batchkiln/{file}")

@@ -156,7 +156,7 @@ def test_every_field_of_the_report_is_explained() -> None:
 
 
 def test_every_part_of_the_report_is_explained() -> None:
-    """Each row names the fields of what it is about, and none that it has not; spreads and lists are told above."""
+    """Each row names exactly the fields of its subject; spreads and lists are explained above."""
     hints = get_type_hints(Report)
     wrong = {}
     for row in table("The report"):
@@ -220,7 +220,7 @@ def test_layers_of_the_architecture_page_are_the_ones_that_are_checked() -> None
 
 
 def test_assumptions_name_places_of_the_local_service_that_are_there() -> None:
-    """Where an entry names a function or a constant in one of the service's own folders, the module has it."""
+    """Each function or constant of the service that an entry names exists in its module."""
     text = (ROOT / "docs" / "assumptions.md").read_text("utf-8")
     places = re.findall(r"`(?:\w+\.)?(\w+)`\s+in\s+`(batchkiln_service/\w+/\w+\.py)`", text)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from batchkiln.clock import machine_now, machine_suspended, steady_seconds
+from batchkiln.clock import boottime_seconds, machine_now, machine_suspended
 from batchkiln.config import Config
 from batchkiln.core.rate_limits import Limits
 from batchkiln.outputs import FileSystem
@@ -38,7 +38,7 @@ class Environment:
     connector: "Callable[[], BaseConnector]" = _new_connector
     files: Callable[[], FileSystem] = FileSystem
     suspended: Callable[[], float] | None = machine_suspended
-    steady: Callable[[], float] = steady_seconds  # for leases
+    boottime: Callable[[], float] = boottime_seconds  # for leases
     seed: int | None = None  # seed of the random delays between retries
 
 

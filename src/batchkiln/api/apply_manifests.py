@@ -168,7 +168,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         profile=profile.name,
         machine_now=app.environment.wall(),
         options=options,
-        mistake_at=manifest.mistake_at,
+        diagnostic_at=manifest.diagnostic_at,
     )
     taken: tuple[str, ...] = ()
     if report.new and report.job_id is not None and not options.dry_run:

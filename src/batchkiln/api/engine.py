@@ -74,7 +74,7 @@ class Engine:
         self.owner = ""  # of temporary files, where several workers share a folder
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
-        self._has_been_rung = True
+        self._is_woken = True
         self.has_started = False
 
     async def run(self) -> Outstanding:
@@ -82,7 +82,7 @@ class Engine:
         with self.store.listen(self.on_wakeup):
             if not self.control.waits_for_more:
                 return await drive(self, self.control)
-            looking = asyncio.create_task(self._look_now_and_then(), name="look")
+            looking = asyncio.create_task(self._check_periodically(), name="look")
             try:
                 return await drive(self, self.control)
             finally:
@@ -111,9 +111,9 @@ class Engine:
 
         A configuration error stops a start; later it is only logged, because other accounts have work.
         """
-        if not self._has_been_rung:
+        if not self._is_woken:
             return []
-        is_start, self.has_started, self._has_been_rung = not self.has_started, True, False
+        is_start, self.has_started, self._is_woken = not self.has_started, True, False
         before = len(self.workers)
         try:
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
@@ -127,11 +127,11 @@ class Engine:
 
     def on_wakeup(self) -> None:
         """Handle a wakeup from another process that changed the queue."""
-        self._has_been_rung = True
+        self._is_woken = True
         self.news.announce()
         self.control.pulse.set()
 
-    async def _look_now_and_then(self) -> None:
+    async def _check_periodically(self) -> None:
         """Check regularly for changes by processes that cannot send a wakeup (another user or TMPDIR)."""
         ticker, never, seen = ServiceClock(), asyncio.Event(), None
         while True:
@@ -143,7 +143,7 @@ class Engine:
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
-        """Return whether the others go on after a worker's error: none does, where one process has the queue."""
+        """Return whether the other workers continue after a worker's error. With one process per queue, none does."""
         del worker
         return error is None
 

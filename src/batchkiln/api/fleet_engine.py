@@ -23,13 +23,13 @@ from batchkiln.core.errors import (
     QueueBusy,
     QueueConnectionLost,
 )
-from batchkiln.core.lease_types import BEAT_SECONDS, Egress, WorkerIdentity, accounts_carried
+from batchkiln.core.lease_types import RENEWAL_SECONDS, Egress, WorkerIdentity, accounts_carried
 from batchkiln.core.queue_types import Outstanding
 from batchkiln.core.rate_limits import HostRateLimit
 from batchkiln.core.wakes import Change
 from batchkiln.store import Reader, Store, StoreClock
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.lease_keeper import HeldLease, LeaseKeeper, Wish
+from batchkiln.worker.lease_keeper import AccountDemand, HeldLease, LeaseKeeper
 from batchkiln.worker.loop import TRACKS, drive, first_error
 from batchkiln.worker.run_state import RunState
 
@@ -50,8 +50,9 @@ log = structlog.get_logger()
 class FleetEngine(Engine):
     """Drives a share of a queue's accounts, beside other workers.
 
-    Each beat renews what is driven, and takes or hands over accounts. An account's worker that ends by a lost lease, a
-    lost connection or a full disk ends alone: whoever takes the account next begins by reading, as after a crash.
+    Each renewal extends the leases of the driven accounts, and takes or hands over accounts. A lost lease, a lost
+    connection or a full disk ends only the worker of that account. The next worker of the account begins with reads, as
+    after a crash.
     """
 
     def __init__(self, store: Store, app: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
@@ -64,7 +65,7 @@ class FleetEngine(Engine):
         self._account_ids: dict[tuple[str, str], int] = {}
         self._host_epoch: int | None = None
         self._is_connected = False
-        self._suspected = asyncio.Event()
+        self._connection_suspected = asyncio.Event()
         self._disk_rests_until = 0.0
         self._refused_profiles: set[str] = set()
         self._seen: dict[int, AccountWorker] = {}
@@ -82,7 +83,7 @@ class FleetEngine(Engine):
         with self.store.listen(self.on_wakeup):
             try:
                 async with asyncio.TaskGroup() as group:
-                    besides = [group.create_task(self._beat_on(), name="beat")]
+                    besides = [group.create_task(self._renew_leases(), name="renewal")]
                     if ends_when_over:
                         besides.append(group.create_task(self._end_when_over(), name="end"))
                     left = await drive(self, self.control)
@@ -93,7 +94,7 @@ class FleetEngine(Engine):
         return left
 
     async def close(self) -> None:
-        """Give the address back; the accounts were given back as their workers ended."""
+        """Release the address; each account was released when its worker ended."""
         try:
             with suppress(QueueBusy):
                 await self._keeper.leave()
@@ -103,10 +104,10 @@ class FleetEngine(Engine):
     # --- the end of a run ---
 
     async def _end_when_over(self) -> None:
-        """End the run once nothing of it can change without a person, whoever drives it."""
+        """End the run once none of its items can change without a person, on this or another machine."""
         left = -1
         while True:
-            with suppress(QueueBusy):  # the beats connect again
+            with suppress(QueueBusy):  # the renewals connect again
                 now_left = (await self.outstanding(self.control.scope)).total
                 if now_left != left:
                     self.news.announce(Change.ELSEWHERE)
@@ -117,7 +118,7 @@ class FleetEngine(Engine):
             await self._ticker.sleep_until(self._ticker.monotonic() + END_LOOK_SECONDS, self.control.stopping)
 
     async def _is_over(self) -> bool:
-        """Return whether this process's accounts are at rest, and nobody can drive the others.
+        """Return whether this process's accounts are idle and no other worker can drive the remaining ones.
 
         Raise `InputError` for the first account without an API key on any machine, if nothing was driven here.
         """
@@ -139,29 +140,29 @@ class FleetEngine(Engine):
         control = self.control
         return control.stops_at_reset or control.starts_until is not None or control.credits_left is not None
 
-    # --- beats ---
+    # --- renewals ---
 
-    async def _beat_on(self) -> None:
+    async def _renew_leases(self) -> None:
         look_at = self._ticker.monotonic() + LOOK_SECONDS
         while True:
             try:
-                await self._keeper.beat()
+                await self._keeper.renew()
                 self._is_connected = True
             except QueueConnectionLost as error:
                 await self._reconnect(error)
                 continue
             except QueueBusy as error:
-                log.warning("beat_failed", worker=self._keeper.worker.name, reason=str(error))
+                log.warning("renewal_failed", worker=self._keeper.worker.name, reason=str(error))
             if self._keeper.is_draining:
                 self.control.stop()
-            if self._ticker.monotonic() >= look_at:  # a bell that nobody heard is made up for
+            if self._ticker.monotonic() >= look_at:  # makes up for a missed wakeup
                 look_at = self._ticker.monotonic() + LOOK_SECONDS
                 self.announce()
-            self._has_been_rung = True
+            self._is_woken = True
             self.control.pulse.set()
             self.news.announce(Change.ELSEWHERE)
-            await self._ticker.sleep_until(self._ticker.monotonic() + BEAT_SECONDS, self._suspected)
-            self._suspected.clear()
+            await self._ticker.sleep_until(self._ticker.monotonic() + RENEWAL_SECONDS, self._connection_suspected)
+            self._connection_suspected.clear()
 
     async def _reconnect(self, error: QueueConnectionLost) -> None:
         """End all accounts' workers, as a crash would, and connect again. Raise `error` after `RECONNECT_SECONDS`."""
@@ -185,13 +186,13 @@ class FleetEngine(Engine):
 
     async def new_workers(self) -> list[AccountWorker]:
         """Take the accounts that are this worker's to drive; return their workers, and end those to be handed over."""
-        if not self._has_been_rung:
+        if not self._is_woken:
             return []
-        self._has_been_rung = False
+        self._is_woken = False
         try:
             return await self._take() if self._may_take() else []
         except QueueBusy as error:
-            self._suspect(error)
+            self._check_connection(error)
         except InputError as error:
             log.warning("job_postponed", reason=str(error))
         return []
@@ -210,7 +211,7 @@ class FleetEngine(Engine):
         return True
 
     async def _take(self) -> list[AccountWorker]:
-        wishes: dict[str, set[int]] = {}
+        demands: dict[str, set[int]] = {}
         names: dict[int, tuple[str, str]] = {}
         able = set()
         work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
@@ -220,12 +221,12 @@ class FleetEngine(Engine):
                 continue
             account_id = await self._account_id(profile, account)
             names[account_id] = profile, account
-            wishes.setdefault(profile, set()).add(account_id)
+            demands.setdefault(profile, set()).add(account_id)
             if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
                 able.add(account_id)
         self._wanted_ids = names
         leases, given = await self._keeper.choose(
-            [Wish(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in wishes.items()],
+            [AccountDemand(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in demands.items()],
             able=able,
             driven=self._leases.keys(),
         )
@@ -239,14 +240,14 @@ class FleetEngine(Engine):
         except BaseException as error:
             self._rest_of_disk(error)
             for lease in leases:
-                await self._let_go(lease)
+                await self._release(lease)
             raise
         self.workers += made
         self._seen |= {worker.account_id: worker for worker in made}
         return made
 
     def _refuse_embedded(self, profile: str) -> None:
-        """Leave the embedded service's jobs: each machine would have a service of its own, with books of its own."""
+        """Skip jobs of an embedded service: each machine would run a separate one, with its own accounts."""
         if profile not in self._refused_profiles:
             self._refused_profiles.add(profile)
             remedy = f"`batchkiln work --profile {profile}` runs its jobs alone; `batchkiln serve` is for all machines"
@@ -262,40 +263,40 @@ class FleetEngine(Engine):
         return HostRateLimit.of(profile.limits, self._keeper.worker.egress)
 
     def _give_back(self, account_ids: tuple[int, ...]) -> None:
-        """Have the workers of accounts record what they have in hand, and end."""
+        """Ask account workers to record their work in progress and to end."""
         self.control.given_back.update(account_ids)
         self.announce()
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
-        """Give the account back whose worker has ended; return whether the others go on."""
+        """Release the account of an ended worker; return whether the other workers continue."""
         self.workers.remove(worker)
         for track in TRACKS:
             self.control.work(worker.account_id, track)
-        await self._let_go(self._leases[worker.account_id])
+        await self._release(self._leases[worker.account_id])
         self.control.given_back.discard(worker.account_id)
         if error is None:
             return True
         log.warning(
             "account_left", account=worker.viewpoint.account, worker=self._keeper.worker.name, reason=str(error)
         )
-        self._suspect(error)
+        self._check_connection(error)
         self._rest_of_disk(error)
         return isinstance(error, LeaseLost | QueueBusy | OutputDirNotWritable)
 
-    async def _let_go(self, lease: HeldLease) -> None:
+    async def _release(self, lease: HeldLease) -> None:
         try:
             with suppress(QueueBusy):  # it expires by itself
                 await self._keeper.release(lease)
         finally:
             self._leases.pop(lease.fence.account_id, None)
 
-    def _suspect(self, error: BaseException) -> None:
-        """Have the next beat made at once, where the connection may be lost."""
+    def _check_connection(self, error: BaseException) -> None:
+        """Renew the leases at once if the connection may be lost."""
         if isinstance(error, QueueConnectionLost):
-            self._suspected.set()
+            self._connection_suspected.set()
 
     def _rest_of_disk(self, error: BaseException) -> None:
-        """Give all accounts back where the output folder refuses writes: another machine may have room for them."""
+        """Release all accounts if the output folder refuses writes: another machine may have free space."""
         if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
             self._disk_rests_until = self._ticker.monotonic() + DISK_REST_SECONDS
             self._give_back(tuple(self._leases))
@@ -322,13 +323,13 @@ async def open_fleet_engine(
     egress: Egress,
     clock: StoreClock | None = None,
 ) -> AsyncIterator[FleetEngine]:
-    """Hold everything that a worker among several needs. Leases take the place of the queue's lock.
+    """Open everything that a worker among several needs. Leases take the place of the queue's lock.
 
     `clock` takes the place of the database's own.
     """
     await check_shared_folder(store, app, is_worker=True)
     async with store.shared(now=app.environment.wall()):
-        keeper = LeaseKeeper(store.leases(clock), worker, egress, steady=app.environment.steady)
+        keeper = LeaseKeeper(store.leases(clock), worker, egress, boottime=app.environment.boottime)
         engine = FleetEngine(store, app, control, keeper)
         try:
             yield engine

@@ -147,8 +147,8 @@ class Queue(Changes):
     async def driving(self, options: RunOptions = RunOptions(), *, command: str) -> "AsyncIterator[Run]":  # noqa: B008  frozen
         """Yield a run that the caller limits to jobs and starts.
 
-        A queue in a database is shared with other workers, by leases. Of a file, the lock is held: raise `QueueInUse`
-        where anybody drives it already.
+        A queue in a database is shared with other workers by leases. A queue file is locked; raise `QueueInUse` if
+        another process has the lock.
         """
         from batchkiln.api.run import Run  # noqa: PLC0415  slow to import: the client, and the worker
 
@@ -163,7 +163,7 @@ class Queue(Changes):
 
     @property
     def is_shared(self) -> bool:
-        """Whether several workers may drive the queue: it is in a database, and the service is no embedded one."""
+        """Whether several workers may drive the queue: it is in a database, and no service is embedded."""
         profile = self.app.config.profile(self.app.profile)
         return isinstance(self.app.queue, DatabaseUrl) and not profile.is_embedded
 
@@ -402,7 +402,7 @@ class Queue(Changes):
     async def _to_change(self) -> AsyncIterator[Store]:
         """Yield a store for a change, one change at a time, and wake the process that runs the queue.
 
-        While a run is under way in this process, the change has a connection of its own, so that a large manifest does
+        While a run is under way in this process, the change uses a separate connection, so that a large manifest does
         not delay a poll. The same applies before the start of a run that waits for more work.
         """
         async with self._changing:
@@ -414,7 +414,7 @@ class Queue(Changes):
 
 
 def _no_egress(app: AppContext) -> str:
-    """Return the sentence for an address that is named where nobody shares it."""
+    """Return the error text for an egress that is named although the queue is not shared."""
     if isinstance(app.queue, DatabaseUrl):
         name = app.config.profile(app.profile).name
         return (

@@ -10,7 +10,7 @@ from batchkiln.store import DatabaseUrl, QueueLocation, copy_queue as copy_rows
 
 @dataclass(frozen=True, slots=True)
 class QueueCopied:
-    """A move that has ended. `missing_images` are still to be sent, and are not where their manifests said."""
+    """The result of a move. `missing_images` still have to be uploaded, but are not at the paths in their manifests."""
 
     jobs: int
     items: int
@@ -20,10 +20,10 @@ class QueueCopied:
 
 
 def copy_queue(source: QueueLocation, target: QueueLocation) -> QueueCopied:
-    """Move an idle queue to a place that holds none, or an empty one; the source is marked, and refused from then on.
+    """Move an idle queue to a location without a queue or with an empty one; the source can no longer be used.
 
-    Keys, attempts, counters and ids stay, so that nothing is paid again. Raise `QueueInUse` where somebody drives the
-    queue, and `QueueUnusable` or `InputError` where the target cannot hold it.
+    Idempotency keys, attempts, counters and ids are copied, so that nothing is paid again. Raise `QueueInUse` if a
+    process drives the queue, and `QueueUnusable` or `InputError` if the target cannot contain it.
     """
     shared_dir = target.shared_dir if isinstance(target, DatabaseUrl) else None
     shared = None if shared_dir is None else SharedInputs(shared_dir)

@@ -44,7 +44,7 @@ class Until:
 class RunOptions:
     """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work.
 
-    `egress` names the address that this machine sends from, where several workers share a queue.
+    `egress` names the address that this machine sends from, if several workers share the queue.
     """
 
     until: Until = field(default_factory=Until)
@@ -66,7 +66,7 @@ class RunOptions:
         control.waits_for_more = self.is_forever
 
 
-_NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
+_NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class RunResult:
         has_paused_items = any(waiting_in_pause(view) for view in self.views)
         if has_paused_items and any(error.problem is AccountProblem.OVERCHARGED for _, _, error in self.blocked):
             return ExitStatus.ACCOUNT_CANNOT_WORK  # a charge exceeded the maximum that was sent, which pauses its job
-        if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.last_waits)):
+        if self.left and (self.blocked or _NEEDS_DECISION & set(self.last_waits)):
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT
@@ -251,7 +251,7 @@ def _tracing_extra(traces: Traces) -> "Callable[..., AbstractAsyncContextManager
     try:
         from batchkiln.tracing import tracing  # noqa: PLC0415  slow to import, and an extra
     except ImportError:
-        tell = log.info if traces.endpoint is None else log.warning  # the environment's variables are for all
-        tell("traces_unusable", reason="an extra is missing", remedy="pip install 'batchkiln[traces]'")
+        log_event = log.info if traces.endpoint is None else log.warning  # the environment's variables are for all
+        log_event("traces_unusable", reason="an extra is missing", remedy="pip install 'batchkiln[traces]'")
         return None
     return tracing

@@ -61,7 +61,7 @@ def _another_folder(folder: SharedFolder, mark: SharedMark) -> str:
 
 
 async def _check_jobs(store: Store, root: Path) -> None:
-    """Refuse jobs from before the folder was shared, whose results other machines would write to their own disks."""
+    """Refuse jobs from before the folder was shared: other machines would write their results to local disks."""
     work = await store.read(lambda reader: reader.jobs.work(Scope()))
     for job in work.jobs:
         if not Path(job.output_dir).is_relative_to(root):

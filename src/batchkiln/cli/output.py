@@ -14,18 +14,18 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one indented JSON document to standard output."""
-    sys.stdout.write(_escaped(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n")
+    sys.stdout.write(_encodable(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_json_lines(documents: list[dict[str, Any]]) -> None:
     """Print JSON documents to standard output, one per line."""
     if documents:
-        sys.stdout.write(_escaped("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
+        sys.stdout.write(_encodable("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
         sys.stdout.flush()
 
 
-def _escaped(document: str) -> str:
+def _encodable(document: str) -> str:
     """Return the document with JSON escapes if the encoding of standard output lacks characters."""
     if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8":
         return document

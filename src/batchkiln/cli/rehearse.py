@@ -108,8 +108,8 @@ def _progress(common: Common) -> Callable[[datetime, int], None]:
     if common.is_quiet or not is_terminal(sys.stderr):
         return lambda _, __: None
 
-    def tell(now: datetime, left: int) -> None:
+    def print_progress(now: datetime, left: int) -> None:
         sys.stderr.write(f"\r\x1b[K{format_minute(now)}: {plural(left, 'item')} left")
         sys.stderr.flush()
 
-    return tell
+    return print_progress

@@ -188,10 +188,10 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         for line in waiting_lines(view.summary):
             yield f"{view.summary.name}: {line}."
     for profile, account, error in result.blocked:
-        said = sanitize(f"{error.error.code}: {error.error.message}")
+        message = sanitize(f"{error.error.code}: {error.error.message}")
         yield (
             f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[error.problem]}. "
-            f"The service said: {said}. All data is safe; queued items stay queued."
+            f"The service said: {message}. All data is safe; queued items stay queued."
         )
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."

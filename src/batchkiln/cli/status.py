@@ -83,7 +83,7 @@ def _under_way(entry: UnderWay, view: JobView) -> dict[str, Any]:
 def account_document(view: AccountView, shared_by: SharedBy | None = None) -> dict[str, Any]:
     """Return an account as `status --json` prints it; limits are null if its profile is not configured.
 
-    `driven_by` is there only where workers share the queue.
+    `driven_by` is included only if workers share the queue.
     """
     limits = view.limits
     driver = {}
@@ -137,7 +137,7 @@ def overview_document(overview: Overview) -> dict[str, Any]:
 
 
 def _shared_document(shared_by: SharedBy | None) -> dict[str, Any]:
-    """Return what is told of workers, only where there are some."""
+    """Return the fields about workers; none if no worker shares the queue."""
     if shared_by is None:
         return {}
     return {

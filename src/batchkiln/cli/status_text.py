@@ -178,8 +178,8 @@ def _unread_reply_lines(views: Iterable[AccountView]) -> Iterator[Text]:
     """Yield a warning for each reply that was not understood."""
     for view in views:
         for entry in view.summary.misunderstood:
-            said = misunderstanding(entry, f"{view.summary.profile}/{view.summary.name}")
-            yield Text(f"Warning: {said}.", style="yellow")
+            message = misunderstanding(entry, f"{view.summary.profile}/{view.summary.name}")
+            yield Text(f"Warning: {message}.", style="yellow")
 
 
 def _driver(overview: Overview) -> Text:

@@ -66,9 +66,9 @@ def flush_streams() -> bool:
 
 def discard_output(number: int) -> None:
     """Redirect a descriptor to /dev/null."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, number)
-    os.close(nowhere)
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, number)
+    os.close(null_device)
 
 
 def _fill_descriptors() -> None:

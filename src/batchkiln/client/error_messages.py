@@ -97,8 +97,8 @@ def plain_text(raw: RawReply) -> str:
 def _code(fields: Mapping[str, object]) -> str:
     """Return the code; a word is preferred to a number, because many services repeat the status as a code."""
     found = [text for name in _CODE_NAMES if (text := _short_code(read_text(fields.get(normalize_name(name)))))]
-    telling = [text for text in found if not text.isdecimal() and normalize_name(text) not in _EMPTY_CODES]
-    return next(iter(telling), next(iter(text for text in found if normalize_name(text) not in _EMPTY_CODES), ""))
+    informative = [text for text in found if not text.isdecimal() and normalize_name(text) not in _EMPTY_CODES]
+    return next(iter(informative), next(iter(text for text in found if normalize_name(text) not in _EMPTY_CODES), ""))
 
 
 def _short_code(text: str | None) -> str:

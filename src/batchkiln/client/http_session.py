@@ -93,7 +93,7 @@ def _send_once() -> aiohttp.TraceConfig:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What a request carries to the moment at which it leaves: `guard` may raise, and so keep it back."""
+    """The trace context of a request. `guard` is called right before sending, and may raise to prevent it."""
 
     guard: Callable[[], None] | None = None
 

@@ -124,8 +124,8 @@ def parse_read(raw: RawReply, generation_id: str, mapping: ReplyMapping = NO_MAP
 
 def _denies_id(raw: RawReply) -> bool:
     """Return whether a refusal of a poll says that the id itself is unknown or malformed."""
-    said = error_texts(raw)
-    return _UNKNOWN_ID.search(" ".join((*said.codes, said.prose))) is not None
+    texts = error_texts(raw)
+    return _UNKNOWN_ID.search(" ".join((*texts.codes, texts.prose))) is not None
 
 
 def parse_quote(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> QuoteReply:

@@ -37,8 +37,10 @@ _ELSEWHERE: Final = frozenset(
         *("delete", "report", "webhook", "callback", "console", "dashboard", "error", "pagination", "billing"),
     }
 )
-_BESIDE: Final = frozenset({"upload", "links", "meta", "request", "status", "complete", "download", "source"})
-_ITSELF: Final = frozenset({"asset", "image", "file", "content", "media", "input", "inputs", "object", "resource"})
+_OTHER_OBJECTS: Final = frozenset({"upload", "links", "meta", "request", "status", "complete", "download", "source"})
+_ASSET_OBJECTS: Final = frozenset(
+    {"asset", "image", "file", "content", "media", "input", "inputs", "object", "resource"}
+)
 _HEADERS_MAX: Final = 50
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _REFERENCE: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
@@ -262,7 +264,7 @@ def _urls_below(part: JsonNode) -> set[str]:
         ]
         if found:
             own = {url for node, url in found if len(node.path) <= len(part.path) + 1}
-            named = {url for node, url in found if _words_around(node, len(part.path)) & _ITSELF}
+            named = {url for node, url in found if _words_around(node, len(part.path)) & _ASSET_OBJECTS}
             return own or named or {url for _, url in found}
     return set()
 
@@ -280,7 +282,7 @@ def _asset_links(nodes: list[JsonNode], part: JsonNode | None = None) -> list[Js
     """Return the links without those named as something else than the asset: previews, owners, documents."""
     depth = 0 if part is None else len(part.path)
     kept = [node for node in nodes if not _words_around(node, depth) & _ELSEWHERE]
-    return [node for node in kept if not _words_around(node, depth) & _BESIDE] or kept
+    return [node for node in kept if not _words_around(node, depth) & _OTHER_OBJECTS] or kept
 
 
 def is_unrelated_link(node: JsonNode) -> bool:
@@ -307,7 +309,7 @@ def _urls_by_position(document: object, wanted: int) -> list[tuple[str, JsonNode
         if fitting:
             nearest = min(len(group[0].path) for group in fitting)
             chosen = [group for group in fitting if len(group[0].path) == nearest]
-            named = [group for group in chosen if _words_around(group[0], len(group[0].path) - 2) & _ITSELF]
+            named = [group for group in chosen if _words_around(group[0], len(group[0].path) - 2) & _ASSET_OBJECTS]
             chosen = named if len(chosen) > 1 else chosen
             return [(str(node.value), node) for node in chosen[0]] if len(chosen) == 1 else []
         if len(nodes) == wanted:

@@ -101,9 +101,9 @@ def _from_environment(base_url: str, allow_http: str) -> Profile:
 
 
 def queue_setting(path: Path | None, environ: Mapping[str, str]) -> QueueSetting:
-    """Return what the configuration says of the queue.
+    """Return the queue's settings in the configuration.
 
-    A path is relative to the file. A file that is missing or wrong says nothing; `load_config` tells why.
+    A path is relative to the file. A missing or invalid file counts as empty; `load_config` reports its errors.
     """
     chosen = find_file(path, environ)
     if chosen is None or not chosen.is_file():

@@ -266,7 +266,7 @@ class _File(_Model):
 
 
 def queue_of(path: Path) -> QueueSetting:
-    """Return what a file says of the queue; a wrong file says nothing, and `read_file` tells of it."""
+    """Return the queue's settings in a file. An invalid file counts as empty; `read_file` reports its errors."""
     try:
         content = yaml.load(path.read_text("utf-8"), Loader=yaml.BaseLoader)  # noqa: S506  as below
     except (OSError, UnicodeDecodeError, yaml.YAMLError):

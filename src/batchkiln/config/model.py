@@ -175,10 +175,10 @@ class Notifier:
 
 @dataclass(frozen=True, slots=True)
 class QueueSetting:
-    """What the configuration says of the queue: its place, and what holds for one in a database.
+    """The queue's settings: its location, and the options for a queue in a database.
 
-    `may_lose_commits`: a server that may lose a commit is accepted. `shared_dir`: the folder of all results and input
-    images, as this machine mounts it.
+    `may_lose_commits` accepts a server that may lose commits. `shared_dir`: the folder of all results and input images,
+    as this machine mounts it.
     """
 
     place: str | None = None

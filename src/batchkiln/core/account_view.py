@@ -124,13 +124,13 @@ class AccountView:
     def room_for(self, candidate: Candidate) -> int:
         """Return how many credits a candidate's job may still reserve today."""
         money = candidate.money
-        rooms = [
+        limits = [
             self.rates.limits.credits_per_day - self.rates.usage.credits,
             None if money.budget is None else money.budget - money.committed,
             None if money.budget_per_day is None else money.budget_per_day - money.today,
             self.permission.credits_left,
         ]
-        return min(room for room in rooms if room is not None)
+        return min(limit for limit in limits if limit is not None)
 
 
 class StoredView(StoredAccount, Protocol):

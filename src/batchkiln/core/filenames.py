@@ -67,12 +67,12 @@ def identifies_item(pattern: str) -> bool:
 
 
 def prerender(pattern: str, values: Mapping[str, str]) -> str:
-    """Fill in the variables, and return a pattern that holds only built-in fields.
+    """Fill in the variables, and return a pattern with only built-in fields.
 
-    `values` must hold every field that is not built in. Raise `KeyError` with the first missing name.
+    `values` must contain every other field. Raise `KeyError` with the first missing name.
     """
     text, names = _prepared(pattern)
-    return text % tuple([_escaped(safe_value(values[name])) for name in names])
+    return text % tuple([_literal_braces(safe_value(values[name])) for name in names])
 
 
 def render(pattern: str, *, job: str, item: str, index: int, output: int, model: str, ext: str) -> str:
@@ -174,13 +174,13 @@ def _prepared(pattern: str) -> tuple[str, tuple[str, ...]]:
 
 def _unfilled(piece: _Piece) -> str:
     if not piece.field:
-        return _escaped(piece.text).replace("%", "%%")
+        return _literal_braces(piece.text).replace("%", "%%")
     if piece.field in BUILT_IN_FIELDS:
         return f"{{{piece.field}:0{piece.width}d}}" if piece.width else f"{{{piece.field}}}"
     return "%s"
 
 
-def _escaped(text: str) -> str:
+def _literal_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -84,7 +84,7 @@ class Forecast:
 
 
 @dataclass(slots=True)
-class _Room:
+class _DayCapacity:
     """The remaining capacity of a day, for all accounts together, and the moment up to which it is filled.
 
     Work that continues from the previous day occupies the time from `begins_at` to the first `at`.
@@ -145,22 +145,22 @@ def forecast(
     """
     batches, unpayable = _batches(loads, limits)
     budgets = {load.name: _job_budget(load) for load in loads}
-    room = _room(now, day.reset_after(now), limits, accounts, usage)
+    capacity = _day_capacity(now, day.reset_after(now), limits, accounts, usage)
     ended: dict[str, datetime] = {load.name: now for load in loads}
     days: list[CalendarDay] = []
     for _ in range(MOST_DAYS):
         for batch in batches:
-            _fill(room, batch, budgets[batch.job], accounts)
+            _fill(capacity, batch, budgets[batch.job], accounts)
             unpayable += _reject_unpayable(batch, budgets[batch.job])
             if not batch.left:
-                ended[batch.job] = max(ended[batch.job], room.at)
-        days.append(room.day(day, accounts))
+                ended[batch.job] = max(ended[batch.job], capacity.at)
+        days.append(capacity.day(day, accounts))
         batches = [batch for batch in batches if batch.left]
         if not batches:
             break
-        at = max(room.at, room.ends_at)
-        room = _room(at, day.reset_after(at), limits, accounts, DayUsage())
-        room.begins_at = day.start_of(at)
+        at = max(capacity.at, capacity.ends_at)
+        capacity = _day_capacity(at, day.reset_after(at), limits, accounts, DayUsage())
+        capacity.begins_at = day.start_of(at)
         for budget in budgets.values():
             budget.today = budget.per_day
     unknown = {batch.job for batch in batches} | set(_behind_unpriced(loads))
@@ -194,9 +194,9 @@ def _job_budget(load: JobLoad) -> _JobBudget:
     return _JobBudget(left, per_day, today=max(0, per_day - load.credits_taken))
 
 
-def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage: DayUsage) -> _Room:
+def _day_capacity(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage: DayUsage) -> _DayCapacity:
     """Return the remaining capacity of a day after `usage`."""
-    return _Room(
+    return _DayCapacity(
         begins_at=at,
         at=at,
         ends_at=ends_at,
@@ -247,24 +247,24 @@ def _reject_unpayable(batch: _Batch, budget: _JobBudget) -> Iterable[Unpayable]:
         batch.left = 0
 
 
-def _fill(room: _Room, batch: _Batch, budget: _JobBudget, accounts: int) -> None:
+def _fill(capacity: _DayCapacity, batch: _Batch, budget: _JobBudget, accounts: int) -> None:
     """Place as many items of a batch as fit in the day. The last one may end after the day."""
     seconds = batch.seconds / accounts
-    fitting = ceil(max(0.0, (room.ends_at - room.at).total_seconds()) / seconds) if seconds else batch.left
+    fitting = ceil(max(0.0, (capacity.ends_at - capacity.at).total_seconds()) / seconds) if seconds else batch.left
     if batch.is_under_way:
         placed = min(batch.left, fitting)
     else:
-        budget_room = int(min(room.credits, budget.left, budget.today))
+        budget_room = int(min(capacity.credits, budget.left, budget.today))
         affordable = budget_room // batch.cost if batch.cost else batch.left
-        placed = max(0, min(batch.left, fitting, affordable, room.creates, room.reads // batch.reads))
-        room.items += placed
-        room.spent += placed * batch.cost
-        room.credits -= placed * batch.cost
-        room.creates -= placed
+        placed = max(0, min(batch.left, fitting, affordable, capacity.creates, capacity.reads // batch.reads))
+        capacity.items += placed
+        capacity.spent += placed * batch.cost
+        capacity.credits -= placed * batch.cost
+        capacity.creates -= placed
         budget.pay(placed * batch.cost)
     batch.left -= placed
-    room.at += timedelta(seconds=placed * seconds)
-    room.reads = max(0, room.reads - placed * batch.reads)
+    capacity.at += timedelta(seconds=placed * seconds)
+    capacity.reads = max(0, capacity.reads - placed * batch.reads)
 
 
 def with_poll_delay(seconds: float, limits: Limits) -> float:

@@ -16,7 +16,7 @@ from batchkiln.core.rate_limits import Limits
 LEASE_SECONDS: Final = 15.0
 """How long a lease holds after it was taken or renewed, by the database's clock."""
 
-BEAT_SECONDS: Final = 5.0
+RENEWAL_SECONDS: Final = 5.0
 """How often a worker renews what it drives."""
 
 MARGIN_SECONDS: Final = 2.0
@@ -61,8 +61,8 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """The result of renewing a worker's leases. `egress_epoch` is None for a worker that stands by.
+class LeaseRenewal:
+    """The result of renewing a worker's leases. `egress_epoch` is None for a standby worker.
 
     `epochs` contains the epochs of the renewed leases, by account id.
     """
@@ -99,7 +99,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """A worker as a person sees it. `sender` is the worker that holds the address, None where nobody does.
+    """The displayed state of a worker. `sender` is the worker that has the lease of the address; None if there is none.
 
     `silent_seconds` have passed since it was seen. `able` are the ids of the accounts whose API keys it has.
     """
@@ -160,8 +160,8 @@ def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_m
     free = sorted(roster.free & own.able & wanted)
     take = free[: max(0, share - len(driven))]
     for account_id in free[len(take) :]:
-        is_anothers = any(account_id in other.able and len(other.driven & wanted) < share for other in others)
-        if not is_anothers and len(driven) + len(take) < at_most:
+        is_left_to_others = any(account_id in other.able and len(other.driven & wanted) < share for other in others)
+        if not is_left_to_others and len(driven) + len(take) < at_most:
             take.append(account_id)
     give = () if take or free else _given(driven, others, wanted, at_most)
     return Choice(tuple(take), give)

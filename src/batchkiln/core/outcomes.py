@@ -140,7 +140,7 @@ class Outcome:
         return self.created_nothing and (self.event is Event.REFUSED or self.stale is not Stale.NOTHING)
 
 
-def _stays(log: str, if_it_lasts: Fact | None = None) -> Outcome:
+def _answered(log: str, if_it_lasts: Fact | None = None) -> Outcome:
     """Return the outcome of an answer that neither ends the attempt nor adds a doubt."""
     return Outcome(created_nothing=True, log=log, if_it_lasts=if_it_lasts)
 
@@ -163,17 +163,17 @@ CREATES: Final[Mapping[tuple[Answer, bool], Outcome]] = {
     (Answer.ACCEPTED,   False): _ACCEPTED,
     (Answer.ACCEPTED,   True):  _ACCEPTED,
     (Answer.INVALID,    False): _refused(Event.REFUSED),
-    (Answer.INVALID,    True):  _stays("create_refused", Fact.STILL_REFUSED),  # Law 2: says nothing of earlier sends
+    (Answer.INVALID,    True):  _answered("create_refused", Fact.STILL_REFUSED),  # Law 2: says nothing of earlier sends
     (Answer.OVER_QUOTE, False): _refused(Event.NOT_CREATED, Stale.QUOTE),
-    (Answer.OVER_QUOTE, True):  _stays("create_refused", Fact.STILL_REFUSED),
+    (Answer.OVER_QUOTE, True):  _answered("create_refused", Fact.STILL_REFUSED),
     (Answer.ASSET_GONE, False): _refused(Event.NOT_CREATED, Stale.ASSETS),
-    (Answer.ASSET_GONE, True):  _stays("create_refused", Fact.STILL_REFUSED),
+    (Answer.ASSET_GONE, True):  _answered("create_refused", Fact.STILL_REFUSED),
     (Answer.BLOCKED,    False): _refused(Event.NOT_CREATED),            # the item is free for another key
-    (Answer.BLOCKED,    True):  _stays("account_blocked"),               # the account begins nothing more in this run
-    (Answer.LIMITED,    False): _stays("create_postponed"),
-    (Answer.LIMITED,    True):  _stays("create_postponed"),
-    (Answer.FIREWALL,   False): _stays("create_postponed", Fact.STILL_UNKNOWN),
-    (Answer.FIREWALL,   True):  _stays("create_postponed", Fact.STILL_UNKNOWN),
+    (Answer.BLOCKED,    True):  _answered("account_blocked"),           # the account begins nothing more in this run
+    (Answer.LIMITED,    False): _answered("create_postponed"),
+    (Answer.LIMITED,    True):  _answered("create_postponed"),
+    (Answer.FIREWALL,   False): _answered("create_postponed", Fact.STILL_UNKNOWN),
+    (Answer.FIREWALL,   True):  _answered("create_postponed", Fact.STILL_UNKNOWN),
     (Answer.BUSY,       False): _undecided(),                           # a proxy may have sent it twice
     (Answer.BUSY,       True):  _undecided(),
     (Answer.CONFLICT,   False): _undecided(Fact.STILL_CONFLICT),        # our bytes are unchanged: busy first
@@ -325,7 +325,7 @@ def settle(outcome: Outcome, known: Known) -> Outcome:
             outcome = DOWNLOADS[Download.NAME_TAKEN]
         case _:
             pass
-    doubts = known.unanswered - (1 if outcome.created_nothing else 0)
-    if outcome.credits is Credits.FREED and doubts > 0:
+    in_doubt_count = known.unanswered - (1 if outcome.created_nothing else 0)
+    if outcome.credits is Credits.FREED and in_doubt_count > 0:
         raise InvariantBroken("an attempt may have created something, and must not be given up")
     return outcome

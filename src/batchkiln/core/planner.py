@@ -93,8 +93,8 @@ def _choose_resend(
     """Return the resend of an unresolved attempt at its earliest moment, or what replaces it.
 
     If every send was answered, nothing was created. An attempt that its job no longer wants, or that no budget or cap
-    allows, then returns to the queue like one that was never begun (Law 6). An attempt in doubt may be paid already,
-    and is resent in any case (Law 2).
+    allows, then returns to the queue like one that was never begun (Law 6). An attempt in doubt may be paid already, so
+    it is always resent (Law 2).
     """
     today = max(account.rates.usage.credits, attempt.quote_credits)  # the day before may carry it until it is sent
     is_over_day = today > account.rates.limits.credits_per_day

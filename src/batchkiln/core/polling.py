@@ -107,11 +107,11 @@ class LogNormal:
 class DurationModel:
     """The observed durations of one kind of generation, and the likelihood of each distribution."""
 
-    def __init__(self, usual_seconds: float, sightings: Iterable[Observation] = ()) -> None:
+    def __init__(self, usual_seconds: float, observations: Iterable[Observation] = ()) -> None:
         """Start with the observations of earlier runs, oldest first; `usual_seconds` is the estimate without any."""
         self._usual_seconds = usual_seconds
-        self._seen = deque(sightings, maxlen=REMEMBERED)
-        self._surprises: deque[bool] = deque(maxlen=_NEWEST)
+        self._seen = deque(observations, maxlen=REMEMBERED)
+        self._outliers: deque[bool] = deque(maxlen=_NEWEST)
         self._likely: list[tuple[LogNormal, float]] = []  # with the logarithm of its likelihood
         self._begin()
 
@@ -120,14 +120,14 @@ class DurationModel:
         """The number of observations."""
         return len(self._seen)
 
-    def add(self, sighting: Observation) -> None:
+    def add(self, observation: Observation) -> None:
         """Add an observation.
 
         If most of the newest ones are outliers, the service has changed, and older observations are dropped.
         """
-        self._seen.append(sighting)
-        self._weigh(sighting)
-        if sum(self._surprises) > _NEWEST / 2:
+        self._seen.append(observation)
+        self._update_likelihoods(observation)
+        if sum(self._outliers) > _NEWEST / 2:
             self._seen = deque(list(self._seen)[-_NEWEST:], maxlen=REMEMBERED)
             self._begin()
 
@@ -153,7 +153,7 @@ class DurationModel:
 
     def _begin(self) -> None:
         """Set up the distributions around a first estimate, and weigh them by the observations."""
-        self._surprises.clear()
+        self._outliers.clear()
         middles = sorted((seen.going_seconds + seen.ended_seconds) / 2 for seen in self._seen)
         guess = log(middles[len(middles) // 2] if middles else self._usual_seconds)
         self._likely = []
@@ -164,19 +164,19 @@ class DurationModel:
                 off = number * step
                 likelihood = log(step) - (off / _GUESS_SPREAD) ** 2 / 2
                 self._likely.append((LogNormal(exp(guess + off), spread), likelihood))
-        for sighting in self._seen:
-            self._weigh(sighting)
+        for observation in self._seen:
+            self._update_likelihoods(observation)
 
-    def _weigh(self, sighting: Observation) -> None:
+    def _update_likelihoods(self, observation: Observation) -> None:
         """Update the likelihood of each distribution with one observation."""
-        low, high = sighting.going_seconds, sighting.ended_seconds
-        weighed = [
+        low, high = observation.going_seconds, observation.ended_seconds
+        updated = [
             (shape, likelihood * _FADING + log(shape.share_ended(high) - shape.share_ended(low) + _IMPOSSIBLE))
             for shape, likelihood in self._likely
         ]
-        best, top = max(weighed, key=lambda entry: entry[1])
-        self._surprises.append(_is_odd(best, low, high))
-        self._likely = [(shape, likelihood) for shape, likelihood in weighed if likelihood > top - _LEAST]
+        best, top = max(updated, key=lambda entry: entry[1])
+        self._outliers.append(_is_odd(best, low, high))
+        self._likely = [(shape, likelihood) for shape, likelihood in updated if likelihood > top - _LEAST]
 
 
 def _is_odd(shape: LogNormal, low: float, high: float) -> bool:

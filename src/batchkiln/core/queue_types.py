@@ -96,6 +96,10 @@ class Outstanding:
         return sum(n for state, n in self.by_state.items() if state != "queued")
 
 
+Look = tuple["Viewpoint", Sequence[datetime]]
+"""The account that looks at the queue, and the service days whose usage it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that the planner reads from the queue, in one transaction.

@@ -112,7 +112,7 @@ class EdgeBlocked:
 
 @dataclass(frozen=True, slots=True)
 class NoResponse:
-    """The connection failed, timed out, or brought bytes that are no reply of this API.
+    """The connection failed or timed out, or the received bytes are not a reply of this API.
 
     `status` is None if nothing came at all.
     """

@@ -97,8 +97,8 @@ def _question_page(
 
 def _back(job: str, items: Sequence[str], done: str | None = None, number: int | None = None) -> str:
     page = item_url(job, items[0]) if len(items) == 1 else job_url(job)
-    said = {"done": done, "n": number}
-    query = urlencode({name: value for name, value in said.items() if value is not None})
+    fields = {"done": done, "n": number}
+    query = urlencode({name: value for name, value in fields.items() if value is not None})
     return page + (("&" if "?" in page else "?") + query if query else "")
 
 

@@ -78,7 +78,7 @@ class Slot:
     @property
     def waits_for(self) -> str:
         """The reason for the wait as text, or empty if it is not worth showing."""
-        return REASONS[self.wait.reason] if self.wait is not None and self.wait.is_worth_saying else ""
+        return REASONS[self.wait.reason] if self.wait is not None and self.wait.is_reportable else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def read_snapshot(
 
 
 def _names(reader: Reader) -> tuple[list[str], bool]:
-    """Return up to `JOBS_SHOWN` jobs with unfinished jobs preferred, newest first, and whether these are all."""
+    """Return up to `JOBS_SHOWN` jobs, unfinished and new ones first, and whether the list is complete."""
     every = list(reversed(reader.jobs.names()))
     if len(every) <= JOBS_SHOWN:
         return every, True
@@ -256,7 +256,7 @@ def _progress_text(now: PageSnapshot) -> str:
     ends = [view.estimated_end_at for view in jobs if not view.summary.is_finished]
     known = [at for at in ends if at is not None]
     end = f"; estimated end {format_minute(max(known))}" if known and len(known) == len(ends) else ""
-    waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_worth_saying]
+    waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
     if any(slot.is_busy for slot in now.slots) or not waits:
         return f"Working: {plural(_left(now), 'item')} left{end}"
     wait = min(waits, key=lambda one: (one.until is None, one.until or one.reason))

@@ -50,7 +50,7 @@ from batchkiln.store import QueueLocation
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """The objects of the checks: the queue, the named configuration file (None: the default search) and the profile."""
+    """The inputs of the checks: the queue, the named configuration file (None: the default search) and the profile."""
 
     queue: QueueLocation
     config_path: Path | None

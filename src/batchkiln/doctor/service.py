@@ -16,7 +16,7 @@ from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 ClientOf = Callable[[Mapping[str, str]], ServiceClient]
 """Creates a client with the given API keys, by fingerprint."""
 
-SKEW: Final = timedelta(seconds=5)
+MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 """Clock difference that is still accepted; a `Date` header has a resolution of one second."""
 
 _ROUND_CREDITS: Final = 100
@@ -71,7 +71,7 @@ def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) 
     if is_scaled:
         return ok("clock", "the service's time is scaled; the program follows it")
     ahead = machine_now - now.latest if machine_now > now.latest else min(machine_now - now.instant, timedelta())
-    if abs(ahead) <= SKEW:
+    if abs(ahead) <= MAX_CLOCK_SKEW:
         return ok("clock", "agrees with the service's")
     word = "ahead of" if ahead > timedelta() else "behind"
     return warn(

@@ -52,7 +52,7 @@ def first_card_text(job: JobFacts, layout: Mapping[str, Any]) -> str:
     """Return the card of an unfinished export."""
     return "".join(
         [
-            _front({"pretty_name": job.name, _LAYOUT: dict(layout)}),
+            _front_matter_text({"pretty_name": job.name, _LAYOUT: dict(layout)}),
             f"# {job.name}\n\nThis export is not finished: run the same command again to continue it.\n",
         ]
     )
@@ -63,7 +63,7 @@ def card_text(
 ) -> str:
     """Return the card of a finished export; `earlier` is the card that it replaces."""
     parts = [
-        _front(_matter(job, layout, result)),
+        _front_matter_text(_front_matter(job, layout, result)),
         f"# {job.name}\n\n",
         f"{job.description.strip()}\n\n" if job.description.strip() else "",
         _figures(job, result),
@@ -76,12 +76,12 @@ def card_text(
     return "".join(parts)
 
 
-def _front(matter: Mapping[str, Any]) -> str:
-    return f"{_FENCE}{yaml.safe_dump(dict(matter), sort_keys=False, allow_unicode=True)}{_FENCE}"
+def _front_matter_text(fields: Mapping[str, Any]) -> str:
+    return f"{_FENCE}{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}{_FENCE}"
 
 
-def _matter(job: JobFacts, layout: Mapping[str, Any], result: ExportResult) -> dict[str, Any]:
-    matter = {
+def _front_matter(job: JobFacts, layout: Mapping[str, Any], result: ExportResult) -> dict[str, Any]:
+    fields = {
         "pretty_name": job.name,
         "task_categories": sorted(result.modes),  # the Hub's tasks have the names of the modes
         "tags": ["synthetic", _LAYOUT],
@@ -89,7 +89,7 @@ def _matter(job: JobFacts, layout: Mapping[str, Any], result: ExportResult) -> d
         "configs": _configs(layout, result),
         _LAYOUT: dict(layout),
     }
-    return {name: value for name, value in matter.items() if value}  # the Hub rejects empty lists
+    return {name: value for name, value in fields.items() if value}  # the Hub rejects empty lists
 
 
 def _configs(layout: Mapping[str, Any], result: ExportResult) -> list[dict[str, Any]]:

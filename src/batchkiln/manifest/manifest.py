@@ -66,7 +66,7 @@ class Manifest:
         """
         return self._reader.items(self.job.filename, catalogue)
 
-    def mistake_at(
+    def diagnostic_at(
         self, file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
     ) -> Diagnostic:
         """Return a diagnostic for the location of a `LocatedItem`, with its source line."""

@@ -44,7 +44,7 @@ _FIRST_SURROGATE: Final = 0xD800
 
 
 def checked_prompt(text: str) -> str:
-    """Return a prompt, with line feeds as line ends. Raises `InvalidValue`."""
+    """Return a valid prompt with LF line endings. Raises `InvalidValue`."""
     if len(text) > MAX_PROMPT_LENGTH:
         remedy = f"at most {MAX_PROMPT_LENGTH:,} characters; a model may allow fewer"
         raise InvalidValue(f"the prompt has {len(text):,} characters", remedy)

@@ -58,7 +58,7 @@ class Outbox(Protocol):
     """The undelivered notifications of one notifier; its position survives a restart."""
 
     async def pending(self) -> Sequence[Notification]:
-        """Return the undelivered notifications in order, combined by job so that they are few."""
+        """Return the undelivered notifications in order, combined by job to limit their number."""
 
     async def mark_delivered(self, notification: Notification) -> None:
         """Record durably that a notification was delivered or given up."""

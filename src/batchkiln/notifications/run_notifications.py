@@ -32,7 +32,7 @@ END_SECONDS: Final = 20.0
 STOPPED_SECONDS: Final = 2.0
 """The same wait after a stop was requested; an unreachable receiver should not delay it."""
 
-SAID_SECONDS: Final = 1.0
+NOTIFY_SECONDS: Final = 1.0
 """After this time the wait is announced, so that the run does not seem to hang."""
 
 log = structlog.get_logger()
@@ -87,8 +87,8 @@ async def _begin(
         log.warning("notifiers_unusable", error=type(error).__name__)
         return []
     clock = ServiceClock()
-    tellers = [Dispatcher(channel, outbox, clock) for channel, outbox in zip(channels, outboxes, strict=True)]
-    return [asyncio.create_task(teller.run(ended), name="batchkiln-notify") for teller in tellers]
+    dispatchers = [Dispatcher(channel, outbox, clock) for channel, outbox in zip(channels, outboxes, strict=True)]
+    return [asyncio.create_task(dispatcher.run(ended), name="batchkiln-notify") for dispatcher in dispatchers]
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) -> None:
@@ -96,14 +96,14 @@ async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) 
     try:
         if stop_wanted.is_set():
             left = await _unfinished(tasks, STOPPED_SECONDS)
-        elif left := await _unfinished(tasks, SAID_SECONDS, stop_wanted):
+        elif left := await _unfinished(tasks, NOTIFY_SECONDS, stop_wanted):
             log.warning(
                 "notices_awaited",
                 number=len(left),
                 duration_seconds=END_SECONDS,
                 remedy="press Ctrl-C to leave them to the next run",
             )
-            left = await _unfinished(left, END_SECONDS - SAID_SECONDS, stop_wanted)
+            left = await _unfinished(left, END_SECONDS - NOTIFY_SECONDS, stop_wanted)
         if left:
             log.warning("notices_left", number=len(left), remedy="the next run sends them")
     finally:
@@ -144,7 +144,7 @@ class QueueOutbox:
         kinds: frozenset[str] | None,
         *,
         uid: str,
-        told: NotificationPosition,
+        position: NotificationPosition,
     ) -> None:
         """Use `open` instead."""
         self._engine = engine
@@ -152,8 +152,8 @@ class QueueOutbox:
         self._name = name
         self._kinds = kinds
         self._uid = uid
-        self._told = self._kept = told
-        self._newest = told.cursor
+        self._position = self._stored_position = position
+        self._newest = position.cursor
         self._waiting: set[str] = set()  # ids found by the last read and not delivered yet
 
     @classmethod
@@ -170,33 +170,33 @@ class QueueOutbox:
 
         `kinds` are the kinds that the notifier wants; None means all.
         """
-        told = await reader.read(lambda reader: reader.notifications.cursor(name))
-        await engine.store.write(Writer.write_cursor, name, told)  # stored at once, even if nothing is sent soon
-        return cls(engine, reader, name, kinds, uid=uid, told=told)
+        position = await reader.read(lambda reader: reader.notifications.cursor(name))
+        await engine.store.write(Writer.write_cursor, name, position)  # stored at once, even if nothing is sent soon
+        return cls(engine, reader, name, kinds, uid=uid, position=position)
 
     async def pending(self) -> Sequence[Notification]:
         """Return the notifications that are due and not yet delivered."""
         self._advance()
-        happened = await self._reader.read(notifications_since, self._told.cursor, self._uid)
-        found = [*happened.notices, *await status_notifications(self._engine, self._reader, self._uid)]
-        wanted = [one for one in found if one.id not in self._told.ids and one.is_for(self._name, self._kinds)]
-        self._newest = happened.newest
+        logged = await self._reader.read(notifications_since, self._position.cursor, self._uid)
+        found = [*logged.notices, *await status_notifications(self._engine, self._reader, self._uid)]
+        wanted = [one for one in found if one.id not in self._position.ids and one.is_for(self._name, self._kinds)]
+        self._newest = logged.newest
         self._waiting = {notice.id for notice in wanted}
         return wanted
 
     async def mark_delivered(self, notification: Notification) -> None:
         """Record a delivery durably, so that a crash afterwards does not repeat it."""
         self._waiting.discard(notification.id)
-        self._told = self._told.also(notification.id)
+        self._position = self._position.also(notification.id)
         self._advance()
         await self.save_position()
 
     async def save_position(self) -> None:
         """Store the position in the event log."""
         self._advance()
-        if self._told != self._kept:
-            await self._engine.store.write(Writer.write_cursor, self._name, self._told)
-            self._kept = self._told
+        if self._position != self._stored_position:
+            await self._engine.store.write(Writer.write_cursor, self._name, self._position)
+            self._stored_position = self._position
 
     def next_change(self) -> asyncio.Event:
         """Return an event that is set at the queue's next change."""
@@ -205,7 +205,7 @@ class QueueOutbox:
     def _advance(self) -> None:
         """Advance the position once all notifications read so far are delivered."""
         if not self._waiting:
-            self._told = self._told.at(self._newest)
+            self._position = self._position.at(self._newest)
 
 
 def channels_of(

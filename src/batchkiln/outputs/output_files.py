@@ -35,7 +35,8 @@ class OutputFiles:
     def __init__(self, files: FileSystem | None = None, *, owner: str = "") -> None:
         """Use the real file system, unless a test passes another.
 
-        `owner` is part of each temporary name, where several workers share a folder: each removes its own files alone.
+        If several workers share a folder, `owner` is part of each temporary name, and each worker removes only its own
+        files.
         """
         self._owner = owner
         self._files: FileSystem = files or FileSystem()

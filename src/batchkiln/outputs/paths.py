@@ -32,7 +32,7 @@ def place_inside(files: FileSystem, directory: Path, relative_name: str) -> Path
 def part_path(target: Path, number: int, owner: str = "") -> Path:
     """Return the hidden temporary name beside a target. A name that would be too long is replaced by its hash.
 
-    `owner` names the worker and its epoch, where several workers write into one folder.
+    `owner` names the worker and its epoch if several workers write to one folder.
     """
     suffix = (f".{owner}" if owner else "") + (".part" if number == 1 else f".{number}.part")
     name = f".{target.name}{suffix}"

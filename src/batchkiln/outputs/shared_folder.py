@@ -13,7 +13,7 @@ class SharedFolder:
     """The folder of all results and input images, as this machine mounts it. Its methods block."""
 
     def __init__(self, root: Path, files: FileSystem | None = None) -> None:
-        """Use a folder that is there already: where nothing is mounted, none is made."""
+        """Use an existing folder. It is never created, because the mount may be missing."""
         self._files = files or FileSystem()
         self.root = root
         self._marks = root / MARKS_FOLDER
@@ -23,10 +23,10 @@ class SharedFolder:
         return self._marks / token
 
     def check_links(self, owner: str) -> None:
-        """Write a file, and give it a second name twice: only the first time may succeed.
+        """Write a file, and link it to the same second name twice: the second link must fail.
 
-        Two workers that finish files of one name at the same moment rely on it. Raise `InputError` where the folder or
-        its file system cannot serve, and `OutputDirNotWritable` where it refuses the write.
+        Workers that finish files of one name at the same moment rely on it. Raise `InputError` if the folder or its
+        file system is unsuitable, and `OutputDirNotWritable` where it refuses the write.
         """
         if not self._files.is_folder(self.root):
             raise InputError(

@@ -80,7 +80,7 @@ def _of_image(path: Path, edge: int) -> Thumbnail:
         opened.draft("RGB", (edge, edge))  # decode a JPEG at a half or a quarter if that suffices
         is_rotated = opened.getexif().get(_ORIENTATION, 1) in _SWAPPED_SIDES
         ImageOps.exif_transpose(opened, in_place=True)
-        return _shrunk(opened, edge, *((height, width) if is_rotated else (width, height)))
+        return _resized(opened, edge, *((height, width) if is_rotated else (width, height)))
 
 
 def _of_video(path: Path, media_type: str, edge: int) -> Thumbnail:
@@ -91,7 +91,7 @@ def _of_video(path: Path, media_type: str, edge: int) -> Thumbnail:
         _check_pixels(stream.width, stream.height)
         picture = next(container.decode(stream)).to_image()  # type: ignore[no-untyped-call]
         duration = None if container.duration is None else container.duration / _MICROSECONDS
-    return _shrunk(picture, edge, picture.width, picture.height, duration)
+    return _resized(picture, edge, picture.width, picture.height, duration)
 
 
 def _check_pixels(width: int, height: int) -> None:
@@ -99,7 +99,7 @@ def _check_pixels(width: int, height: int) -> None:
         raise ValueError("too large to be decoded safely")
 
 
-def _shrunk(picture: "Image", edge: int, width: int, height: int, duration: float | None = None) -> Thumbnail:
+def _resized(picture: "Image", edge: int, width: int, height: int, duration: float | None = None) -> Thumbnail:
     from PIL import Image  # noqa: PLC0415  as above
 
     profile = picture.info.get("icc_profile")

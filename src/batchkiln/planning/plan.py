@@ -153,7 +153,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Survey:
+class _Comparison:
     """The queue and the manifests as read before any price is asked."""
 
     manifests: tuple[ManifestPlan, ...]
@@ -188,20 +188,22 @@ async def make_plan(
     for name in dict.fromkeys(profile.name for _, profile in found):
         refuse_shared_keys(profiles, name)
     read = [await with_catalogue(each, catalogues.of) for each in found]
-    survey = await store.run(_survey, app, dict(zip(paths, read, strict=True)), options)
-    known = dict(survey.known)
+    comparison = await store.run(_compare_manifests, app, dict(zip(paths, read, strict=True)), options)
+    known = dict(comparison.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
     quotes = await ask_quotes(
-        [question for manifest in survey.manifests for question in manifest.questions],
+        [question for manifest in comparison.manifests for question in manifest.questions],
         profiles=profiles,
         known=known,
-        wants_balance=_payers(survey.manifests, profiles),
+        wants_balance=_paying_accounts(comparison.manifests, profiles),
         access=access,
     )
-    return _compose(survey, quotes, app.config, tuple(catalogues.new_warnings()))
+    return _compose(comparison, quotes, app.config, tuple(catalogues.new_warnings()))
 
 
-def _survey(reader: Reader, app: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
+def _compare_manifests(
+    reader: Reader, app: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions
+) -> _Comparison:
     """Read the items of the manifests, and compare them with the queue, one manifest after the other."""
     now = app.environment.wall()
     profiles = app.config.profiles
@@ -216,7 +218,7 @@ def _survey(reader: Reader, app: AppContext, read: Mapping[str, ReadManifest], o
             account=(manifest.job.accounts or profile.account_names)[0],
             day=profile.day.start_of(times[profile.name]),
             options=options,
-            mistake_at=manifest.mistake_at,
+            diagnostic_at=manifest.diagnostic_at,
         )
         manifests.append(planned)
     digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}
@@ -225,7 +227,7 @@ def _survey(reader: Reader, app: AppContext, read: Mapping[str, ReadManifest], o
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
     named = {manifest.spec.name for manifest in manifests}
-    return _Survey(
+    return _Comparison(
         manifests=tuple(manifests),
         times=times,
         accounts=accounts,
@@ -244,7 +246,7 @@ def _check_jobs_differ(manifests: Sequence[ManifestPlan], digests: Mapping[str, 
             raise error
 
 
-def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) -> list[tuple[str, str]]:
+def _paying_accounts(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) -> list[tuple[str, str]]:
     """Return the accounts that would pay, each once."""
     return list(
         dict.fromkeys(
@@ -256,25 +258,25 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
     )
 
 
-def _compose(survey: _Survey, quotes: Quotes, config: Config, catalogue_warnings: tuple[str, ...]) -> Plan:
+def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_warnings: tuple[str, ...]) -> Plan:
     """Build the plan without side effects. The service's own time replaces the estimate."""
-    times = {**survey.times, **quotes.times}
+    times = {**comparison.times, **quotes.times}
     usages = {
         (account.profile, account.name): usage_today(account, config.profiles[account.profile], times[account.profile])
-        for account in survey.accounts
+        for account in comparison.accounts
     }
-    priced = [manifest.priced(quotes.of(manifest.profile)) for manifest in survey.manifests]
+    priced = [manifest.priced(quotes.of(manifest.profile)) for manifest in comparison.manifests]
     payable = [_without_refused(manifest, quotes) for manifest in priced]
     limits = {name: profile.limits for name, profile in config.profiles.items()}
     is_same_day = {
-        name: profile.day.start_of(times[name]) == profile.day.start_of(survey.times[name])
+        name: profile.day.start_of(times[name]) == profile.day.start_of(comparison.times[name])
         for name, profile in config.profiles.items()
     }
     loads = {
         manifest.spec.name: manifest.load(limits[manifest.profile], is_new_day=not is_same_day[manifest.profile])
         for manifest in sorted(payable, key=_age)
     }
-    ahead = _under_way(survey.other_loads)
+    ahead = _under_way(comparison.other_loads)
     found = job_forecasts([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
     forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
     jobs = [
@@ -293,9 +295,9 @@ def _compose(survey: _Survey, quotes: Quotes, config: Config, catalogue_warnings
         outlooks=tuple(outlook for outlook in found if loads.keys() & set(outlook.jobs)),
         costs=tuple(_costs(payable, loads, limits)),
         quotes=quotes,
-        others=tuple(queued.load.name for queued in survey.other_loads if _has_queued(queued.load)),
+        others=tuple(queued.load.name for queued in comparison.other_loads if _has_queued(queued.load)),
         profiles=config.profiles,
-        digests=survey.digests,
+        digests=comparison.digests,
         catalogue_warnings=catalogue_warnings,
     )
 

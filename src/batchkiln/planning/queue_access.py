@@ -34,7 +34,7 @@ class QueueAccess:
 
     @classmethod
     def of_driver(cls, queue: Queue) -> "QueueAccess":
-        """Return the access of a process that drives the queue, alone where nobody shares it."""
+        """Return the access of a process that drives the queue. It is exclusive if the queue is not shared."""
         note = _RequestLog(queue.writer, queue.app).record_request
         return cls(queue.app, queue.writer, note, is_alone=not queue.is_shared)
 

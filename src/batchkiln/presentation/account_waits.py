@@ -20,7 +20,7 @@ from batchkiln.presentation.overview import AccountView
 from batchkiln.store import Reader
 
 _HALF_A_SECOND: Final = timedelta(seconds=0.5)
-NOT_WORTH_SAYING: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
+UNREPORTED_WAITS: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Wait:
     until: datetime | None
 
     @property
-    def is_worth_saying(self) -> bool:
+    def is_reportable(self) -> bool:
         """Whether the wait is worth showing to a person."""
-        return self.reason not in NOT_WORTH_SAYING
+        return self.reason not in UNREPORTED_WAITS
 
 
 @dataclass(frozen=True, slots=True)

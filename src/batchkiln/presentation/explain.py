@@ -20,9 +20,7 @@ from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CONFLICT
 UNUSABLE: Final = "input_unusable"  # likewise; its event is INPUT_LOST
 GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
-_SHOWN_IN_FULL: Final = frozenset(
-    {GONE, UNUSABLE, "output_unusable"}
-)  # error codes whose messages are this program's own words
+_SHOWN_IN_FULL: Final = frozenset({GONE, UNUSABLE, "output_unusable"})  # codes whose messages are our own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
 
 _ASK_SUPPORT: Final = (
@@ -346,10 +344,10 @@ def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> st
 def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     if not context.is_configured:
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
-        return _escaped(place) + ": pass the right configuration with --config, then `batchkiln work`"
+        return _literal_braces(place) + ": pass the right configuration with --config, then `batchkiln work`"
     text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
     if detail.item.state is ItemState.QUEUED and (remedy := waits_remedy(detail.item.sources)) is not None:
-        text = _escaped(remedy)
+        text = _literal_braces(remedy)
     if is_stuck(detail, context):
         text = _STUCK[detail.item.state] + _ASK_SUPPORT.removesuffix(". ")
     if not context.is_driven:
@@ -376,7 +374,7 @@ def is_stuck(detail: ItemDetail, context: ItemContext) -> bool:
     return detail.item.state in WITH_SERVICE and is_long_pending(detail.attempts[-1].made_at, context.now)
 
 
-def _escaped(text: str) -> str:
+def _literal_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -42,7 +42,7 @@ class AccountView:
 class Overview:
     """Jobs, accounts and the lease of the process that runs the queue; None if there is none.
 
-    `shared_by` are the workers of a queue in a database; None where no worker ever shared it.
+    `shared_by` has the workers of a queue in a database; None if no worker ever shared it.
     """
 
     jobs: tuple[JobView, ...]

@@ -1,4 +1,4 @@
-"""The workers that share a queue, as a person sees them: who drives what, and what nobody drives."""
+"""The displayed state of the workers that share a queue: the accounts of each, and the accounts without a worker."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,25 +82,25 @@ class WorkerView:
 
     @property
     def is_sender(self) -> bool:
-        """Whether it holds its address; others of the same address stand by."""
+        """Whether it has the lease of its address; other workers of the address are standbys."""
         return self.state.sender == self.state.name
 
 
 def read_shared_by(reader: Reader, config: Config) -> SharedBy | None:
-    """Read the workers of a queue; None where no worker ever shared it."""
+    """Read the workers of a queue; None if no worker ever shared it."""
     workers = reader.workers
     states = tuple(workers.all())
     if not states:
         return None
     drivers = tuple(workers.drivers())
-    undriven = tuple(_undriven(reader, config, states, drivers))
+    undriven = tuple(_accounts_without_worker(reader, config, states, drivers))
     return SharedBy(states, drivers, undriven, workers.takeovers())
 
 
-def _undriven(
+def _accounts_without_worker(
     reader: Reader, config: Config, states: Sequence[WorkerState], drivers: Sequence[Driver]
 ) -> Iterator[Undriven]:
-    """Yield the accounts with work that nobody drives, except those that a worker takes at its next beat."""
+    """Yield the accounts with work but without a worker, except those that a worker takes at its next renewal."""
     driven = {(each.profile, each.account) for each in drivers}
     ids = {(each.profile, each.name): each.id for each in reader.accounts.summaries()}
     alive = [state for state in states if state.is_alive]
@@ -128,7 +128,7 @@ def _with_work(reader: Reader, config: Config) -> set[tuple[str, str]]:
 
 
 def read_workers(reader: Reader, config: Config, machine_now: datetime) -> tuple[SharedBy | None, list[WorkerView]]:
-    """Read the workers with what they do at present."""
+    """Read the workers and their current work."""
     from batchkiln.presentation.account_waits import account_status  # noqa: PLC0415  imports `overview`
     from batchkiln.presentation.overview import read_accounts  # noqa: PLC0415  imports this module
 
@@ -164,9 +164,7 @@ def _worker(
 ) -> WorkerView:
     driven = [statuses.get((each.profile, each.account)) for each in shared.drivers if each.worker == state.name]
     known = [each[1] for each in driven if each is not None]
-    waits = Counter(
-        REASONS[status.wait.reason] for status in known if not status.is_busy and status.wait.is_worth_saying
-    )
+    waits = Counter(REASONS[status.wait.reason] for status in known if not status.is_busy and status.wait.is_reportable)
     busiest = max(services, key=lambda profile: minutes[profile.name][state.egress], default=None)
     return WorkerView(
         state=state,

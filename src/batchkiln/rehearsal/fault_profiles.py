@@ -86,7 +86,7 @@ class ConnectionCuts:
         self._head = content.partition(b"\r\n\r\n")[0] if sender == self._sender else b""
 
     def delay_seconds(self) -> float:
-        """Return how many seconds bytes travel."""
+        """Return the network's delay of sent bytes, in seconds."""
         return _DELAY_SECONDS
 
     def next_fault(self, sender: str, now: float) -> NetworkFault:

@@ -104,7 +104,7 @@ class MemoryNetwork:
         }
         for end in self._ends:
             if end.node == node:
-                end.vanish()
+                end.drop()
         self._ends = [end for end in self._ends if end.node != node]
 
 
@@ -229,8 +229,8 @@ class End(asyncio.Transport):
     def resume_reading(self) -> None:
         """Do nothing, as in `pause_reading`."""
 
-    def vanish(self) -> None:
-        """Disappear with the node: its protocol gets no more calls, and its peer sees a reset."""
+    def drop(self) -> None:
+        """Drop the connection because its node died: the protocol gets no more calls, and the peer sees a reset."""
         self._is_closing = self.is_over = True
         self.peer.on_peer_closed(ConnectionResetError("reset by peer"))
 
@@ -253,7 +253,7 @@ class End(asyncio.Transport):
             return
         self._is_closing = True
         self._network.acts += 1
-        asyncio.get_running_loop().call_soon(self._lose, None, context=self.context)
+        asyncio.get_running_loop().call_soon(self._end_protocol, None, context=self.context)
         self._at_arrival(self.peer.on_peer_closed, peer_sees)
 
     def on_peer_closed(self, error: Exception | None) -> None:
@@ -261,13 +261,13 @@ class End(asyncio.Transport):
         if self._is_closing:
             return
         self._is_closing = True
-        asyncio.get_running_loop().call_soon(self._lose, error, context=self.context)
+        asyncio.get_running_loop().call_soon(self._end_protocol, error, context=self.context)
 
     def _reset(self) -> None:
         for end in (self, self.peer):
             end.on_peer_closed(ConnectionResetError("connection reset"))
 
-    def _lose(self, error: Exception | None) -> None:
+    def _end_protocol(self, error: Exception | None) -> None:
         if self.is_over:
             return
         self.is_over = True

@@ -64,7 +64,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
             self.call_soon(_unless_done, future, _failing_with(error))
         else:
-            self.call_soon(_unless_done, future, _giving(result))
+            self.call_soon(_unless_done, future, _setter_of(result))
         return future
 
     async def create_server(self, protocol_factory: Any, host: Any = None, *_: Any, **__: Any) -> Any:  # noqa: ANN401
@@ -126,7 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Do nothing: no selector has to be woken."""
 
 
-def _giving(result: T) -> "Callable[[asyncio.Future[T]], None]":
+def _setter_of(result: T) -> "Callable[[asyncio.Future[T]], None]":
     return lambda future: future.set_result(result)
 
 

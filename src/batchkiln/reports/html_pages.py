@@ -112,7 +112,7 @@ def _environment() -> "Environment":
     )
     made.filters |= {
         "figure": lambda number: f"{number:,}",
-        "amount": _amount,
+        "amount": _plural,
         "moment": lambda instant: f"{instant:%Y-%m-%d %H:%M} UTC",
         "day": _day,
         "size": size_text,
@@ -129,7 +129,7 @@ def _text(name: str) -> str:
     return files("batchkiln.reports").joinpath("templates", name).read_text("utf-8")
 
 
-def _amount(number: int, one: str, many: str | None = None) -> str:
+def _plural(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 

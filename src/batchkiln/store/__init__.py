@@ -1,6 +1,6 @@
 """The durable queue. `__init__.pyi` names all that other packages use of it. No other package knows SQLite.
 
-A name is imported on first use: `status` runs often, and needs nothing of what applies manifests.
+A name is imported on first use: `status` runs often, and does not need the modules that apply manifests.
 """
 
 import lazy_loader

@@ -21,7 +21,7 @@ from batchkiln.store.notification_cursor import remember_audience
 from batchkiln.store.session import Session
 from batchkiln.store.shared_paths import stored_dir
 from batchkiln.store.sql import query
-from batchkiln.store.staging import MistakeAt, Placed, Staging, staging_of, transaction
+from batchkiln.store.staging import DiagnosticAt, Placed, Staging, staging_of, transaction
 from batchkiln.store.transitions import log_job_event, transition_all
 
 ITEMS_AT_ONCE: Final = 20_000
@@ -32,7 +32,7 @@ MOVES_AT_ONCE: Final = 2_000
 
 CHANGED_SHOWN: Final = 20
 
-__all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest", "compared"]
+__all__ = ["ApplyOptions", "ApplyReport", "DiagnosticAt", "Placed", "apply_manifest", "compared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,17 @@ def apply_manifest(
     profile: str,
     now: int,
     options: ApplyOptions,
-    mistake_at: MistakeAt,
+    diagnostic_at: DiagnosticAt,
 ) -> ApplyReport:
     """Add, keep and update a job's items as the manifest says. For `Store.run`: it opens its own transactions.
 
     `profile` is the resolved one; `now` is milliseconds of service time. Raise one `InputError` with all mistakes,
     including those that reading `placed` raises at its end; then nothing is enqueued.
     """
-    with compared(connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at) as intake:
-        return intake.report if options.dry_run else intake.store(intake.report)
+    with compared(
+        connection, spec, placed, profile=profile, now=now, options=options, diagnostic_at=diagnostic_at
+    ) as application:
+        return application.report if options.dry_run else application.store(application.report)
 
 
 @contextmanager
@@ -101,7 +103,7 @@ def compared(
     profile: str,
     now: int,
     options: ApplyOptions,
-    mistake_at: MistakeAt,
+    diagnostic_at: DiagnosticAt,
     observe: Callable[[Difference], None] = lambda _: None,
 ) -> Iterator["ManifestApplication"]:
     """Yield a staged manifest, compared with its job. The staging lasts as long as the context.
@@ -111,20 +113,20 @@ def compared(
     """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
         mistakes = staging.fill(placed)
-        mistakes += staging.duplicates(mistake_at)
-        mistakes += staging.collisions(mistake_at)
-        intake = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
-        mistakes += intake.profile_mistakes()
-        mistakes += intake.reference_mistakes(mistake_at)
-        mistakes += intake.disagreement(staging.digest) if not mistakes else []
-        intake.report = replace(intake.compare(mistake_at, observe), digest=staging.digest)
-        mistakes += intake.mistakes
-        objected, warnings = staging.objected(intake.report.job_id, mistake_at)
+        mistakes += staging.duplicates(diagnostic_at)
+        mistakes += staging.collisions(diagnostic_at)
+        application = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
+        mistakes += application.profile_mistakes()
+        mistakes += application.reference_mistakes(diagnostic_at)
+        mistakes += application.disagreement(staging.digest) if not mistakes else []
+        application.report = replace(application.compare(diagnostic_at, observe), digest=staging.digest)
+        mistakes += application.mistakes
+        objected, warnings = staging.objected(application.report.job_id, diagnostic_at)
         mistakes += objected
-        intake.report = replace(intake.report, warnings=tuple(warnings))
+        application.report = replace(application.report, warnings=tuple(warnings))
         if mistakes:
-            raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + intake.omitted)
-        yield intake
+            raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + application.omitted)
+        yield application
 
 
 def _in_order(mistakes: list[Diagnostic], files: list[str]) -> list[Diagnostic]:
@@ -148,7 +150,7 @@ class ManifestApplication:
         now: int,
         options: ApplyOptions,
     ) -> None:
-        """Find the job. Compare nothing yet."""
+        """Find the job; nothing is compared yet."""
         self.mistakes: list[Diagnostic] = []
         self.omitted = 0
         self.report = ApplyReport(job_id=None)
@@ -173,13 +175,13 @@ class ManifestApplication:
         remedy = f"use --profile {self._old_profile}, or rename the job"
         return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
-    def reference_mistakes(self, mistake_at: MistakeAt) -> list[Diagnostic]:
+    def reference_mistakes(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return the errors of inputs that other items make; find out which known items have other sources."""
         references = self._staging.references
-        found = references.mistakes(self._job_id, self._staging.files, mistake_at)
+        found = references.mistakes(self._job_id, self._staging.files, diagnostic_at)
         if self._job_id is not None:
             references.compare(self._job_id)
-        found += references.circles(self._job_id, self._staging.files, mistake_at)
+        found += references.circles(self._job_id, self._staging.files, diagnostic_at)
         self.omitted += references.omitted
         return found
 
@@ -191,7 +193,7 @@ class ManifestApplication:
         remedy = "run the same command again to see the new cost"
         return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
-    def compare(self, mistake_at: MistakeAt, observe: Callable[[Difference], None]) -> ApplyReport:
+    def compare(self, diagnostic_at: DiagnosticAt, observe: Callable[[Difference], None]) -> ApplyReport:
         """Compute the report without changing the queue; add errors to `mistakes`."""
         if self._job_id is None:
             self._connection.execute(query("find_all_fresh"))
@@ -201,51 +203,51 @@ class ManifestApplication:
         self._connection.execute(query("find_fresh"))
         fresh = self._one("count_fresh")
         known = self._one("count_placed") - fresh
-        report = self._count_wishes(ApplyReport(job_id=self._job_id, new=fresh, known=known))
-        return self._count_differences(report, mistake_at, observe)
+        report = self._count_pending(ApplyReport(job_id=self._job_id, new=fresh, known=known))
+        return self._count_differences(report, diagnostic_at, observe)
 
     def _count_differences(
-        self, report: ApplyReport, mistake_at: MistakeAt, observe: Callable[[Difference], None]
+        self, report: ApplyReport, diagnostic_at: DiagnosticAt, observe: Callable[[Difference], None]
     ) -> ApplyReport:
         updated = changed = 0
         requeued = report.requeued
         shown: list[Difference] = []
         for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
             observe(difference)
-            verdict = difference.verdict
-            if verdict is DiffKind.TAKE_OVER and self._staging.has_objections:
+            kind = difference.kind
+            if kind is DiffKind.TAKE_OVER and self._staging.has_objections:
                 self._staging.object_to(difference.seq)
-            if verdict is DiffKind.SENT:
+            if kind is DiffKind.SENT:
                 changed += 1
                 if changed <= CHANGED_SHOWN:
                     shown.append(difference)
                 continue
-            updated += verdict is not DiffKind.SAME
+            updated += kind is not DiffKind.SAME
             requeued += difference.requeues
         if changed and self._options.on_change == "error" and not self._options.dry_run:
-            self.mistakes = [self._changed_mistake(difference, mistake_at) for difference in shown]
+            self.mistakes = [self._changed_diagnostic(difference, diagnostic_at) for difference in shown]
             self.omitted += changed - len(shown)
         names = tuple(difference.name for difference in shown)
         kept = changed if self._options.on_change == "keep" else 0
         return replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
 
-    def _changed_mistake(self, difference: Difference, mistake_at: MistakeAt) -> Diagnostic:
+    def _changed_diagnostic(self, difference: Difference, diagnostic_at: DiagnosticAt) -> Diagnostic:
         fields = " and ".join(difference.request_fields)
-        return mistake_at(
+        return diagnostic_at(
             self._staging.files[difference.file],
             difference.line,
             f"the item {difference.name!r} was already sent (it is {difference.state}), but its {fields} changed",
             "use a new id to generate both versions, or pass `--on-change keep` to keep the sent version",
         )
 
-    def _count_wishes(self, report: ApplyReport) -> ApplyReport:
-        self._wish(Event.BUDGET_RAISED)
-        self._wish(Event.REQUEUED)
+    def _count_pending(self, report: ApplyReport) -> ApplyReport:
+        self._stage_pending(Event.BUDGET_RAISED)
+        self._stage_pending(Event.REQUEUED)
         has_missing = report.known < self._one("job_items")
         missing = self._one("count_missing") if has_missing else 0
         if self._options.prune and has_missing:
-            self._wish(Event.CANCEL_REQUESTED)
-        requeued, pruned = self._connection.execute(query("count_wishes")).fetchone()
+            self._stage_pending(Event.CANCEL_REQUESTED)
+        requeued, pruned = self._connection.execute(query("count_pending")).fetchone()
         return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
     def store(self, report: ApplyReport) -> ApplyReport:
@@ -256,7 +258,7 @@ class ManifestApplication:
         job_id = self._job_id = self._store_job()
         report = replace(report, job_id=job_id, new=self._insert_fresh(report.new))  # they may be sources of known ones
         report = self._take_over_all(report)
-        report = self._fulfil_wishes(report)
+        report = self._apply_pending(report)
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}
             detail = counts | {"items": self._one("job_items"), "manifest": self._spec.manifest_path}
@@ -285,10 +287,10 @@ class ManifestApplication:
                 page = differences_after(self._connection, seq, MOVES_AT_ONCE)
                 for difference in page:
                     apply_change(self._connection, difference, self._now)
-                    if difference.verdict is DiffKind.SENT:
+                    if difference.kind is DiffKind.SENT:
                         sent += 1
                         names.append(difference.name)
-                    updated += difference.verdict not in {DiffKind.SAME, DiffKind.SENT}
+                    updated += difference.kind not in {DiffKind.SAME, DiffKind.SENT}
                     requeued += difference.requeues
             is_over = not page
             seq = page[-1].seq if page else seq
@@ -296,34 +298,34 @@ class ManifestApplication:
         kept = sent if self._options.on_change == "keep" else 0
         return replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
 
-    def _wish(self, event: Event) -> None:
-        self._connection.execute(_of_kind("wish", event), self._settings() | {"event": event})
+    def _stage_pending(self, event: Event) -> None:
+        self._connection.execute(_of_kind("stage_transitions", event), self._settings() | {"event": event})
 
-    def _fulfil_wishes(self, report: ApplyReport) -> ApplyReport:
+    def _apply_pending(self, report: ApplyReport) -> ApplyReport:
         moved: Counter[Event] = Counter()
         item_id, is_over = 0, False
         while not is_over:
             with transaction(self._connection):
-                page = self._connection.execute(query("wishes"), {"after": item_id, "limit": MOVES_AT_ONCE}).fetchall()
-                wished: dict[Event, list[int]] = {}
-                for wished_id, event in page:
-                    wished.setdefault(Event(event), []).append(wished_id)
-                for event, ids in wished.items():
-                    moved[event] += self._fulfil(event, ids)
+                page = self._connection.execute(query("pending"), {"after": item_id, "limit": MOVES_AT_ONCE}).fetchall()
+                pending: dict[Event, list[int]] = {}
+                for pending_id, event in page:
+                    pending.setdefault(Event(event), []).append(pending_id)
+                for event, ids in pending.items():
+                    moved[event] += self._apply_transitions(event, ids)
             is_over = not page
             item_id = page[-1][0] if page else item_id
         pruned = moved.pop(Event.CANCEL_REQUESTED, 0)
         return replace(report, requeued=report.requeued + moved.total(), pruned=pruned)
 
-    def _fulfil(self, event: Event, ids: Sequence[int]) -> int:
+    def _apply_transitions(self, event: Event, ids: Sequence[int]) -> int:
         """Apply pending transitions whose conditions still hold, inside the caller's transaction; return their number.
 
-        The state alone is not enough: an item that was held for an image may have been sent since, and be held again
-        while it may have been charged; a person has to decide it (Law 2).
+        Checking the state is not enough: an item that was held for an image may have been sent and held again since. It
+        may have been charged, so a person has to decide (Law 2).
         """
         params = self._settings() | {"ids": json.dumps(ids)}
-        found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), params)]
-        transition_all(self._connection, found, expected=_WISHES[event][0], event=event, now=self._now)
+        found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_pending", event), params)]
+        transition_all(self._connection, found, expected=_PENDING[event][0], event=event, now=self._now)
         return len(found)
 
     def _insert_fresh(self, count: int) -> int:
@@ -367,10 +369,10 @@ class ManifestApplication:
 
 def _of_kind(name: str, event: Event) -> str:
     """Return a statement for the items of an event; its placeholder `of_kind` is replaced by their condition."""
-    return query(name).replace("of_kind", query(_WISHES[event][1]))
+    return query(name).replace("of_kind", query(_PENDING[event][1]))
 
 
-_WISHES: Final = {
+_PENDING: Final = {
     Event.BUDGET_RAISED: (ItemState.REJECTED, "possible_again"),
     Event.REQUEUED: (ItemState.HELD, "inputs_back"),
     Event.CANCEL_REQUESTED: (ItemState.QUEUED, "unsent_missing"),

@@ -69,18 +69,18 @@ WHERE i.job_id = :job_id AND i.state = 'queued'
     AND NOT EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused')
     AND i.id NOT IN (SELECT item_id FROM lost_item)
 
--- name: wish  (`of_kind` stands for one of the three above)
-INSERT INTO staging.wish (item_id, event) SELECT item_id, :event FROM (of_kind) AS w;
+-- name: stage_transitions  (`of_kind` stands for one of the three above)
+INSERT INTO staging.pending (item_id, event) SELECT item_id, :event FROM (of_kind) AS w;
 
--- name: count_wishes
+-- name: count_pending
 SELECT
     count(*) FILTER (WHERE event <> 'cancel_requested'), count(*) FILTER (WHERE event = 'cancel_requested')
-FROM staging.wish;
+FROM staging.pending;
 
--- name: wishes
-SELECT item_id, event FROM staging.wish WHERE item_id > :after ORDER BY item_id LIMIT :limit;
+-- name: pending
+SELECT item_id, event FROM staging.pending WHERE item_id > :after ORDER BY item_id LIMIT :limit;
 
--- name: still_wished  (`of_kind` as above: items that still meet the conditions of their transition)
+-- name: still_pending  (`of_kind` as above: items that still meet the conditions of their transition)
 SELECT item_id FROM (of_kind) AS w WHERE item_id IN (SELECT value FROM json_each(:ids));
 
 -- name: count_missing

@@ -156,7 +156,7 @@ class AttemptJournal:
     def append_refused(self, idempotency_key: str) -> None:
         """Append that an attempt was refused and created nothing. Raise `QueueBusy` if the disk fails.
 
-        The line is not flushed by itself; it reaches the disk with the next entry at the latest. If a power cut loses
+        The line is not flushed separately; it reaches the disk with the next entry at the latest. If a power cut loses
         it and a copy of the queue is restored, the attempt is replayed, as the copy would do in any case. The item has
         no later attempt, because that one's entry would have flushed the line. Nothing was charged under the key.
         """

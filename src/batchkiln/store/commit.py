@@ -227,7 +227,7 @@ class _Commit:
         return state
 
     def detail(self, outcome: Outcome, error: ErrorInfo | None, known: Known) -> Detail | None:
-        """Return the details of an event for the history, beside its error."""
+        """Return the details of an event for the history, without its error."""
         match outcome.event:
             case Event.ACCEPTED if self.facts.record is not None:
                 is_replay = self.row["sends"] > 1

@@ -57,7 +57,7 @@ class Difference:
     has_sources: bool = False
 
     @property
-    def verdict(self) -> DiffKind:
+    def kind(self) -> DiffKind:
         """Return the kind. A request may change until it is sent, settings until the item is done, metadata always."""
         if self.request_fields:
             return DiffKind.SENT if self.was_sent else DiffKind.TAKE_OVER
@@ -76,7 +76,7 @@ class Difference:
     @property
     def requeues(self) -> bool:
         """Return whether applying the change queues the item again."""
-        return self.verdict is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
+        return self.kind is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
 
 
 def differences_after(connection: Session, seq: int, limit: int) -> list[Difference]:
@@ -129,14 +129,14 @@ def _difference(row: Row) -> Difference:
 def apply_change(connection: Session, difference: Difference, now: int) -> None:
     """Apply a difference to the item inside the caller's transaction, as far as its verdict allows."""
     params = {"seq": difference.seq, "item_id": difference.item_id}
-    match difference.verdict:
+    match difference.kind:
         case DiffKind.TAKE_OVER:
             connection.execute(query("take_over_item"), params)
             if difference.is_relinked:
                 relink(connection, difference.seq, difference.item_id, now)
             elif difference.has_sources:
                 rebuild_inputs(connection, difference.item_id)
-            _tell(connection, difference, now)
+            _log_change(connection, difference, now)
         case DiffKind.SETTINGS:
             connection.execute(query("take_over_settings"), params)
             if difference.has_sources:  # the source may have been made since the comparison
@@ -147,7 +147,7 @@ def apply_change(connection: Session, difference: Difference, now: int) -> None:
             pass
 
 
-def _tell(connection: Session, difference: Difference, now: int) -> None:
+def _log_change(connection: Session, difference: Difference, now: int) -> None:
     detail = {"fields": ", ".join(difference.request_fields)}
     event = _EVENTS.get(difference.state)
     if event is None:  # a person gave it up before it was sent, so its state remains

@@ -238,8 +238,10 @@ class Items:
         job_id = Jobs(self._connection).id_of(job_name)
         item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
         params = {"job_id": job_id, "item_id": item_id}
-        row = self._connection.execute(query("story_item"), params).fetchone()
-        arrival = self._connection.execute(query("story_arrival"), {**params, "position": row["position"]}).fetchone()
+        row = self._connection.execute(query("detail_item"), params).fetchone()
+        arrival = self._connection.execute(
+            query("detail_application"), {**params, "position": row["position"]}
+        ).fetchone()
         return ItemDetail(
             job=job_name,
             item=self.of_ids([item_id])[0],
@@ -250,16 +252,16 @@ class Items:
             quote_credits=row["cost_credits"],
             inputs=tuple(
                 replace(file, path=local_path_of(self._connection, file.path))
-                for file in map(input_file_of, self._connection.execute(query("story_inputs"), params))
+                for file in map(input_file_of, self._connection.execute(query("detail_inputs"), params))
             ),
-            attempts=tuple(_attempt(one) for one in self._connection.execute(query("story_attempts"), params)),
-            events=tuple(_event(one) for one in self._connection.execute(query("story_events"), params)),
+            attempts=tuple(_attempt(one) for one in self._connection.execute(query("detail_attempts"), params)),
+            events=tuple(_event(one) for one in self._connection.execute(query("detail_events"), params)),
             arrival=_event(arrival) if arrival else None,
         )
 
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
         """Return the exact request of each of an item's attempts."""
-        rows = self._connection.execute(query("story_bodies"), {"item_id": item_id})
+        rows = self._connection.execute(query("detail_bodies"), {"item_id": item_id})
         return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
 
     def of_ids(self, ids: Sequence[int]) -> list[ItemSummary]:

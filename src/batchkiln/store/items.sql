@@ -82,7 +82,7 @@ FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN output AS o ON o.item_id = i.id AND o.attempt_id = i.attempt_id;
 
--- name: story_item
+-- name: detail_item
 SELECT i.*, r.model, r.mode, r.parameters, r.inputs_count, r.max_cost_credits, r.attempts, q.cost_credits
 FROM item AS i
 JOIN job AS j ON j.id = i.job_id
@@ -90,22 +90,22 @@ JOIN recipe AS r ON r.id = i.recipe_id
 LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
 WHERE i.id = :item_id;
 
--- name: story_inputs
+-- name: detail_inputs
 SELECT f.* FROM item AS i, json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value
 WHERE i.id = :item_id ORDER BY e.key;
 
--- name: story_attempts
+-- name: detail_attempts
 SELECT a.*, c.name AS account FROM attempt AS a JOIN account AS c ON c.id = a.account_id
 WHERE a.item_id = :item_id ORDER BY a.number;
 
--- name: story_bodies
+-- name: detail_bodies
 SELECT number, is_video, body FROM attempt WHERE item_id = :item_id ORDER BY number;
 
--- name: story_events
+-- name: detail_events
 SELECT id, at, kind, state, attempt_id, detail FROM event
 WHERE item_id = :item_id AND item_id IS NOT NULL ORDER BY id;
 
--- name: story_arrival  (the first application after which the job had more items than this item's index)
+-- name: detail_application  (the first application after which the job had more items than this item's index)
 SELECT id, at, kind, state, attempt_id, detail FROM event
 WHERE job_id = :job_id AND item_id IS NULL AND kind = 'manifest_applied' AND json_extract(detail, '$.items') > :position
 ORDER BY id LIMIT 1;

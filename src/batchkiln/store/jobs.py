@@ -184,7 +184,7 @@ class Jobs:
             queued_cost=cost["cost_credits"],
             queued_unquoted=cost["unquoted"],
             under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), params)),
-            problems=tuple(_problem_group(row) for row in self._connection.execute(query("job_troubles"), params)),
+            problems=tuple(_problem_group(row) for row in self._connection.execute(query("job_problems"), params)),
         )
 
     def _stuck(self, job_id: int) -> int:
@@ -252,7 +252,7 @@ class Jobs:
 
     def problem_items(self, job_name: str) -> dict[tuple[ItemState, str], str]:
         """Return the name of the latest item of each group of problem items, by state and error code."""
-        rows = self._connection.execute(query("trouble_items"), {"job": job_name})
+        rows = self._connection.execute(query("problem_items"), {"job": job_name})
         return {(ItemState(row["state"]), row["error_code"]): row["name"] for row in rows}
 
     def service_time(self, job_name: str, machine_now: datetime) -> datetime:

@@ -5,7 +5,7 @@ WHERE t.job_id = :job_id AND t.n > 0 ORDER BY r.model;
 -- name: find_job
 SELECT id, profile FROM job WHERE name = :name;
 
--- name: trouble_items  (if the latest item has left its state, another one by the index on states)
+-- name: problem_items  (if the latest item has left its state, another one by the index on states)
 SELECT t.state, t.error_code, coalesce(
     (SELECT i.name FROM item AS i WHERE i.id = t.latest_id AND i.state = t.state AND i.error_code = t.error_code),
     (SELECT i.name FROM (
@@ -65,7 +65,7 @@ JOIN account AS c ON c.id = a.account_id
 WHERE i.job_id = :job_id AND i.state IN ('submitting', 'active', 'downloading')
 LIMIT :limit;
 
--- name: job_troubles
+-- name: job_problems
 SELECT t.state, t.error_code, t.n, i.error_message
 FROM trouble AS t
 LEFT JOIN item AS i ON i.id = t.latest_id AND i.state = t.state AND i.error_code = t.error_code

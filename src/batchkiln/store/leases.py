@@ -11,10 +11,10 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from batchkiln.core.errors import InputError, LeaseLost
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
-    Beat,
     Driver,
     Egress,
     Fence,
+    LeaseRenewal,
     Roster,
     Sender,
     WorkerIdentity,
@@ -45,12 +45,12 @@ class Transactions(Protocol):
 
     async def write_and_then(
         self,
-        follow: Callable[[list[Any]], None],
+        follow: Callable[[Session, list[Any]], None],
         work: Callable[Concatenate[Session, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, then `follow([result])` right after the commit."""
+        """Run `work` as `write` does, then `follow(session, [result])` right after the commit."""
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""
@@ -70,12 +70,12 @@ class FencedDatabase:
 
     async def write_and_then(
         self,
-        follow: Callable[[list[Any]], None],
+        follow: Callable[[Session, list[Any]], None],
         work: Callable[Concatenate[Session, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, then `follow([result])` right after the commit."""
+        """Run `work` as `write` does, then `follow(session, [result])` right after the commit."""
         return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -94,12 +94,14 @@ class Leases:
         self._clock = clock
         self._may_take = may_take
 
-    async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
+    async def renew(
+        self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
+    ) -> LeaseRenewal:
         """Renew the lease of the address, if the worker has one (`epoch`), and those of the accounts that it drives.
 
         Raise `InputError` if another worker of the address uses another limit.
         """
-        return await self._database.write(beat, self._clock, worker, egress, epoch, driven)
+        return await self._database.write(renew, self._clock, worker, egress, epoch, driven)
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
         """Record which accounts' API keys the worker has; return the roster of workers and accounts.
@@ -109,9 +111,9 @@ class Leases:
         return await self._database.write(roster, self._clock, worker, able, driven)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Take accounts that nobody drives; return the epochs of those that were still free.
+        """Lease accounts that nobody drives; return the epochs of those that were still free.
 
-        None is, while one process has the whole queue.
+        No account is free while one process has the lock of the whole queue.
         """
         return await self._database.write(self._take, worker, account_ids)
 
@@ -146,15 +148,15 @@ def _fenced(
     return work(session, *args, **kwargs)
 
 
-def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
+def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     session: Session,
     clock: StoreClock,
     worker: WorkerIdentity,
     egress: Egress,
     epoch: int | None,
     driven: Collection[int],
-) -> Beat:
-    """Renew what a worker holds, and take its address where that is free."""
+) -> LeaseRenewal:
+    """Renew a worker's leases, and lease its address if it is free."""
     refuse_moved(session, "this queue")  # while the worker stood still
     now = clock(session)
     touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
@@ -166,7 +168,7 @@ def beat(  # noqa: PLR0917  a connection's work: the leases pass all of them on
         "expires_at": now + _LEASE_MS,
     }
     epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
-    return Beat(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
+    return LeaseRenewal(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
@@ -211,8 +213,8 @@ def roster(
         Sender(row["name"], frozenset(json.loads(row["accounts"])), frozenset(driven.get(row["name"], ())))
         for row in session.execute(query("senders"), {"now": now})
     )
-    everybodys = frozenset(account_id for sender in senders for account_id in sender.able)
-    return Roster(senders, everybodys - taken)
+    able_accounts = frozenset(account_id for sender in senders for account_id in sender.able)
+    return Roster(senders, able_accounts - taken)
 
 
 def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:
@@ -248,9 +250,9 @@ def database_clock(session: Session) -> int:
 
 
 def drain(session: Session, name: str) -> list[str]:
-    """Ask workers to give back what they drive, and to end; return their names.
+    """Ask workers to release their accounts and to end; return the workers' names.
 
-    `name` is a worker's, or that of an address or of a machine, for all its workers.
+    `name` is the name of a worker, or of an address or a machine, which means all its workers.
     """
     return [row["name"] for row in session.execute(query("drain_workers"), {"name": name}).fetchall()]
 
@@ -258,7 +260,7 @@ def drain(session: Session, name: str) -> list[str]:
 def revoke(session: Session) -> str | None:
     """End all leases that have expired, so that their workers write nothing more.
 
-    Return a worker that drives an account, by the database's clock; then nothing is changed.
+    Change nothing if a lease is still valid by the database's clock, and return its worker.
     """
     row = session.execute(query("driving_worker"), {"now": database_clock(session)}).fetchone()
     if row is not None:

@@ -52,7 +52,8 @@ class _Compared:
 async def open_journal(database: Database, journal: AttemptJournal, now: datetime) -> None:
     """Compare the journal with the queue, record the lost attempts, and open the journal for appending.
 
-    `now` is the machine's time. Raise `QueueBusy` if the disk fails, and `QueueUnusable` if the journal is no file.
+    `now` is the machine's time. Raise `QueueBusy` if the disk fails, and `QueueUnusable` if the journal is not a
+    regular file.
     """
     entries, damaged = await database.run(_read, journal)
     compared = await database.write(_compare, entries, to_milliseconds(now))
@@ -60,7 +61,7 @@ async def open_journal(database: Database, journal: AttemptJournal, now: datetim
     if content is None and (damaged or journal.is_torn):
         content = entries
     await database.run(_begin, journal, content)
-    _tell(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
+    _log_findings(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
 
 
 def record_lost(connection: Session, journal: AttemptJournal, now: int) -> int:
@@ -82,7 +83,7 @@ def _begin(connection: Session, journal: AttemptJournal, entries: list[JournalEn
     journal.begin(entries)
 
 
-def _tell(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> None:
+def _log_findings(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> None:
     if compared.lost:
         reason = (
             "the queue is an older copy of itself: the journal beside it has attempts that it does not know. They are "
@@ -113,7 +114,7 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
     keys, kept, lost = set(), [entry for entry in entries if entry.queue_uid != uid], 0
     for entry in own:
         if entry.idempotency_key not in known:
-            lost += _lose(connection, entry)
+            lost += _record_lost(connection, entry)
         ended_at = known.get(entry.idempotency_key)
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
@@ -126,15 +127,15 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
     return _Compared(lost, len(entries) - len(own), [*kept, *missing] if is_changed else None)
 
 
-def _lose(connection: Session, entry: JournalEntry) -> bool:
-    """Record a lost attempt, unless the queue knows a later one of its item: the lost one had then ended (Law 2)."""
+def _record_lost(connection: Session, entry: JournalEntry) -> bool:
+    """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded."""
     return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
 
 
 def _end_outlived(connection: Session, now: int) -> None:
-    """End attempts that the copy has under way and that a lost one of their item followed.
+    """End active attempts of the restored copy that were followed by a lost attempt of the same item.
 
-    They had ended before that one was begun (Law 2). Sent again, they would create anew.
+    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation.
     """
     for row in connection.execute(query("outlived_attempts")).fetchall():
         decision = Decision.NOT_CREATED

@@ -30,7 +30,7 @@ MOVED: Final = "moved"
 
 
 def refuse_moved(connection: Session, place: object, *, unless_to: str | None = None) -> None:
-    """Raise `QueueUnusable` for a queue that was moved; `unless_to` is where an unfinished copy may go on."""
+    """Raise `QueueUnusable` for a queue that was moved. An unfinished copy to `unless_to` may continue."""
     text = read_meta(connection, MOVED)
     if text is None:
         return
@@ -55,7 +55,7 @@ class SharedMark:
 
 
 def shared_mark(connection: Session) -> SharedMark | None:
-    """Return the mark of the folder that the queue's machines share; None where none was used yet."""
+    """Return the mark of the shared folder that the queue uses; None before its first use."""
     text = read_meta(connection, SHARED_FOLDER)
     return None if text is None else SharedMark(**json.loads(text))
 

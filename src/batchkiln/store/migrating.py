@@ -1,4 +1,4 @@
-"""Updates of a queue's schema on a person's request."""
+"""Updates the schema of a queue when a person requests it."""
 
 from dataclasses import dataclass
 

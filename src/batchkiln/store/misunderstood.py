@@ -103,8 +103,8 @@ def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | 
     """Return the id of the chosen account; None for all. Raise `InputError` for an unknown account."""
     known = {"/".join(name): account_id for account_id, name in names.items()}
     if account is not None and account not in known:
-        told = ", ".join(known) or "none"
-        raise InputError(f"the queue knows no account {account!r}; it knows {told}. Nothing was changed")
+        listed = ", ".join(known) or "none"
+        raise InputError(f"the queue knows no account {account!r}; it knows {listed}. Nothing was changed")
     return None if account is None else known[account]
 
 

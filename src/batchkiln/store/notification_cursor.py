@@ -17,7 +17,7 @@ from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
-TOLD_KEPT: Final = 200
+DELIVERED_IDS_KEPT: Final = 200
 """Maximum number of delivered ids kept for a notifier: more than accounts and jobs produce at a time."""
 
 
@@ -33,7 +33,7 @@ class NotificationPosition:
 
     def also(self, notice_id: str) -> "NotificationPosition":
         """Return a copy with one more delivered notification."""
-        return NotificationPosition(self.cursor, (*self.ids, notice_id)[-TOLD_KEPT:])
+        return NotificationPosition(self.cursor, (*self.ids, notice_id)[-DELIVERED_IDS_KEPT:])
 
     def at(self, cursor: int) -> "NotificationPosition":
         """Return a copy with a later event as its position."""
@@ -88,7 +88,7 @@ def remember_audience(connection: Session, job: str, names: tuple[str, ...] | No
     write_meta(connection, f"audience/{job}", value)
 
 
-def write_cursor(connection: Session, notifier: str, told: NotificationPosition) -> None:
+def write_cursor(connection: Session, notifier: str, position: NotificationPosition) -> None:
     """Store how much of the event log a notifier has delivered."""
-    value = json.dumps({"cursor": told.cursor, "ids": told.ids})
+    value = json.dumps({"cursor": position.cursor, "ids": position.ids})
     write_meta(connection, f"told/{notifier}", value)

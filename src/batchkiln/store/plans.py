@@ -15,7 +15,7 @@ from batchkiln.core.forecast import JobLoad
 from batchkiln.core.job import JobSpec, Recipe
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
-from batchkiln.store.apply import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
+from batchkiln.store.apply import ApplyOptions, ApplyReport, DiagnosticAt, Placed, compared
 from batchkiln.store.diff import Difference, DiffKind
 from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
@@ -121,7 +121,7 @@ class ManifestPlan:
         return QueuedLoad(self.profile, self.spec.accounts, load)
 
 
-class _Survey:
+class _RecipeCounter:
     """The items that one staged and compared manifest would queue, by recipe."""
 
     def __init__(self, connection: Session, *, profile: str, account: str) -> None:
@@ -141,12 +141,12 @@ class _Survey:
     def observe(self, difference: Difference) -> None:
         """Record a differing item, and its old and new recipe."""
         change = _change_of(difference)
-        if change is None or self._is_wished_back(difference):
+        if change is None or self._is_requeued_by_settings(difference):
             return
         self._numbers[change.kind] += 1
         if self._numbers[change.kind] <= CHANGES_SHOWN:
             self._named.append(change)
-        if difference.verdict not in {DiffKind.TAKE_OVER, DiffKind.SETTINGS}:
+        if difference.kind not in {DiffKind.TAKE_OVER, DiffKind.SETTINGS}:
             return
         if difference.state is ItemState.QUEUED:
             self._queued[difference.old_recipe_id] -= 1
@@ -167,12 +167,12 @@ class _Survey:
             self._add(row["recipe_id"], row["n"], row["seq"])
         self._learn()
 
-    def _is_wished_back(self, difference: Difference) -> bool:
+    def _is_requeued_by_settings(self, difference: Difference) -> bool:
         """Return whether only new settings queue the item again; such items are counted with the moves."""
         if difference.state not in {ItemState.REJECTED, ItemState.HELD} or difference.requeues:
             return False
         params = {"item_id": difference.item_id}
-        return self._connection.execute(query("is_wished_back"), params).fetchone() is not None
+        return self._connection.execute(query("is_requeued_by_settings"), params).fetchone() is not None
 
     def _count_moves(self) -> None:
         for row in self._connection.execute(query("planned_moves")).fetchall():
@@ -308,14 +308,14 @@ class Plans:
         account: str,
         day: datetime,
         options: ApplyOptions,
-        mistake_at: MistakeAt,
+        diagnostic_at: DiagnosticAt,
     ) -> ManifestPlan:
         """Compare a manifest with its job without changing anything. For `Store.run`.
 
         `account` is the account whose uploads count, `day` the start of the current service day. Raise `InputError` as
         `apply_manifest` does, but not for items that changed after they were sent.
         """
-        survey = _Survey(self._connection, profile=profile, account=account)
+        counter = _RecipeCounter(self._connection, profile=profile, account=account)
         with compared(
             self._connection,
             spec,
@@ -323,22 +323,22 @@ class Plans:
             profile=profile,
             now=0,
             options=replace(options, dry_run=True),
-            mistake_at=mistake_at,
-            observe=survey.observe,
-        ) as intake:
-            survey.count(intake.report)
-            job_id = intake.report.job_id
+            diagnostic_at=diagnostic_at,
+            observe=counter.observe,
+        ) as application:
+            counter.count(application.report)
+            job_id = application.report.job_id
             job = self._connection.execute(query("planned_job"), {"job_id": job_id}).fetchone()
             return ManifestPlan(
                 spec=spec,
                 profile=profile,
-                report=intake.report,
-                numbers=survey.numbers(),
-                changes=tuple(survey.changes()),
-                counts=survey.counts(),
-                recipes=survey.recipes,
-                questions=tuple(survey.questions()),
-                uploads=survey.uploads(),
+                report=application.report,
+                numbers=counter.numbers(),
+                changes=tuple(counter.changes()),
+                counts=counter.counts(),
+                recipes=counter.recipes,
+                questions=tuple(counter.questions()),
+                uploads=counter.uploads(),
                 is_paused=job is not None and bool(job["is_paused"]),
                 committed=0 if job is None else job["committed"],
                 taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
@@ -367,7 +367,7 @@ def _known_first(entry: tuple[int, Recipe]) -> tuple[bool, int]:
 
 
 def _change_of(difference: Difference) -> Change | None:
-    match difference.verdict:
+    match difference.kind:
         case DiffKind.SAME:
             return None
         case DiffKind.SENT:

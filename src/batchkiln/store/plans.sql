@@ -5,7 +5,7 @@ GROUP BY p.recipe_id;
 
 -- name: planned_moves  (items that return to the queue or leave it, by old and new recipe)
 SELECT w.event, i.recipe_id AS old_recipe_id, p.recipe_id AS new_recipe_id, count(*) AS n, min(p.seq) AS seq
-FROM staging.wish AS w JOIN item AS i ON i.id = w.item_id LEFT JOIN staging.placed AS p ON p.name = i.name
+FROM staging.pending AS w JOIN item AS i ON i.id = w.item_id LEFT JOIN staging.placed AS p ON p.name = i.name
 GROUP BY w.event, i.recipe_id, p.recipe_id;
 
 -- name: planned_recipes
@@ -54,15 +54,15 @@ ORDER BY f.rank LIMIT :limit;
 
 -- name: requeued_names
 SELECT i.name, i.state, i.error_code
-FROM staging.wish AS w JOIN item AS i ON i.id = w.item_id
+FROM staging.pending AS w JOIN item AS i ON i.id = w.item_id
 WHERE w.event <> 'cancel_requested' ORDER BY w.item_id LIMIT :limit;
 
--- name: is_wished_back
-SELECT 1 FROM staging.wish WHERE item_id = :item_id AND event <> 'cancel_requested';
+-- name: is_requeued_by_settings
+SELECT 1 FROM staging.pending WHERE item_id = :item_id AND event <> 'cancel_requested';
 
 -- name: missing_names
 SELECT i.name, i.state,
-    EXISTS (SELECT 1 FROM staging.wish AS w WHERE w.item_id = i.id AND w.event = 'cancel_requested') AS is_pruned
+    EXISTS (SELECT 1 FROM staging.pending AS w WHERE w.item_id = i.id AND w.event = 'cancel_requested') AS is_pruned
 FROM item AS i
 WHERE i.job_id = :job_id AND i.state <> 'canceled'
     AND NOT EXISTS (SELECT 1 FROM staging.placed AS p WHERE p.name = i.name)

@@ -71,7 +71,7 @@ class Reader:
         return Plans(self._connection)
 
     def shared_mark(self) -> SharedMark | None:
-        """Return the mark of the folder that the queue's machines share; None where none was used yet."""
+        """Return the mark of the shared folder that the queue uses; None before its first use."""
         return shared_mark(self._connection)
 
     @property

@@ -24,7 +24,7 @@ _NAMES_COMPARED: Final = 2_000
 _PEELED_BY_SQL: Final = 100  # rounds; what is left is a circle or a very long chain, and is looked at in memory
 
 
-class ReferenceMistakeAt(Protocol):
+class PlaceDiagnostic(Protocol):
     """Creates an error at a place of the manifest, with the text of the line."""
 
     def __call__(
@@ -66,7 +66,7 @@ class References:
         if staged:
             self._connection.executemany(query("stage_reference"), staged)
 
-    def mistakes(self, job_id: int | None, files: Sequence[str], mistake_at: ReferenceMistakeAt) -> list[Diagnostic]:
+    def mistakes(self, job_id: int | None, files: Sequence[str], diagnostic_at: PlaceDiagnostic) -> list[Diagnostic]:
         """Find the sources; return a mistake for each place with references that cannot be."""
         if not self:
             return []
@@ -79,7 +79,7 @@ class References:
         for row in rows:
             reason, remedy = self._described(row)
             others = f" (and {row['n'] - 1:,} more items)" if row["n"] > 1 else ""
-            found.append(mistake_at(files[row["file"]], row["line"], f"{reason}{others}", remedy, row["col"]))
+            found.append(diagnostic_at(files[row["file"]], row["line"], f"{reason}{others}", remedy, row["col"]))
         return found
 
     def compare(self, job_id: int) -> None:
@@ -94,7 +94,7 @@ class References:
         if self:
             self._connection.execute(query("add_relinks_to_differences"))
 
-    def circles(self, job_id: int | None, files: Sequence[str], mistake_at: ReferenceMistakeAt) -> list[Diagnostic]:
+    def circles(self, job_id: int | None, files: Sequence[str], diagnostic_at: PlaceDiagnostic) -> list[Diagnostic]:
         """Return a mistake for each circle of items that are made from each other."""
         if not self or not self._connection.execute(query("may_have_circles")).fetchone()[0]:
             return []
@@ -104,7 +104,7 @@ class References:
             if self._connection.execute(query("peel_edges")).rowcount < 1:
                 break
         edges = [(row[0], row[1]) for row in self._connection.execute(query("edges_left"))]
-        return [self._circle(members, job_id, files, mistake_at) for members in _circles(edges)]
+        return [self._circle(members, job_id, files, diagnostic_at) for members in _circles(edges)]
 
     def rank(self, job_id: int) -> None:
         """Record with which new item both ends of each reference are in the queue."""
@@ -170,14 +170,14 @@ class References:
         return []
 
     def _circle(
-        self, members: Sequence[int], job_id: int | None, files: Sequence[str], mistake_at: ReferenceMistakeAt
+        self, members: Sequence[int], job_id: int | None, files: Sequence[str], diagnostic_at: PlaceDiagnostic
     ) -> Diagnostic:
         shown = members if len(members) <= _MEMBERS_NAMED else [*members[: _MEMBERS_NAMED - 1], None, members[-1]]
         names = ["…" if node is None else self._name_of(node) for node in shown]
         place = {"ids": json.dumps(list(members)), "job_id": job_id}
         file, line, column = self._connection.execute(query("place_in_circle"), place).fetchone()
         reason = f"these items are made from each other in a circle: {' from '.join(names)}"
-        return mistake_at(files[file], line, reason, "let one of them be made from a file, or from nothing", column)
+        return diagnostic_at(files[file], line, reason, "let one of them be made from a file, or from nothing", column)
 
     def _name_of(self, node: int) -> str:
         return str(self._connection.execute(query("member_of_circle"), {"node": node}).fetchone()[0])

@@ -237,7 +237,7 @@ SELECT price_key, sum(n) AS n FROM (
 
 -- name: waiting_for_pruned
 SELECT count(DISTINCT s.item_id)
-FROM staging.wish AS w JOIN item_source AS s ON s.source_id = w.item_id AND s.made_by IS NULL
+FROM staging.pending AS w JOIN item_source AS s ON s.source_id = w.item_id AND s.made_by IS NULL
 JOIN item AS i ON i.id = s.item_id
 WHERE w.event = 'cancel_requested' AND i.state = 'queued' AND i.id NOT IN (
-    SELECT item_id FROM staging.wish WHERE event = 'cancel_requested');
+    SELECT item_id FROM staging.pending WHERE event = 'cancel_requested');

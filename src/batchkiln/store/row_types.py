@@ -67,7 +67,7 @@ def input_file_of(row: Row) -> InputFile:
 
 
 def input_ids_of(text: str | None) -> tuple[int, ...]:
-    """Return the input ids of an item's column, without the inputs that are still to be made."""
+    """Parse the column with an item's input ids, without the inputs that are still to be made."""
     return () if text is None else tuple(input_id for input_id in json.loads(text) if input_id is not None)
 
 

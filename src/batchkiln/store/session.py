@@ -67,7 +67,7 @@ class StagingSession(Protocol):
 
 
 class CopySession(Protocol):
-    """What a driver offers for a copy: a session that nobody else drives beside, and what differs between databases."""
+    """A session for copying a queue, with exclusive access and the operations that differ between databases."""
 
     @property
     def session(self) -> Session:
@@ -83,7 +83,7 @@ class CopySession(Protocol):
         ...
 
     def continue_ids(self, table: str) -> None:
-        """Have the next id of a table be one that none of its rows has had."""
+        """Continue a table's ids above all that its rows have ever had."""
         ...
 
     def now(self) -> int:

@@ -11,19 +11,19 @@ from batchkiln.store.session import Session
 
 
 def shared_dir(session: Session) -> Path | None:
-    """Return the shared folder as this machine mounts it; None for a queue file, or where none is configured."""
+    """Return the path of the shared folder on this machine; None for a queue file, or if none is configured."""
     found: Path | None = getattr(session, "shared_dir", None)  # a queue file's session has none
     return found
 
 
 def stored_path(session: Session, path: str) -> str:
-    """Return a path as the queue holds it: relative to the shared folder where it is below that one."""
+    """Return a path as the queue stores it: relative to the shared folder if it is inside."""
     root = shared_dir(session)
     return path if root is None else _below(root, path) or path
 
 
 def stored_dir(session: Session, path: str) -> str:
-    """Return an output folder as the queue holds it. Raise `InputError` where it is outside the shared folder."""
+    """Return an output folder as the queue stores it. Raise `InputError` if it is outside the shared folder."""
     root = shared_dir(session)
     if root is None:
         return path
@@ -37,13 +37,13 @@ def stored_dir(session: Session, path: str) -> str:
 
 
 def local_path_of(session: Session, stored: str) -> str:
-    """Return a path as this machine reads it; a relative one stays so where no shared folder is configured."""
+    """Return a stored path as a path of this machine. Without a shared folder, relative paths are unchanged."""
     root = shared_dir(session)
     return stored if root is None else str(root / stored)
 
 
 def local_dir_of(session: Session, stored: str) -> str:
-    """Return an output folder that is to be written. Raise `OutputDirNotWritable` where this machine has no place."""
+    """Return an output folder for writing. Raise `OutputDirNotWritable` if this machine has no shared folder."""
     path = local_path_of(session, stored)
     if not Path(path).is_absolute():
         raise OutputDirNotWritable(
@@ -54,7 +54,7 @@ def local_dir_of(session: Session, stored: str) -> str:
 
 
 def _below(root: Path, path: str) -> str | None:
-    """Return a path relative to a folder; None where it is elsewhere. Links are followed on both sides."""
+    """Return a path relative to a folder; None if it is outside. Links are followed on both sides."""
     for folder, place in ((root, Path(path)), (root.resolve(), Path(path).resolve())):
         if place.is_relative_to(folder):
             return place.relative_to(folder).as_posix()

@@ -28,11 +28,11 @@ MISTAKES_SHOWN: Final = 100
 OBJECTIONS_KEPT: Final = 1_000
 _MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
 _MORE: Final = -2
-_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, use --no-catalogue"
+_CATALOGUE_REMEDY: Final = "if the catalogue is wrong, use --no-catalogue"
 _IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
 
 
-class MistakeAt(Protocol):
+class DiagnosticAt(Protocol):
     """Creates an error in the manifest's format, with the text of the line."""
 
     def __call__(
@@ -87,7 +87,7 @@ def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterato
             "stage_inputs",
             "stage_differences",
             "stage_fresh",
-            "stage_wishes",
+            "stage_pending",
             "stage_objections",
         ):
             connection.execute(query(name))
@@ -129,15 +129,15 @@ class Staging:
         self._connection.execute(query("index_objections"))
         return mistakes
 
-    def duplicates(self, mistake_at: MistakeAt) -> list[Diagnostic]:
+    def duplicates(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return a mistake for each item whose id an earlier item has, and remove it from the staging."""
         reason = "the id {!r} is already used at {}"
-        found = self._shared("duplicate_names", reason, "use a different id for each item of a job", mistake_at)
+        found = self._shared("duplicate_names", reason, "use a different id for each item of a job", diagnostic_at)
         if found:
             self._connection.execute(query("forget_duplicates"))
         return found
 
-    def collisions(self, mistake_at: MistakeAt) -> list[Diagnostic]:
+    def collisions(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return a mistake for each item whose file names equal those of another item.
 
         Only patterns whose fields are variables can collide; {item} or {index} in one prevents it.
@@ -147,7 +147,7 @@ class Staging:
         self._connection.execute(query("index_placed_outputs"))
         reason = "the output name {!r} is already used by the item at {}"
         remedy = f"let `output.filename`, now {self._job.filename!r}, contain {{item}} or {{index}}"
-        return self._shared("duplicate_outputs", reason, remedy, mistake_at)
+        return self._shared("duplicate_outputs", reason, remedy, diagnostic_at)
 
     @property
     def has_objections(self) -> bool:
@@ -158,7 +158,7 @@ class Staging:
         """Mark a known item whose request differs from its last one."""
         self._connection.execute(query("object_to"), {"seq": seq})
 
-    def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    def objected(self, job_id: int | None, diagnostic_at: DiagnosticAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
         """Return the catalogue's objections to items that are still to be sent, as mistakes and as warnings.
 
         A clear objection to a new or changed item is a mistake. An unclear one, or one to a queued item, is a warning:
@@ -177,20 +177,20 @@ class Staging:
                 continue
             one = known[number]
             reason = one.reason if items == 1 else f"{one.reason} ({items:,} items)"
-            remedy = one.remedy if mistakes or found is warnings else f"{one.remedy}; {_IN_SPITE_OF_IT}"
-            found.append(mistake_at(one.file, one.line, reason, remedy, one.column))
+            remedy = one.remedy if mistakes or found is warnings else f"{one.remedy}; {_CATALOGUE_REMEDY}"
+            found.append(diagnostic_at(one.file, one.line, reason, remedy, one.column))
         return mistakes, warnings
 
     def place(self, file: int, line: int) -> str:
         """Return a staged place as text for a person."""
         return f"{self.files[file]}:{line}"
 
-    def _shared(self, name: str, reason: str, remedy: str, mistake_at: MistakeAt) -> list[Diagnostic]:
+    def _shared(self, name: str, reason: str, remedy: str, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         rows = self._connection.execute(query(name), {"limit": MISTAKES_SHOWN + 1}).fetchall()
         if len(rows) > MISTAKES_SHOWN:
             self.omitted += self._connection.execute(query(f"count_{name}")).fetchone()[0] - MISTAKES_SHOWN
         return [
-            mistake_at(self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy)
+            diagnostic_at(self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy)
             for shared, file, line, first_file, first_line in rows[:MISTAKES_SHOWN]
         ]
 
@@ -248,7 +248,7 @@ class Staging:
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
-        """Return the name of the item's first output. Only its kind is known yet."""
+        """Return the path of the item's first output. Its kind replaces the extension, which is still unknown."""
         kind = "video" if spec.recipe.mode.makes_video else "image"
         pattern = spec.file_name or self._job.filename
         return render(pattern, job=self._job.name, item=spec.name, index=0, output=1, model=spec.recipe.model, ext=kind)

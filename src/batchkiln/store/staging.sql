@@ -43,8 +43,8 @@ CREATE TABLE staging.difference (seq INTEGER PRIMARY KEY, item_id INTEGER);
 -- name: stage_fresh  (new items, numbered from 1)
 CREATE TABLE staging.fresh (rank INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 
--- name: stage_wishes  (transitions that the manifest causes)
-CREATE TABLE staging.wish (item_id INTEGER PRIMARY KEY, event TEXT NOT NULL);
+-- name: stage_pending  (transitions that the manifest causes)
+CREATE TABLE staging.pending (item_id INTEGER PRIMARY KEY, event TEXT NOT NULL);
 
 -- name: stage_objections  (the catalogue's objections to items, by number)
 CREATE TABLE staging.objection (seq INTEGER NOT NULL, number INTEGER NOT NULL, is_new INTEGER NOT NULL DEFAULT 0);

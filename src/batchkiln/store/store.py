@@ -39,7 +39,7 @@ class Store:
     async def open_for_writing(cls, location: QueueLocation) -> Self:
         """Open the queue. A missing file is created, and its schema updated.
 
-        Raise `QueueUnusable` if it is no queue, is damaged or has another version, and `QueueBusy` if the disk, the
+        Raise `QueueUnusable` if it is not a queue, is damaged or has another version, and `QueueBusy` if the disk, the
         server or a lock fails.
         """
         return cls(await drivers.open_for_writing(location))
@@ -51,7 +51,7 @@ class Store:
 
     @classmethod
     async def open_if_there(cls, location: QueueLocation) -> Self:
-        """Open an existing queue for reading; in place of a missing one, an empty one in memory. Create no file."""
+        """Open an existing queue for reading, or an empty one in memory if there is none. No file is created."""
         if isinstance(location, DatabaseUrl) or not drivers.is_file_missing(location):
             return await cls.open_for_reading(location)
         store = cls(await drivers.open_empty(location))
@@ -108,9 +108,9 @@ class Store:
         """Wake the process that drives the queue, if there is one."""
         self._database.notify()
 
-    def listen(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context in which `heard` is called whenever another process calls `notify`."""
-        return self._database.listen(heard)
+    def listen(self, on_wakeup: Callable[[], None]) -> AbstractContextManager[None]:
+        """Return a context in which `on_wakeup` is called whenever another process calls `notify`."""
+        return self._database.listen(on_wakeup)
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
@@ -179,9 +179,9 @@ class Store:
         return Leases(self._database, clock or self._database.clock, self._database.may_take_leases)
 
     async def reconnect(self, *, now: datetime) -> None:
-        """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still.
+        """Open the connection again after it was lost. Raise `QueueBusy` if the database is still unreachable.
 
-        The database may be an older copy of itself, after a failover: it is compared with the journal again.
+        After a failover, the database may be an older copy, so it is compared with the journal again.
         """
         await self._database.reconnect()
         if self._journal is not None:

@@ -17,7 +17,7 @@ from batchkiln.store.operations import CancelReport, RetryReport
 from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
-from batchkiln.store.staging import MistakeAt, Placed
+from batchkiln.store.staging import DiagnosticAt, Placed
 
 
 class Writer(Reader):
@@ -35,12 +35,12 @@ class Writer(Reader):
         profile: str,
         machine_now: datetime,
         options: ApplyOptions,
-        mistake_at: MistakeAt,
+        diagnostic_at: DiagnosticAt,
     ) -> ApplyReport:
         """Apply a manifest to its job. Raise `InputError` with all mistakes of the manifest."""
         now = max(to_milliseconds(machine_now), service_time(self._connection, profile) or 0)
         return apply_manifest(
-            self._connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at
+            self._connection, spec, placed, profile=profile, now=now, options=options, diagnostic_at=diagnostic_at
         )
 
     def retry(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> RetryReport:
@@ -92,9 +92,9 @@ class Writer(Reader):
         return misunderstood.end_waits(self._connection, account)
 
     def drain_workers(self, name: str) -> list[str]:
-        """Ask workers to give back what they drive, and to end; return their names.
+        """Ask workers to release their accounts and to end; return the workers' names.
 
-        `name` is a worker's, or that of an address or of a machine, for all its workers.
+        `name` is the name of a worker, or of an address or a machine, which means all its workers.
         """
         return drain(self._connection, name)
 

@@ -84,7 +84,7 @@ class Backoff:
         self.wait(now, draw, reason, told=told, longest_seconds=RAREST_SECONDS)
 
     @property
-    def is_to_be_told(self) -> bool:
+    def should_report(self) -> bool:
         """Return whether a person should learn of the failures and has not been informed yet."""
         return self.held.reason is self.alone_reason and not self.is_told
 
@@ -188,11 +188,11 @@ class Backoffs:
         own.held = own.held.after(NotBefore(now + seconds, own.held.reason))
         return own.misunderstood == MISUNDERSTOOD_AT_MOST
 
-    def is_worn_out(self, call: Call) -> bool:
+    def is_exhausted(self, call: Call) -> bool:
         """Return whether the call is suspended at its next reply that is not understood."""
         return self.calls[call].misunderstood + 1 >= MISUNDERSTOOD_AT_MOST
 
-    def wear_out(self, call: Call) -> None:
+    def exhaust(self, call: Call) -> None:
         """Suspend the call at its next reply that is not understood."""
         own = self.calls[call]
         own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)

@@ -1,4 +1,4 @@
-"""Counts of repeated failures. A run stops before it pays in vain; a new run starts at zero."""
+"""Counts repeated failures, so that a run stops before it pays for nothing; a new run starts at zero."""
 
 import re
 from collections import Counter

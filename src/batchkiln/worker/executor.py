@@ -132,7 +132,7 @@ async def _send(worker: AccountWorker, attempt: Attempt) -> None:
     now = worker.ports.clock.now()
     worker.polls.touch(attempt.id, now.monotonic)
     outcome = outcome_of_create(attempt, reply)
-    await _brake(worker, attempt, reply, outcome, now)  # before the commit, which wakes the other tracks
+    await _delay_creates(worker, attempt, reply, outcome, now)  # before the commit, which wakes the other tracks
     committed = await worker.commit(attempt, outcome, _facts_of_create(reply), now)
     await _adopt_create(worker, attempt, reply, committed, now)
 
@@ -212,7 +212,7 @@ def _facts_of_create(reply: CreateReply) -> Facts:
     )
 
 
-async def _brake(
+async def _delay_creates(
     worker: AccountWorker, attempt: Attempt, reply: CreateReply, outcome: Outcome, now: ClockReading
 ) -> None:
     """Delay creates as the reply requires. If the attempt created nothing, put back the credits that it took."""
@@ -303,7 +303,7 @@ async def _commit_key_missing(
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
     """Delay creates after several refusals in a row with the same words, and block the account after too many.
 
-    The cause is then hardly the single request.
+    Such refusals are unlikely to concern the single request.
     """
     times = worker.brakes.create_refused(error.said)
     pause = alike_pause_seconds(times)
@@ -318,7 +318,7 @@ def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now:
 async def _hold_if_undecided(
     worker: AccountWorker, attempt: Attempt, reply: NotAccepted, outcome: Outcome, now: ClockReading
 ) -> None:
-    """Hold an attempt that the service answers but does not decide, for a person, so that the account can continue."""
+    """Hold an attempt whose outcome the service's replies leave open, so that the account can continue."""
     if outcome.if_it_lasts is None or not await _is_service_there(worker, attempt, reply):
         worker.brakes.decided(attempt.id)
         return
@@ -340,9 +340,10 @@ async def _hold_if_undecided(
 
 
 async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
-    """Return whether the service works, so that only this request is undecided. An outage holds no item.
+    """Return whether the service works, so that only this request is undecided. An outage must not hold items.
 
-    A reply of the API is proof in itself. Otherwise the public description is read; it counts in no account's window.
+    A reply of the API proves that the service works. Otherwise the public description is read; it counts in no
+    account's window.
     """
     match reply:
         case Refused() | IdempotencyConflict() | NotUnderstood():
@@ -359,7 +360,7 @@ async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotA
 
 
 def _count_denied(worker: AccountWorker, error: ErrorInfo) -> None:
-    """Begin nothing new on the account if the service denies every id: each further create would be paid in vain."""
+    """Begin nothing new on the account if the service denies every id: further creates would be paid for nothing."""
     if worker.brakes.id_denied():
         blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
         worker.control.block(worker.account_id, blocked, is_cut_off=False)
@@ -378,10 +379,10 @@ def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int
 
 
 def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
-    """Return the limit that a refused create met, as the refusal's words name it.
+    """Return the limit that a refused create exceeded, according to the words of the refusal.
 
     This program has nothing active when it sends a create. If the refusal names no other limit, the active generation
-    is somebody else's (contract, section 7), or this program's own if a send is in doubt.
+    belongs to another program (contract, section 7), or to this one if a send is in doubt.
     """
     match named_limit(error.code, error.message):
         case NamedLimit.CREDITS_PER_DAY:

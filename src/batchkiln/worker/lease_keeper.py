@@ -18,9 +18,9 @@ from batchkiln.core.errors import LeaseLost
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     MARGIN_SECONDS,
-    Beat,
     Egress,
     Fence,
+    LeaseRenewal,
     Roster,
     WorkerIdentity,
     choose_accounts,
@@ -57,7 +57,9 @@ ALWAYS_HELD: Final = AlwaysHeld()
 class LeaseStore(Protocol):
     """The leases in the database; each method is one transaction."""
 
-    async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
+    async def renew(
+        self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
+    ) -> LeaseRenewal:
         """Renew the address, or take it if it is free, and renew the accounts that the worker drives."""
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
@@ -99,7 +101,7 @@ class HeldLease:
 
     def check(self) -> None:
         """Raise `LeaseLost` if the lease of the account or of the address may have expired."""
-        if self.is_lost or self._keeper.steady() >= min(self.valid_until, self._keeper.egress_until):
+        if self.is_lost or self._keeper.boottime() >= min(self.valid_until, self._keeper.egress_until):
             raise LeaseLost("the lease was not renewed in time; the request was not sent")
 
     @asynccontextmanager
@@ -129,7 +131,7 @@ class HeldLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AccountDemand:
     """Accounts of one service that have work. An address carries at most `at_most` of them."""
 
     account_ids: AbstractSet[int]
@@ -139,16 +141,16 @@ class Wish:
 class LeaseKeeper:
     """All leases of one process, and the lease of its address: takes, renews and releases them.
 
-    `steady` returns seconds that also count while the machine is suspended. No other clock decides whether a lease is
+    `boottime` returns seconds that also count while the machine is suspended. No other clock decides whether a lease is
     still valid. `driven` contains the leases whose account workers run; only these are renewed.
     """
 
     def __init__(
-        self, leases: LeaseStore, worker: WorkerIdentity, egress: Egress, *, steady: Callable[[], float]
+        self, leases: LeaseStore, worker: WorkerIdentity, egress: Egress, *, boottime: Callable[[], float]
     ) -> None:
-        """Begin without any lease."""
+        """Start without leases."""
         self.worker = worker
-        self.steady = steady
+        self.boottime = boottime
         self.driven: dict[int, HeldLease] = {}
         self.egress_epoch: int | None = None
         self.egress_until = -inf
@@ -156,10 +158,10 @@ class LeaseKeeper:
         self._egress = egress
         self._leases = leases
 
-    async def beat(self) -> None:
+    async def renew(self) -> None:
         """Renew the address and the driven accounts. A lease that another worker has taken is lost."""
-        driven, sent_at = dict(self.driven), self.steady()
-        found = await self._leases.beat(self.worker, self._egress, self.egress_epoch, driven)
+        driven, sent_at = dict(self.driven), self.boottime()
+        found = await self._leases.renew(self.worker, self._egress, self.egress_epoch, driven)
         self.is_draining = found.is_draining
         if found.egress_epoch != self.egress_epoch:
             self._change_egress(found.egress_epoch)
@@ -171,11 +173,11 @@ class LeaseKeeper:
                 lease.lose()
 
     def _change_egress(self, epoch: int | None) -> None:
-        """Begin to use an address, or stand by without one. Leases of another epoch of the address end."""
+        """Begin to use an address, or become a standby. Leases under another epoch of the address end."""
         self.lose_all()
         self.egress_epoch = epoch
-        told = "egress_taken" if epoch is not None else "egress_standby"
-        log.info(told, egress=self._egress.name, worker=self.worker.name)
+        event = "egress_taken" if epoch is not None else "egress_standby"
+        log.info(event, egress=self._egress.name, worker=self.worker.name)
 
     def lose_all(self) -> None:
         """End every account's worker, for example after the connection to the database was lost."""
@@ -183,7 +185,7 @@ class LeaseKeeper:
             lease.lose()
 
     async def choose(
-        self, wishes: Iterable[Wish], *, able: AbstractSet[int], driven: AbstractSet[int]
+        self, demands: Iterable[AccountDemand], *, able: AbstractSet[int], driven: AbstractSet[int]
     ) -> tuple[list[HeldLease], tuple[int, ...]]:
         """Lease this worker's share of the accounts; return the new leases, and the accounts to hand over.
 
@@ -193,13 +195,15 @@ class LeaseKeeper:
         if self.egress_epoch is None:
             return [], ()
         roster = await self._leases.roster(self.worker, able, driven)
-        choices = [choose_accounts(self.worker.name, roster, wish.account_ids, at_most=wish.at_most) for wish in wishes]
+        choices = [
+            choose_accounts(self.worker.name, roster, demand.account_ids, at_most=demand.at_most) for demand in demands
+        ]
         wanted = [account_id for choice in choices for account_id in choice.take]
         given = tuple(account_id for choice in choices for account_id in choice.give)
         return (await self._take(wanted) if wanted else []), given
 
     async def _take(self, wanted: Sequence[int]) -> list[HeldLease]:
-        taken_at, egress_epoch = self.steady(), self.egress_epoch
+        taken_at, egress_epoch = self.boottime(), self.egress_epoch
         epochs = await self._leases.take(self.worker, wanted)
         if egress_epoch is None:
             return []

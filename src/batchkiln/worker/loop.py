@@ -90,7 +90,7 @@ async def next_due(worker: AccountWorker) -> NotBefore:
 
 
 async def drive(board: Engine, control: RunState) -> Outstanding:
-    """Drive all workers until nothing can move without a person, or until the run is to stop.
+    """Drive all workers until no item can change without a person, or until the run is stopped.
 
     Return the items that are left. Raise what a worker raised: an error of the disk or the network, or a bug of ours.
     Each state is on disk, and the next run continues from there.

@@ -80,7 +80,7 @@ class TrackedGeneration:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _UnchangedReads:
     """The unchanged content of consecutive reads since `since` (monotonic seconds), and their number."""
 
     word: str
@@ -96,7 +96,7 @@ class UnnamedResults:
     A result under such a word is downloaded once it has stayed the same for some minutes (Law 3).
     """
 
-    _standing: dict[int, _Standing] = field(default_factory=dict)
+    _unchanged: dict[int, _UnchangedReads] = field(default_factory=dict)
 
     def read(self, attempt_id: int, record: GenerationRecord, now: float) -> GenerationRecord:
         """Return the record, as a success if its unknown word and its outputs have stayed the same for long enough.
@@ -106,18 +106,18 @@ class UnnamedResults:
         if record.status is not GenerationStatus.UNKNOWN or not record.outputs:
             self.forget(attempt_id)
             return record
-        known, outputs_count = self._standing.get(attempt_id), len(record.outputs)
+        known, outputs_count = self._unchanged.get(attempt_id), len(record.outputs)
         if known is None or (known.word, known.outputs_count) != (record.status_word, outputs_count):
-            self._standing[attempt_id] = _Standing(record.status_word, outputs_count, now)
+            self._unchanged[attempt_id] = _UnchangedReads(record.status_word, outputs_count, now)
             return record
-        self._standing[attempt_id] = replace(known, reads=known.reads + 1)
+        self._unchanged[attempt_id] = replace(known, reads=known.reads + 1)
         if known.reads + 1 < UNNAMED_READS or now - known.since < UNNAMED_SECONDS:
             return record
         return replace(record, status=GenerationStatus.SUCCESS)
 
     def forget(self, attempt_id: int) -> None:
         """Forget the reads of an attempt."""
-        self._standing.pop(attempt_id, None)
+        self._unchanged.pop(attempt_id, None)
 
 
 @dataclass(slots=True)
@@ -176,11 +176,11 @@ class PollTiming:
 
     def is_news(self, attempt_id: int, record: GenerationRecord) -> bool:
         """Return whether a record differs from the last one that was recorded for an active generation."""
-        return _essence(record) != self._recorded.get(attempt_id)
+        return _compared_fields(record) != self._recorded.get(attempt_id)
 
     def recorded(self, attempt_id: int, record: GenerationRecord) -> None:
         """Keep a record that is now in the queue, to compare the next one with it."""
-        self._recorded[attempt_id] = _essence(record)
+        self._recorded[attempt_id] = _compared_fields(record)
 
     def denied(self, attempt_id: int) -> None:
         """Forget the last record after the service denied the id, so that the next good read is recorded."""
@@ -197,7 +197,7 @@ class PollTiming:
         self._touched_at.pop(attempt_id, None)
 
 
-def _essence(record: GenerationRecord) -> tuple[GenerationStatus, str, int | None]:
+def _compared_fields(record: GenerationRecord) -> tuple[GenerationStatus, str, int | None]:
     """Return the part of a record whose change is worth recording."""
     return record.status, record.status_word, record.cost_credits
 

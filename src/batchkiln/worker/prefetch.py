@@ -46,7 +46,7 @@ from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import WaitReason
 from batchkiln.core.wakes import Change, awaited_place
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.upload_denials import count_gone, denial_of, rest_if_in_vain
+from batchkiln.worker.upload_denials import count_gone, denial_of, rest_after_repeated_denials
 
 FILES_PER_REQUEST: Final = 5  # Service section 8
 ALIKE_REFUSALS: Final = 3
@@ -125,7 +125,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
         case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             failing = worker.backoffs.of_quote(candidate.recipe_id)
             await worker.on_failure(reply, Call.QUOTE, own=(failing,))
-            if failing.is_to_be_told:
+            if failing.should_report:
                 failing.is_told = True
                 await worker.ports.queue.record_preparation(candidate, Failing(None, failing.said or ""), after)
         case _:
@@ -324,13 +324,13 @@ async def _upload_failed(
 async def _uploads_wait(
     worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], failure: TransientError, call: Call
 ) -> None:
-    """Delay each of these images by itself, so that one that always fails delays no other."""
+    """Delay each of these images separately, so that one that always fails does not delay the others."""
     failing = [worker.backoffs.of_input(want.input_id, want.alike) for want in wanted]
     if isinstance(failure, NotUnderstood):
-        await rest_if_in_vain(worker, candidate, call)
+        await rest_after_repeated_denials(worker, candidate, call)
     await worker.on_failure(failure, call, own=failing)
     for want, backoff in zip(wanted, failing, strict=True):
-        if backoff.is_to_be_told:
+        if backoff.should_report:
             backoff.is_told = True
             worker.avoid_failing_inputs()
             now, said = worker.ports.clock.now(), backoff.said or ""

@@ -107,7 +107,7 @@ class Spans:
         finally:
             call.close()
         with self._guarded():
-            self._end(span, _told(result))
+            self._end(span, _attributes_of(result))
         return result
 
     def rest(self, reason: WaitReason) -> None:
@@ -218,7 +218,7 @@ def _known(attributes: Attributes) -> dict[str, str | int]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _told(result: object) -> Attributes:
+def _attributes_of(result: object) -> Attributes:
     """Return the attributes of a call's result; an error becomes one word."""
     match result:
         case RecordRead(record=record):

@@ -36,11 +36,11 @@ async def resume_held(worker: AccountWorker) -> None:
 
 
 async def sync_clock(worker: AccountWorker) -> None:
-    """Learn the service's day and hour, so that a wrong clock of this machine shifts no window (contract, 6).
+    """Determine the service's time, so that a wrong clock of this machine does not shift the windows (contract, 6).
 
-    Read the public description, which counts in no account's window, and retry while the service is away. If its time
-    is far from this machine's, ask again until two replies agree, a few times. Then restore the requests and the waits
-    of earlier runs.
+    Read the public description, which counts in no account's window, and retry while the service is unreachable. If its
+    time is far from this machine's, ask again until two replies agree, a few times. Then restore the requests and the
+    waits of earlier runs.
     """
     logged = await worker.ports.queue.logged_requests()
     worker.host.rates.restore_last_minute(logged, worker.ports.clock.now())
@@ -87,7 +87,7 @@ async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> b
         case AccountBlocked() | Throttled():
             worker.on_success(Call.DESCRIPTION)
             return True
-        case NotUnderstood() if worker.backoffs.is_worn_out(Call.DESCRIPTION):
+        case NotUnderstood() if worker.backoffs.is_exhausted(Call.DESCRIPTION):
             await worker.on_failure(reply, Call.DESCRIPTION)  # nothing needs it but the time, which other replies tell
             return True
         case Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked():

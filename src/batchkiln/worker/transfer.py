@@ -100,7 +100,7 @@ class _Fetching:
                 case DownloadStarted():
                     begun = begun if begun and reply.offset_bytes else reply
                     self.begun = begun if begun.etag and self.is_continued else None
-                    return await _pour(self.worker, self.part, reply, begun)
+                    return await _write_chunks(self.worker, self.part, reply, begun)
                 case LinkRefused(status=status):
                     return NotStreamed(Failure.BROKEN, f"the storage answered {status}", is_final=True)
                 case LinkBarred(reason=reason):
@@ -118,7 +118,7 @@ class _Fetching:
         return NotStreamed(Failure.BROKEN, reason)
 
 
-async def _pour(
+async def _write_chunks(
     worker: AccountWorker, part: Part, reply: DownloadStarted, begun: DownloadStarted
 ) -> Streamed | NotStreamed:
     """Write the received bytes, at most as many as announced, and never more than the limit."""
@@ -142,7 +142,7 @@ async def _pour(
 
 
 def _is_other(reply: DownloadStarted, begun: DownloadStarted) -> bool:
-    """Return whether the remaining range belongs to a file of another length than the one that was begun."""
+    """Return whether the total length of the remaining range differs from that of the begun file."""
     return None not in {reply.total_bytes, begun.total_bytes} and reply.total_bytes != begun.total_bytes
 
 

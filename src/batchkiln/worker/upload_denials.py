@@ -22,7 +22,7 @@ from batchkiln.core.responses import (
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.backoffs import MISUNDERSTOOD_AT_MOST
 
-FILES_IN_VAIN: Final = 3
+DENIED_FILES_IN_A_ROW: Final = 3
 """So many files of a day without one that ever worked, and the first reply that is not understood ends it.
 
 An earlier run may have met the like, and ended before it met it twice."""
@@ -36,8 +36,8 @@ async def denial_of(
     """Return a refused upload as a call that is not understood, if no upload of the account ever worked."""
     match reply:
         case TicketRefused(reason=reason):
-            told = f"could not be asked for, since the storage did not take the file ({reason})"
-            denial = _denial(told, ReplyField.UPLOAD_HEADERS)
+            reason_text = f"could not be asked for, since the storage did not take the file ({reason})"
+            denial = _denial(reason_text, ReplyField.UPLOAD_HEADERS)
         case Refused(error=error) if call is Call.UPLOAD:
             denial = _denial(f"was a refusal ({error.said})", ReplyField.UPLOAD_URL)
         case Refused(error=error):
@@ -49,13 +49,13 @@ async def denial_of(
     return None if await _has_worked(worker, candidate.item_id) else denial
 
 
-async def rest_if_in_vain(worker: AccountWorker, candidate: Candidate, call: Call) -> None:
+async def rest_after_repeated_denials(worker: AccountWorker, candidate: Candidate, call: Call) -> None:
     """Suspend the call at its next failure if enough files were uploaded today and no upload ever worked."""
     _, account, _ = await worker.snapshot(worker.ports.clock.now())
-    if account.rates.usage.upload_files < FILES_IN_VAIN:
+    if account.rates.usage.upload_files < DENIED_FILES_IN_A_ROW:
         return
     if not await _has_worked(worker, candidate.item_id):
-        worker.backoffs.wear_out(call)
+        worker.backoffs.exhaust(call)
 
 
 async def _has_worked(worker: AccountWorker, item_id: int) -> bool:
@@ -76,8 +76,8 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
     history = await worker.ports.queue.upload_history(worker.account_id, item_id)
     if history.was_used or not history.item_has_images:
         return False
-    told = f"gave an address that the service itself denies ({error.said})"
-    await worker.rest(Call.COMPLETION, _denial(told, ReplyField.ASSET_URL), worker.ports.clock.now())
+    reason_text = f"gave an address that the service itself denies ({error.said})"
+    await worker.rest(Call.COMPLETION, _denial(reason_text, ReplyField.ASSET_URL), worker.ports.clock.now())
     return True
 
 

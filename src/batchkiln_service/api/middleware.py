@@ -29,7 +29,7 @@ from batchkiln_service.transport.connections import SERVER
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ApiHandler = Callable[[web.Request, ApiCall], Awaitable[web.StreamResponse]]
-BOOKS_RETRY_SECONDS: Final = 5  # the Retry-After for a busy database or a full disk
+DATABASE_RETRY_SECONDS: Final = 5  # the Retry-After for a busy database or a full disk
 _log = logging.getLogger(__name__)
 
 
@@ -158,7 +158,7 @@ def _unexpected(error: Exception) -> ApiError:
         503,
         "unavailable",
         "the disk cannot be written, and nothing was done; send the same request again",
-        retry_after_seconds=BOOKS_RETRY_SECONDS,
+        retry_after_seconds=DATABASE_RETRY_SECONDS,
     )
 
 

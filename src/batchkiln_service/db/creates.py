@@ -90,7 +90,7 @@ class CreateStore:
         self._check_active(connection, new)
 
     def enter(self, connection: sqlite3.Connection, new: NewGeneration) -> None:
-        """Reserve the credits and enter the generation. Service rule 3.1."""
+        """Reserve the credits and insert the generation. Service rule 3.1."""
         _insert_generation(connection, new)
         transfer(connection, new.account, "reserve", new.cost_credits, generation_id=new.id, at_ms=new.created_at_ms)
         add_usage(connection, new.account, self._calendar.day_of(new.created_at_ms), credits=new.cost_credits)

@@ -79,7 +79,7 @@ class _Result:
 
 
 def is_temporary(error: Exception) -> bool:
-    """Return whether the error is temporary, by the disk or a lock; other errors are bugs."""
+    """Return whether a full disk or a lock caused the error, so that a retry may succeed; other errors are bugs."""
     if isinstance(error, OSError):
         return error.errno in PASSING_TROUBLES
     code = getattr(error, "sqlite_errorcode", None)  # only set for errors that SQLite itself reports
@@ -217,7 +217,7 @@ def _run_job(connection: sqlite3.Connection, job: Job[object]) -> "_Result":
 
 
 def _deliver(ran: list[_Queued], results: list["_Result"]) -> None:
-    """Set the futures; each event loop is woken once for all of its futures."""
+    """Resolve the futures; wake each event loop only once."""
     of_loops: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[object], _Result]]] = defaultdict(list)
     for queued, result in zip(ran, results, strict=True):
         if isinstance(queued.future, asyncio.Future):

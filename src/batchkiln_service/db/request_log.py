@@ -132,7 +132,7 @@ def _written_key(entry: Entry, response: LoggedResponse) -> str | None:
 
 def record_applied(connection: sqlite3.Connection, kinds: Iterable[str], *, endpoint: str, at_ms: int) -> None:
     """Record the faults that were applied to a request."""
-    connection.executemany(_SQL["insert_struck"], [(at_ms, kind, endpoint) for kind in kinds])
+    connection.executemany(_SQL["insert_triggered"], [(at_ms, kind, endpoint) for kind in kinds])
 
 
 def save_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:

@@ -10,7 +10,7 @@ WHERE arrived_at_ms > ?
     AND code IS NOT 'edge_blocked'
 ORDER BY arrived_at_ms
 
--- name: insert_struck
+-- name: insert_triggered
 INSERT INTO faults_struck (at_ms, kind, endpoint) VALUES (?, ?, ?)
 
 -- name: replace_tally

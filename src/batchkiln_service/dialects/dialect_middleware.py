@@ -44,14 +44,14 @@ _EDGE_TEXT: Final = "Forbidden: too many requests from your address"
 
 def install_dialect(app: web.Application, context: Context, dialect: Dialect) -> None:
     """Install a dialect in an application that has not started."""
-    dressing = _DialectMiddleware(context, dialect)
+    middleware = _DialectMiddleware(context, dialect)
 
     @web.middleware
     async def translated(request: web.Request, handler: Handler) -> web.StreamResponse:
-        return await dressing.execute(request, handler)
+        return await middleware.execute(request, handler)
 
     app.middlewares.insert(0, translated)
-    app.on_response_prepare.append(dressing.set_time_headers)
+    app.on_response_prepare.append(middleware.set_time_headers)
 
 
 class _DialectMiddleware:
@@ -81,7 +81,7 @@ class _DialectMiddleware:
             return web.Response(status=_PUT_STATUSES[self._dialect["put_status"]])
         if not path.startswith(PREFIX) or not isinstance(response, web.Response) or response.prepared:
             return response
-        if known is not None and response.status == 202 and (refusal := await self._meets(known)) is not None:  # noqa: PLR2004
+        if known is not None and response.status == 202 and (refusal := await self._find_refusal(known)) is not None:  # noqa: PLR2004
             await log_response(
                 self._context, request[ENTRY], LoggedResponse(refusal.status, "replay_refused", request[ENTRY].fault)
             )
@@ -92,8 +92,8 @@ class _DialectMiddleware:
         """Set the dialect's headers with the service's time."""
         now_ms = request.app[CONTEXT].clock.now_ms() + self._date_offset_ms
         response.headers[hdrs.DATE] = http_date(now_ms)
-        is_told = {"never": False, "successes": response.status < 400}.get(self._dialect["date_header"], True)  # noqa: PLR2004
-        if not is_told:
+        has_date = {"never": False, "successes": response.status < 400}.get(self._dialect["date_header"], True)  # noqa: PLR2004
+        if not has_date:
             response.headers.popall(hdrs.DATE, None)
 
     @property
@@ -150,7 +150,7 @@ class _DialectMiddleware:
         return self._json(body, success_status(self._dialect, endpoint), _JSON_TYPES[self._dialect["json_type"]])
 
     def _given(self, endpoint: Endpoint, document: Any) -> Any:  # noqa: ANN401
-        """Return the input of the endpoint's shape."""
+        """Return the data from which the endpoint's reply is shaped."""
         match endpoint:
             case Endpoint.PREPARE:
                 return [
@@ -248,7 +248,7 @@ class _DialectMiddleware:
 
         return await self._context.database.run(lambda connection: find_by_idempotency_key(connection, key))
 
-    async def _meets(self, known: sqlite3.Row) -> Refusal | None:
+    async def _find_refusal(self, known: sqlite3.Row) -> Refusal | None:
         """Return the refusal of a replay by checks that run before the key is looked up, if any."""
         now_ms = self._context.clock.now_ms()
         if self._dialect["replay"] == "in_progress":

@@ -187,8 +187,8 @@ def completed_shape(dialect: Dialect) -> Shape:
 
 def _ordered(dialect: Dialect, given: list[Any]) -> list[Any]:
     """Return the assets in the dialect's order, which differs from the request's only if identifiers are included."""
-    is_told = dialect["completed_name"] != "none" or dialect["assets"] in {"map_by_id", "parallel"}
-    return given[::-1] if dialect["assets_order"] == "reversed" and is_told else given
+    has_name = dialect["completed_name"] != "none" or dialect["assets"] in {"map_by_id", "parallel"}
+    return given[::-1] if dialect["assets_order"] == "reversed" and has_name else given
 
 
 def _asset(dialect: Dialect, identifier: Shape) -> Shape:

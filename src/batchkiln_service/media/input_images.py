@@ -95,7 +95,7 @@ def _in_rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Return a greyscale picture with eight bits. Pillow converts floating point, which no allowed type has."""
+    """Return a greyscale picture with 8 bits per pixel. No allowed type has floating-point pixels."""
     if image.mode == "F":
         return image.convert("L")
     return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")

@@ -27,7 +27,7 @@ class RenderSpec:
 
     @classmethod
     def from_json(cls, stored: bytes) -> "RenderSpec":
-        """Return the specification in its stored form."""
+        """Parse the stored form of a specification."""
         fields = orjson.loads(stored)
         fields["asset_ids"] = tuple(fields["asset_ids"])
         return cls(**fields)

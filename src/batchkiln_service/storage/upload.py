@@ -18,7 +18,7 @@ PATH: Final = "/storage/uploads/{asset_id}"
 ASSET_HEADER: Final = "X-Upload-Asset"
 # An upload may take this many times the longest pause, ten minutes by default, so that a client
 # cannot hold a connection forever by sending single bytes.
-MOST_SILENCES: Final = 20
+MAX_SILENCES: Final = 20
 _CHUNK_BYTES: Final = 256 * 1024
 
 
@@ -115,7 +115,7 @@ async def _chunks(request: web.Request, silence_seconds: float) -> AsyncIterator
 
     Raises ApiError if the client pauses too long, takes too long in all, or sends invalid HTTP. Times are real.
     """
-    within_seconds = MOST_SILENCES * silence_seconds
+    within_seconds = MAX_SILENCES * silence_seconds
     clock = asyncio.get_running_loop().time
     ends_at = clock() + within_seconds
     while True:

@@ -111,7 +111,7 @@ async def test_the_wait_for_a_receiver_that_hangs_is_said(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that does not return without a word is taken for one that hangs."""
-    monkeypatch.setattr(run_notifications, "SAID_SECONDS", 0.1)
+    monkeypatch.setattr(run_notifications, "NOTIFY_SECONDS", 0.1)
     monkeypatch.setattr(run_notifications, "END_SECONDS", 0.3)
     receiver.hangs = True
 
@@ -234,7 +234,7 @@ async def test_mistakes_of_the_configuration_show_no_address(text: str, tmp_path
 
 
 async def test_mistakes_of_a_mapping_show_no_address(tmp_path: Path) -> None:
-    """Nor where a program gave it."""
+    """An address that a program passed is not shown either."""
     config = {"notify": {"ci": {"apprise": CANARY}}}
 
     with pytest.raises(batchkiln.InputError, match=r"notify\.ci\.apprise") as raised:

@@ -128,7 +128,7 @@ async def test_a_canceled_start_leaves_nothing_driven(begin: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["attempt_recorded", "accepted", "outputs_ready"])
-async def test_canceled_run_goes_on_where_it_was_and_pays_once(kind: str, tmp_path: Path) -> None:
+async def test_canceled_run_continues_where_it_was_and_pays_once(kind: str, tmp_path: Path) -> None:
     """Cancelling the caller's task in the middle is as safe as a crash (Law 2): each picture is charged once."""
     async with opened(tmp_path) as queue:
         one = await price_of_one(queue)
@@ -273,7 +273,7 @@ async def test_what_was_not_understood_is_asked_again(tmp_path: Path) -> None:
 
 
 async def test_events_come_from_now_on(tmp_path: Path) -> None:
-    """Without `after` only what happens from then on is told, in order, to the end of the drive."""
+    """Without `after`, only later events are yielded, in order, until the run ends."""
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
         await queue.start()
@@ -286,7 +286,7 @@ async def test_events_come_from_now_on(tmp_path: Path) -> None:
 
 
 async def test_waiting_for_a_queue_that_nobody_drives_is_reported(tmp_path: Path) -> None:
-    """It would be a wait for ever; the error names what goes on."""
+    """Otherwise the wait would never end; the error names the command that continues the queue."""
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
 
@@ -317,7 +317,7 @@ async def test_a_canceled_wait_leaves_the_drive_alone(tmp_path: Path, monkeypatc
     assert ending.exit_status is batchkiln.ExitStatus.OK
 
 
-async def test_what_ends_the_drive_reaches_whoever_waits(tmp_path: Path) -> None:
+async def test_what_ends_the_drive_reaches_waiting_tasks(tmp_path: Path) -> None:
     """A folder that cannot be written is raised by the waits as well, and mended, the queue is driven again."""
     (tmp_path / "out").write_text("a file where the folder should be")
     async with opened(tmp_path) as queue:

@@ -45,7 +45,7 @@ async def test_one_key_under_two_names_is_refused(
 
 
 async def test_profiles_that_are_not_used_stop_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what is driven is refused; `doctor` tells of the others."""
+    """Only profiles with work are refused; `doctor` reports the others."""
     monkeypatch.setenv("STUDIO_KEY", "canary-key")
     twins = {name: {"base_url": NOBODY, "accounts": [MAIN]} for name in ("studio", "twin")}
     config = {"default_profile": "local", "profiles": twins | {"local": {"time_scale": 600}}}

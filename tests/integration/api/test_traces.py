@@ -325,7 +325,7 @@ async def test_a_bug_in_the_spans_does_not_reach_the_run(
 
 @pytest.mark.parametrize("config", [config_of(), config_of() | {"traces": None}], ids=["missing", "not wanted"])
 async def test_a_run_needs_no_sdk(config: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody asks for traces the SDK is not even imported; where somebody does, its lack is said."""
+    """Without configured traces, the SDK is not imported; with them, a missing SDK is reported."""
     for name in [name for name in sys.modules if name.startswith(("opentelemetry.sdk", "batchkiln.tracing"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)

@@ -13,7 +13,7 @@ def charged(workspace: Workspace, queue: str) -> int:
 
 
 def test_another_queue_with_the_same_outputs_is_reported(workspace: Workspace) -> None:
-    """Without a terminal it is a warning that names a file and the remedy; the run goes on."""
+    """Without a terminal, a warning names a file and the remedy, and the run continues."""
     manifest = workspace.manifest()
     assert "files_there_already" not in workspace.call("run", manifest).err
 

@@ -59,7 +59,7 @@ def test_a_job_is_run_in_a_database(configured: Workspace, url: DatabaseUrl, mon
     assert f"batchkiln:…@/{url.name}" in calls[4].out
 
 
-def test_what_resumes_a_run_is_told_without_the_password(configured: Workspace, url: DatabaseUrl) -> None:
+def test_what_resumes_a_run_is_reported_without_the_password(configured: Workspace, url: DatabaseUrl) -> None:
     """The whole command line is repeated to the person, but for that. Law 8."""
     ran = configured.call("run", configured.manifest(), "--max-credits", "2", "--queue", url.secret)
 

@@ -83,7 +83,7 @@ def test_missing_files_are_named_and_left_out(done: Workspace, tmp_path: Path) -
 
 
 def test_what_is_done_later_is_added(workspace: Workspace) -> None:
-    """By the same command, to the default place; a job that has nothing yet says so."""
+    """The same command adds it at the default destination; a job without results is reported."""
     workspace.call("enqueue", workspace.manifest())
     nothing = workspace.call("export", "foxes")
     workspace.call("run", workspace.manifest())

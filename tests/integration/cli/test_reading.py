@@ -19,7 +19,7 @@ def test_status_of_a_job_has_the_promised_names(done: Workspace) -> None:
 
 
 def test_status_without_a_job_shows_jobs_accounts_and_driver(done: Workspace) -> None:
-    """What the account has used today, of which limit, and that nobody drives."""
+    """The output shows today's usage of each limit, and that no process runs the queue."""
     document = done.call("status", "--json").document
 
     assert [job["job"] for job in document["jobs"]] == ["foxes"]

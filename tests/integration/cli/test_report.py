@@ -97,7 +97,7 @@ def test_folders_in_messages_and_metadata_are_left_out(workspace: Workspace) -> 
 
 
 def test_a_key_that_slipped_into_a_prompt_is_left_out(workspace: Workspace) -> None:
-    """Whoever pasted one where it does not belong gives it away at least not by the report. Law 8."""
+    """The report redacts an API key that was pasted into a prompt by mistake. Law 8."""
     workspace.configure(
         "profiles:\n  studio:\n    base_url: http://127.0.0.1:9/api/v1\n"
         "    accounts: [{name: main, keys: [{env: STUDIO_KEY}]}]\n"

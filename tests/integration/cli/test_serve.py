@@ -167,7 +167,7 @@ def test_the_eleventh_key_is_refused(workspace: Workspace) -> None:
     ],
 )
 def test_mistakes_are_two(workspace: Workspace, arguments: list[str], told: str) -> None:
-    """Each is told in a sentence."""
+    """Each mistake is reported in one sentence."""
     result = workspace.call("serve", *arguments)
 
     assert result.exit == 2

@@ -108,7 +108,7 @@ def test_configured_credits_that_do_nothing_are_reported(workspace: Workspace) -
     ],
 )
 def test_mistakes_are_two(workspace: Workspace, arguments: list[str], told: str) -> None:
-    """Each is told in a sentence that names the option or the argument."""
+    """Each mistake is reported in one sentence that names the option or the argument."""
     result = workspace.call("serve", *arguments)
 
     assert result.exit == 2
@@ -135,7 +135,7 @@ def test_a_report_can_be_had_after_a_kill(workspace: Workspace) -> None:
 
 
 def test_the_books_are_their_owners_alone(workspace: Workspace) -> None:
-    """In a folder that others may read as well: the file and the log beside it."""
+    """The file and the log beside it are private, even in a folder that others may read."""
     books = workspace.folder / "books"
     books.mkdir()
     books.chmod(0o755)

@@ -45,7 +45,7 @@ def answer_to(inbox: Path, job: str) -> dict[str, Any]:
     return document
 
 
-def test_once_runs_what_lies_there(workspace: Workspace, inbox: Path) -> None:
+def test_once_runs_all_manifests_in_the_folder(workspace: Workspace, inbox: Path) -> None:
     """All items done and each answered: exit 0; a second run finds nothing to do."""
     put(workspace, inbox, "foxes")
 

@@ -33,7 +33,7 @@ def egresses(shared: SharedQueue, config: str) -> list[str]:
 
 
 def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(shared: SharedQueue) -> None:
-    """Each takes as many accounts as the other; after SIGTERM the other has all of them within two beats."""
+    """Each takes as many accounts as the other; after SIGTERM, the other has all of them within two renewals."""
     one, two = shared.machine("fra-1"), shared.machine("fra-2")
     assert shared.call("enqueue", shared.manifest("birds", items=900), config=one)[0] == 0
     first, second = shared.work("fra-1", config=one), shared.work("fra-2", config=two)
@@ -86,7 +86,7 @@ def test_run_joins_as_a_worker_where_its_address_is_free(shared: SharedQueue) ->
     assert journal.read_bytes().count(b"\n") == 6
 
 
-def test_account_without_a_key_here_is_left_and_told(shared: SharedQueue) -> None:
+def test_account_without_a_key_here_is_left_and_reported(shared: SharedQueue) -> None:
     """A machine never drives what it has no key for, holds none of its items, and `status` warns of it."""
     config = shared.machine("fra-1", ("anna",))
     manifests = [shared.manifest(account, items=2, accounts=[account]) for account in ("anna", "ben")]
@@ -118,7 +118,7 @@ def test_run_without_any_key_is_an_error_and_not_an_endless_wait(shared: SharedQ
 
 
 def test_another_limit_for_the_same_address_is_refused(shared: SharedQueue) -> None:
-    """Both would count the minute of one address, each with a limit of its own."""
+    """Both workers would count requests of the same address against different limits."""
     config = shared.machine("fra-1")
     shared.work("fra-1", config=config)
     wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)

@@ -56,7 +56,7 @@ async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:
         ("307 Temporary Redirect", NoResponse("the storage answered 307")),
     ],
 )
-async def test_storage_refusals_are_told_from_its_troubles(
+async def test_storage_refusals_are_distinguished_from_its_troubles(
     client: ServiceClient, server: ScriptedServer, status: str, expected: object
 ) -> None:
     """A 4xx needs a new ticket; anything else is tried again with the same one."""

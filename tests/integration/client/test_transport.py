@@ -227,7 +227,7 @@ async def test_a_create_without_a_whole_reply_has_no_outcome(
     assert len(server.requests) == 1
 
 
-async def test_a_silent_service_is_no_reply(
+async def test_a_silent_service_is_no_response(
     client: ServiceClient, server: ScriptedServer, jump: Callable[[float], None]
 ) -> None:
     """Nothing comes within the time that is allowed: the create has no outcome, and is sent once. Law 2."""
@@ -243,7 +243,7 @@ async def test_a_silent_service_is_no_reply(
     assert len(server.requests) == 1
 
 
-async def test_an_unreachable_service_is_no_reply(session: aiohttp.ClientSession, clock: FakeClock) -> None:
+async def test_an_unreachable_service_is_no_response(session: aiohttp.ClientSession, clock: FakeClock) -> None:
     """A refused connection is a value, and nothing is retried."""
     with socket.socket() as held:  # bound and not listening: nobody else can get the port meanwhile
         held.bind(("127.0.0.1", 0))
@@ -324,7 +324,7 @@ async def test_a_page_of_a_proxy_does_not_tell_the_time(
 
 
 async def test_the_key_is_never_shown(client: ServiceClient, server: ScriptedServer) -> None:
-    """Neither repr, nor a log, nor an error that echoes the key tells it. Law 8."""
+    """No repr, log or error message contains the key, even if a reply echoes it. Law 8."""
     server.script = reply(f'{{"code":"bad","message":"Bearer {OLD_KEY} / {KEY}"}}'.encode(), status="401 No")
     with capture_logs() as logged:
         refused = await create(client)

@@ -53,7 +53,7 @@ async def test_pause_and_unpause(browser: Browser, queue: QueueFile) -> None:
     assert queue.one("SELECT is_paused FROM job") == 0
 
 
-async def test_a_question_that_is_out_of_date_is_asked_anew(browser: Browser, queue: QueueFile) -> None:
+async def test_a_question_that_is_out_of_date_is_asked_again(browser: Browser, queue: QueueFile) -> None:
     """What was agreed to was another price; nothing is done before that is seen."""
     page = await browser.get("/jobs/birds/retry")
     queue.never_fits("queued", "over_cap")
@@ -65,7 +65,7 @@ async def test_a_question_that_is_out_of_date_is_asked_anew(browser: Browser, qu
     assert queue.names("rejected") == ["refused", "queued"]
 
 
-async def test_an_item_that_may_be_paid_twice_by_now_is_asked_for_anew(browser: Browser, queue: QueueFile) -> None:
+async def test_an_item_that_may_be_paid_twice_by_now_is_asked_for_again(browser: Browser, queue: QueueFile) -> None:
     """The price is the same, and yet it is another question."""
     page = await browser.get("/jobs/birds/retry?id=refused")
     queue.move("refused", Event.RETRY_REQUESTED)
@@ -149,7 +149,7 @@ async def test_a_hold_is_ended_by_what_a_person_knows(browser: Browser, queue: Q
     assert "held" in queue.names("queued")
 
 
-async def test_a_hold_that_became_another_is_asked_for_anew(browser: Browser, queue: QueueFile) -> None:
+async def test_a_hold_that_became_another_is_asked_for_again(browser: Browser, queue: QueueFile) -> None:
     """It was never sent when the page was opened; by now it was, and queueing it again may pay for it twice."""
     page = await browser.get("/jobs/birds/resolve?id=held")
     queue.move("held", Event.REQUEUED)

@@ -18,7 +18,7 @@ async def test_an_unauthorized_visitor_sees_nothing(stranger: Browser, path: str
 
 
 @pytest.mark.parametrize("query", ["token=", "token=wrong", "once=", "once=wrong"])
-async def test_a_wrong_link_lets_nobody_in(stranger: Browser, query: str) -> None:
+async def test_a_wrong_link_is_refused(stranger: Browser, query: str) -> None:
     """And gives no cookie."""
     page = await stranger.get(f"/?{query}")
 

@@ -142,7 +142,7 @@ async def test_apprise_fails_without_naming_the_address(receiver: Receiver, capl
 
 
 def test_an_url_that_apprise_does_not_know_is_refused() -> None:
-    """And not told."""
+    """The error does not contain the URL."""
     with pytest.raises(ValueError, match="does not know") as raised:
         AppriseChannel.open("phone", f"nonsense://{CANARY}")
 

@@ -34,7 +34,7 @@ def names(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("files", [FileSystem(), NoLinks()])
-async def test_a_file_stands_whole_under_its_name(tmp_path: Path, files: FileSystem) -> None:
+async def test_a_published_file_is_complete(tmp_path: Path, files: FileSystem) -> None:
     """Bytes, hash and type of the record are those of the file, with links and without. Law 7."""
     saved = await save(OutputFiles(files), tmp_path)
 

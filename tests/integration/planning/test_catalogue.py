@@ -140,7 +140,7 @@ def test_a_prompt_that_is_too_long_only_in_bytes_is_a_warning(workspace: Workspa
     assert "the prompt is 5,000 bytes long" in result.err
 
 
-async def test_a_job_goes_on_though_the_catalogue_has_changed(make_ground: GroundMaker, tmp_path: Path) -> None:
+async def test_a_job_continues_though_the_catalogue_has_changed(make_ground: GroundMaker, tmp_path: Path) -> None:
     """What is known already is never a mistake, so that paid results are fetched; what is queued is warned of."""
     ground = await make_ground()
     offline, online = studio(ground, "http://127.0.0.1:9/api/v1"), studio

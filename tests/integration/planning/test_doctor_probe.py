@@ -79,7 +79,7 @@ async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
     assert exit_status_of(list(found.values())) is ExitStatus.QUEUE_HELD
 
 
-async def test_each_open_field_is_told_with_its_place(tmp_path: Path) -> None:
+async def test_each_open_field_is_reported_with_its_place(tmp_path: Path) -> None:
     """What is documented, what received by names and types, and where each field was read."""
     async with stranger(tmp_path) as service:
         found = await service.probed()
@@ -121,7 +121,7 @@ async def test_an_asset_id_that_is_not_found_names_the_lines_to_paste(tmp_path: 
 
 
 async def test_an_asset_id_that_the_service_does_not_know_was_read_wrongly(tmp_path: Path) -> None:
-    """What its completion refuses is told as a field to configure, with the other places of that reply."""
+    """The refused id is reported as a field to configure, with the other candidate paths of that reply."""
     refused = (404, {"error": {"code": "asset_not_found", "message": "no such asset"}})
     async with stranger(tmp_path, **{"POST /uploads/complete": refused}) as service:
         ticket = {"id": "rq_81724", "handle": "h_99120", "upload_url": f"{service.origin}/put/{URL}"}

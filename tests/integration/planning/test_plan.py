@@ -160,7 +160,7 @@ async def test_the_read_window_is_kept(make_ground: GroundMaker) -> None:
     assert plan.unpriced == 0
 
 
-async def test_a_day_without_reads_left_is_told_and_not_overstepped(make_ground: GroundMaker) -> None:
+async def test_a_day_without_reads_left_is_reported_and_not_overstepped(make_ground: GroundMaker) -> None:
     """The second price would be one read too many. Service section 8."""
     ground = await make_ground(limits=Limits(reads_per_day=2))
 
@@ -261,7 +261,7 @@ def _note_reads(connection: Session, count: int) -> None:
         connection.execute("INSERT INTO request (account_id, kind, sent_at) VALUES (1, 'read', ?)", (now,))
 
 
-async def test_an_old_key_is_told_with_the_exit_status_of_a_run(make_ground: GroundMaker) -> None:
+async def test_an_old_key_is_reported_with_the_exit_status_of_a_run(make_ground: GroundMaker) -> None:
     """The differences are still shown; prices are not known. Service rule 5.4."""
     ground = await make_ground()
     (ground.folder / "key").write_text(OLD_KEY, "utf-8")
@@ -287,7 +287,7 @@ async def test_a_service_that_is_not_there_leaves_the_differences(make_ground: G
     assert plan.quotes.failures[0].exit_status is ExitStatus.OK
 
 
-async def test_a_missing_key_is_told(make_ground: GroundMaker) -> None:
+async def test_a_missing_key_is_reported(make_ground: GroundMaker) -> None:
     """As `run` would, but with the differences."""
     ground = await make_ground()
     (ground.folder / "key").unlink()
@@ -298,7 +298,7 @@ async def test_a_missing_key_is_told(make_ground: GroundMaker) -> None:
     assert await ground.sent() == []
 
 
-async def test_what_the_service_refuses_is_told_before_it_is_sent(make_ground: GroundMaker) -> None:
+async def test_what_the_service_refuses_is_reported_before_it_is_sent(make_ground: GroundMaker) -> None:
     """A combination that no model offers: nothing was paid, and the reason is the service's own."""
     ground = await make_ground()
 
@@ -309,7 +309,7 @@ async def test_what_the_service_refuses_is_told_before_it_is_sent(make_ground: G
     assert plan.credits == 0
 
 
-async def test_items_that_can_never_fit_are_told(make_ground: GroundMaker) -> None:
+async def test_items_that_can_never_fit_are_reported(make_ground: GroundMaker) -> None:
     """A cap below the quote, and a job's budget that does not cover all (contract, section 7)."""
     ground = await make_ground()
     capped = '- {matrix: {n: [1, 2]}, id: "f-{{ n }}", prompt: x, max_cost_credits: 1}'
@@ -322,7 +322,7 @@ async def test_items_that_can_never_fit_are_told(make_ground: GroundMaker) -> No
     assert (plan.costs[0].items, plan.costs[0].credits) == (3, 6)
 
 
-async def test_a_job_longer_than_the_retention_and_a_low_balance_are_told(make_ground: GroundMaker) -> None:
+async def test_a_job_longer_than_the_retention_and_a_low_balance_are_reported(make_ground: GroundMaker) -> None:
     """Results are kept for fourteen days. Service section 8."""
     ground = await make_ground(limits=Limits(credits_per_day=2))
     numbers = ", ".join(str(number) for number in range(20))
@@ -362,7 +362,7 @@ async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> N
     ],
     ids=["account", "cap", "budget", "daily budget"],
 )
-async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR0917  a table's columns
+async def test_what_has_no_price_is_reported_with_the_tightest_bound(  # noqa: PLR0917  a table's columns
     make_ground: GroundMaker, cap: str, more: str, bound: int, bound_by: str, most: int
 ) -> None:
     """By model, mode, parameters and images, with the reason; what others cost says nothing about it."""
@@ -386,7 +386,7 @@ async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR09
 
 
 async def test_the_local_service_prices_images_and_is_gone_afterwards(tmp_path: Path) -> None:
-    """Without any configuration, also of items with images: uploads go to a service that nobody else has."""
+    """Without configuration, images are priced too: they are uploaded to a temporary service."""
     Image.new("RGB", (300, 300)).save(tmp_path / "a.png")
     app = AppContext(tmp_path / "q" / "queue.db", Config({"local": Profile("local")}, "local"), working_dir=tmp_path)
     text = (
@@ -416,7 +416,7 @@ async def test_other_jobs_of_the_queue_are_named_and_left_out(make_ground: Groun
     assert codes(plan) == ["other_jobs"]
 
 
-async def test_mistakes_of_a_manifest_are_told_as_ever(make_ground: GroundMaker) -> None:
+async def test_mistakes_of_a_manifest_are_reported_as_ever(make_ground: GroundMaker) -> None:
     """A broken manifest has no plan, and no price is asked."""
     ground = await make_ground()
 

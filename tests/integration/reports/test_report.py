@@ -109,7 +109,7 @@ def test_a_clip_is_shown_by_its_first_frame(tmp_path: Path) -> None:
         assert small.convert("L").getpixel((80, 45)) == pytest.approx(255, abs=10)
 
 
-def test_what_is_gone_or_damaged_is_named_and_the_report_goes_on(tmp_path: Path) -> None:
+def test_what_is_gone_or_damaged_is_named_and_the_report_continues(tmp_path: Path) -> None:
     """The others are shown; the summary counts and names what is missing."""
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"x" * 50)
     (tmp_path / "broken.mp4").write_bytes(b"\0\0\0\x18ftypmp42")

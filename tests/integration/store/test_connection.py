@@ -16,7 +16,7 @@ from typing import cast
 import pytest
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.store.database import JOINED_AT_MOST
+from batchkiln.store.database import MAX_JOINED_WRITES
 from batchkiln.store.session import Session
 from batchkiln.store.sqlite.file_database import (
     SCHEMA_VERSION,
@@ -136,7 +136,7 @@ async def test_reader_cannot_write(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+async def test_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     """A file where the folder should be is a person's mistake, and said so."""
     (tmp_path / "file").write_text("")
 
@@ -144,7 +144,7 @@ async def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         await SqliteDatabase.open_for_writing(tmp_path / "file" / "queue.db")
 
 
-async def test_damaged_queue_is_told(tmp_path: Path) -> None:
+async def test_damaged_queue_is_reported(tmp_path: Path) -> None:
     """Flipped bytes end in a named error, whatever page they are on; nothing is sent then."""
     path = await made(tmp_path / "queue.db")
     content = bytearray(path.read_bytes())
@@ -192,7 +192,7 @@ async def test_failed_work_leaves_nothing(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_full_disk_is_told_and_nothing_stored(tmp_path: Path) -> None:
+async def test_full_disk_is_reported_and_nothing_stored(tmp_path: Path) -> None:
     """A write that no longer fits is a named error; what was stored before stays."""
     database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     await database.write(put, "small")
@@ -210,7 +210,7 @@ async def test_full_disk_is_told_and_nothing_stored(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_locked_queue_is_told(tmp_path: Path) -> None:
+async def test_locked_queue_is_reported(tmp_path: Path) -> None:
     """A lock that outlasts all patience is a named error, and nothing was stored."""
     path = await made(tmp_path / "queue.db")
     database = await SqliteDatabase.open_for_writing(path)
@@ -228,7 +228,7 @@ async def test_locked_queue_is_told(tmp_path: Path) -> None:
 
 
 async def test_reader_sees_one_snapshot(tmp_path: Path) -> None:
-    """What is read at once is true at one moment, whatever another process commits meanwhile."""
+    """A read sees the state of one moment, even if another process commits during it."""
     path = await made(tmp_path / "queue.db")
     database = await SqliteDatabase.open_for_writing(path)
     other = sqlite3.connect(path, isolation_level=None)
@@ -313,7 +313,7 @@ async def test_writes_that_wait_together_are_committed_together(tmp_path: Path) 
     database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
     statements: list[str] = []
     await database.run(lambda connection: cast("sqlite3.Connection", connection).set_trace_callback(statements.append))
-    keys = [f"key-{number}" for number in range(JOINED_AT_MOST + 3)]
+    keys = [f"key-{number}" for number in range(MAX_JOINED_WRITES + 3)]
 
     ends = await together(database, *(partial(put, key=key) for key in keys))
 
@@ -323,7 +323,7 @@ async def test_writes_that_wait_together_are_committed_together(tmp_path: Path) 
     await database.close()
 
 
-async def test_failure_among_writes_that_wait_is_told_to_its_own_caller(tmp_path: Path) -> None:
+async def test_failure_among_writes_that_wait_is_reported_to_its_own_caller(tmp_path: Path) -> None:
     """Law 1: what was committed together is all or nothing by itself, as if it had come alone."""
     database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
 
@@ -341,7 +341,7 @@ async def test_failure_among_writes_that_wait_is_told_to_its_own_caller(tmp_path
     await database.close()
 
 
-async def test_failed_commit_is_told_to_all_that_were_in_it(tmp_path: Path) -> None:
+async def test_failed_commit_is_reported_to_all_that_were_in_it(tmp_path: Path) -> None:
     """Law 1: nobody is told that a write is on the disk which is not."""
     database = await SqliteDatabase.open_for_writing(tmp_path / "queue.db")
 

@@ -88,7 +88,7 @@ async def test_file_in_the_pipes_place_is_left_alone(tmp_path: Path) -> None:
     bell.unlink()
 
 
-async def test_nothing_lies_beside_the_queue(tmp_path: Path) -> None:
+async def test_no_file_is_created_beside_the_queue(tmp_path: Path) -> None:
     """A pipe there would hang a backup or a search of the folder, also after a kill."""
     with listen(tmp_path / "queue.db", lambda: None):
         beside = list(tmp_path.iterdir())
@@ -96,9 +96,7 @@ async def test_nothing_lies_beside_the_queue(tmp_path: Path) -> None:
     assert beside == []
 
 
-async def test_work_that_waits_for_more_finds_what_no_bell_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_work_that_waits_for_more_finds_without_a_wakeup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law 9: an enqueue by another user, or under another TMPDIR, rings elsewhere, and is found all the same."""
     monkeypatch.setattr(engine, "LOOK_SECONDS", 0.05)
     (tmp_path / "elsewhere").mkdir()

@@ -38,7 +38,7 @@ HOLDER = dedent(
 )
 
 
-async def test_second_process_is_told_who_drives_and_a_kill_releases(tmp_path: Path) -> None:
+async def test_second_process_learns_who_drives_and_a_kill_releases(tmp_path: Path) -> None:
     """The other's pid and command are named with exit status 6; after SIGKILL the lock is free at once."""
     path = tmp_path / "queue.db"
     environ = os.environ | {"PYTHONPATH": str(SOURCE)}

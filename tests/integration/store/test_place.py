@@ -1,4 +1,4 @@
-"""Where the queue's file stands: links to it are followed, its folders survive a power cut."""
+"""The queue's path: links to the file are followed, and new folders survive a power cut."""
 
 import os
 from pathlib import Path

@@ -186,7 +186,7 @@ def test_a_read_sees_one_snapshot_and_may_not_write(url: DatabaseUrl) -> None:
 
 
 def test_each_session_has_its_timeouts(url: DatabaseUrl) -> None:
-    """A frozen process keeps neither the lock of writes nor an account for longer than a beat."""
+    """A frozen process keeps neither the write lock nor an account for longer than a renewal interval."""
     with closing(connect(url)) as session:
         names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout", "synchronous_commit")
         shown = [session.scalar(f"SHOW {name}") for name in names]
@@ -263,10 +263,10 @@ async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: D
     leases = Leases(database, database.clock)
     try:
         account = await database.write(account_id, "studio", "main")
-        beat = await leases.beat(worker, egress, None, ())
+        renew = await leases.renew(worker, egress, None, ())
         old = await leases.take(worker, [account])
-        assert beat.egress_epoch is not None
-        fence = Fence(account, old[account], egress.name, beat.egress_epoch)
+        assert renew.egress_epoch is not None
+        fence = Fence(account, old[account], egress.name, renew.egress_epoch)
         await database.write(fenced_by, fence)
         await asyncio.to_thread(kill, url)
         with pytest.raises(QueueConnectionLost):
@@ -289,10 +289,10 @@ async def test_workers_and_a_process_with_the_whole_queue_keep_each_other_out(ur
     leases = Leases(database, database.clock, database.may_take_leases)
     try:
         account = await database.write(account_id, "studio", "main")
-        beat = await leases.beat(worker, egress, None, ())
+        renew = await leases.renew(worker, egress, None, ())
         epochs = await leases.take(worker, [account])
-        assert beat.egress_epoch is not None
-        held = Fence(account, epochs[account], egress.name, beat.egress_epoch)
+        assert renew.egress_epoch is not None
+        held = Fence(account, epochs[account], egress.name, renew.egress_epoch)
         for refused in (other.locked(command="work", now=NOW), other.undriven()):
             with pytest.raises(QueueInUse, match=r"worker fra-1/1 drives accounts.*nothing was sent or changed"):
                 await refused.__aenter__()
@@ -361,7 +361,7 @@ def test_a_lost_connection_ends_the_right_to_drive(url: DatabaseUrl) -> None:
 
 
 def test_a_connection_lost_in_a_commit_leaves_it_in_doubt(url: DatabaseUrl) -> None:
-    """Neither done nor failed: an error of its own kind."""
+    """The outcome is unknown, so the error has its own type."""
     with closing(connect(url)) as session:
         session.execute("BEGIN IMMEDIATE")
         put(session, "key")
@@ -455,7 +455,7 @@ def test_a_server_that_may_lose_commits_is_refused_unless_it_is_allowed(url: Dat
         ("postgresql://user:hush@127.0.0.1:9/x?connect_timeout=2", QueueBusy, "cannot be reached"),
     ],
 )
-async def test_a_wrong_url_is_told_without_its_password(text: str, kind: type[BatchkilnError], said: str) -> None:
+async def test_a_wrong_url_is_reported_without_its_password(text: str, kind: type[BatchkilnError], said: str) -> None:
     """Law 8: the driver's own message may hold the whole URL."""
     with pytest.raises(kind, match=said) as caught:
         await Store.open_for_reading(DatabaseUrl(text))
@@ -465,7 +465,7 @@ async def test_a_wrong_url_is_told_without_its_password(text: str, kind: type[Ba
     assert caught.value.__cause__ is None
 
 
-async def test_a_missing_database_is_told(url: DatabaseUrl) -> None:
+async def test_a_missing_database_is_reported(url: DatabaseUrl) -> None:
     """The remedy is `createdb`."""
     missing = postgres.server().url("missing")
     with pytest.raises(QueueUnusable, match=r"does not exist.*createdb.*batchkiln migrate"):
@@ -474,7 +474,7 @@ async def test_a_missing_database_is_told(url: DatabaseUrl) -> None:
         await Store.open_for_reading(postgres.server().url(url.name, role="nobody"))
 
 
-async def test_a_database_without_a_queue_is_told() -> None:
+async def test_a_database_without_a_queue_is_reported() -> None:
     """`migrate` makes one; a worker never does."""
     with scratch("without_a_queue") as empty:
         for open_store in (Store.open_for_reading, Store.open_for_writing):
@@ -516,7 +516,7 @@ async def test_a_queue_of_another_version_is_refused(url: DatabaseUrl, version: 
             write_meta(session, VERSION_KEY, before)
 
 
-async def test_a_role_without_rights_is_told(url: DatabaseUrl) -> None:
+async def test_a_role_without_rights_is_reported(url: DatabaseUrl) -> None:
     """Which table it is, and who may."""
     with postgres.server().admin(url.name) as admin:
         admin.execute("CREATE ROLE guest LOGIN")
@@ -528,7 +528,7 @@ async def test_a_role_without_rights_is_told(url: DatabaseUrl) -> None:
             admin.execute("DROP ROLE guest")
 
 
-def test_too_many_connections_are_told(url: DatabaseUrl) -> None:
+def test_too_many_connections_are_reported(url: DatabaseUrl) -> None:
     """The server's bound is a wait, not an end."""
     with postgres.server().admin(url.name) as admin:
         admin.execute("CREATE ROLE crowded LOGIN SUPERUSER CONNECTION LIMIT 0")
@@ -541,8 +541,8 @@ def test_too_many_connections_are_told(url: DatabaseUrl) -> None:
             admin.execute("DROP ROLE crowded")
 
 
-def test_without_psycopg_the_remedy_is_told() -> None:
-    """It is an extra; a queue file needs none of it."""
+def test_without_psycopg_the_remedy_is_reported() -> None:
+    """The package psycopg is an extra; a queue file does not need it."""
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from batchkiln.__main__ import main\n"

@@ -62,7 +62,7 @@ def test_each_file_gets_its_own_ticket_in_every_dressing(told: tuple[Any, list[s
 @settings(max_examples=examples(150), deadline=None)
 @given(told=completions())
 def test_each_asset_gets_its_own_url_in_every_dressing(told: tuple[Any, list[str], list[str]]) -> None:
-    """By id where ids are told, else by position; never another link of the same asset."""
+    """URLs are matched by id if the reply has ids, else by position; no other link of the asset is used."""
     document, ids, urls = told
 
     assert parse_complete(answer(document), ids) == AssetsReady(tuple(urls))

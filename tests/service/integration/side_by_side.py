@@ -129,7 +129,7 @@ class SideBySide:
         return next(key.account for key in self.keys if key.secret == secret)
 
     def take_second_key_out_or_put_it_back(self) -> None:
-        """Only a key that no person has revoked works again, and only where there is room for it."""
+        """Only a key that nobody revoked by command works again, and only if the account may have another key."""
         key = self.second_key
         has_room = sum(other.is_active for other in key.account.keys) < MAX_ACTIVE
         key.is_taken_out = not key.is_taken_out or not (has_room or key.is_revoked)

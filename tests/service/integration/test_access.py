@@ -118,7 +118,7 @@ async def test_body_that_is_no_request_is_refused(world: World, content: bytes, 
     assert await post(world.session, world, content, content_type) == status
 
 
-async def test_second_process_is_told_that_the_folder_is_in_use(world: World) -> None:
+async def test_second_process_learns_that_the_folder_is_in_use(world: World) -> None:
     """One process serves from a state folder."""
     with pytest.raises(StateFolderInUseError):
         await LocalService(world.config, world.clock).__aenter__()
@@ -140,7 +140,7 @@ async def test_made_key_is_found_again(tmp_path: Path) -> None:
 
 
 async def test_keys_are_not_stored_in_clear(world: World) -> None:
-    """Whoever reads the state folder learns no configured key. Service rule 5.2."""
+    """The state folder contains no configured key in plain text. Service rule 5.2."""
     await world.create()
     await world.stop()
 

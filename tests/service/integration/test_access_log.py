@@ -34,7 +34,7 @@ def written(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(f"{formatter.format(record)} {record.__dict__}" for record in caplog.records)
 
 
-async def test_request_is_told_with_who_and_what(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_request_is_reported_with_who_and_what(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """A create says its route, account and generation, how long it took and how much was sent."""
     created = await world.create()
 
@@ -63,7 +63,7 @@ async def test_poll_names_the_route_and_the_generation(world: World, caplog: pyt
     assert (event["path"], event["generation_id"]) == ("/api/v1/generations/{id}", created.body["id"])
 
 
-async def test_refusal_is_told_with_its_word(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusal_is_reported_with_its_word(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """The log says why, in the word that the client got."""
     await world.create(image_with(prompt=""))
     await world.send("GET", "/models", key=None)
@@ -78,7 +78,7 @@ async def test_refusal_is_told_with_its_word(world: World, caplog: pytest.LogCap
     ]
 
 
-async def test_fault_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_fault_is_reported(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """A rehearsed misbehaviour is not taken for a real one."""
     world.service.faults.add("unavailable")
     await world.send("GET", "/credits/balance")
@@ -88,7 +88,7 @@ async def test_fault_is_told(world: World, caplog: pytest.LogCaptureFixture) -> 
     assert (event["status"], event["fault"]) == (503, "unavailable")
 
 
-async def test_storage_requests_are_told_without_their_signature(
+async def test_storage_requests_are_reported_without_their_signature(
     world: World, png: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """PUTs and downloads are in the log, and nobody can follow a link from there."""
@@ -135,7 +135,7 @@ async def test_no_request_puts_a_secret_into_the_log(world: World, caplog: pytes
 async def test_malformed_request_leaves_no_secret_either(
     world: World, caplog: pytest.LogCaptureFixture, content: str
 ) -> None:
-    """What cannot be read is an event as well, and is not repeated there."""
+    """A malformed request is logged, without its content."""
     await told(world.service, content.encode())
 
     assert [event["status"] for event in events(caplog)] == [400]

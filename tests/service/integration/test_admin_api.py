@@ -115,7 +115,7 @@ async def test_health_asks_the_books(world: World) -> None:
 
 
 async def test_report_is_the_services(world: World) -> None:
-    """What the port gives is what `report` gives; asking is no request of a client."""
+    """The admin port returns the same report as `report`; the request does not count as a client's."""
     await world.create(image_with(prompt="A fox"))
 
     first = await ask(world, "GET", "/report")

@@ -69,7 +69,7 @@ async def test_browser_with_a_key_is_refused_before_its_body(world: World) -> No
 
 
 async def test_key_that_was_revoked_meanwhile_is_refused(world: World) -> None:
-    """That a key has called before is no promise for its next request. Service rule 5.6."""
+    """Each request checks the key again, even if it was accepted before. Service rule 5.6."""
     await world.create()
     await world.service._run(
         lambda books: books.execute("UPDATE api_keys SET revoked_at_ms = 1, revoked_by = 'person'").rowcount

@@ -151,7 +151,7 @@ async def test_more_connections_than_there_may_be_are_turned_away(make_world: Wo
 async def test_http_that_cannot_be_read_is_refused_in_json(
     make_world: WorldMaker, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets a 400 without what it said, the connection ends, and it is no error of the service."""
+    """The reply is a 400 without the request's content; the connection closes, and no error is logged."""
     world = await make_world()
     caplog.set_level(logging.DEBUG)
 

@@ -39,7 +39,7 @@ def running(folder: Path, *, ends_by: signal.Signals) -> Iterator[tuple[str, dic
             process.send_signal(ends_by)
 
 
-async def test_generation_goes_on_after_a_kill(tmp_path: Path) -> None:
+async def test_generation_continues_after_a_kill(tmp_path: Path) -> None:
     """An accepted generation survives SIGKILL, ends, and is charged once. Service rules 3.1 and 4.2."""
     with running(tmp_path, ends_by=signal.SIGKILL) as (address, headers):
         async with (

@@ -52,7 +52,7 @@ def test_job_that_raises_leaves_nothing_and_harms_no_other(database: Database) -
 
 
 def test_result_is_committed_when_it_is_handed_out(database: Database, tmp_path: Path) -> None:
-    """Whoever has a result can rely on it; another connection sees it already."""
+    """A returned result is committed: another connection already sees it."""
     database.submit(lambda connection: insert(1, connection)).result()
 
     other = sqlite3.connect(tmp_path / "books.db")
@@ -74,7 +74,7 @@ def test_commits_reach_the_disk(database: Database) -> None:
     assert modes.result() == (2, "wal")
 
 
-def test_unusable_file_is_told_when_opening(tmp_path: Path) -> None:
+def test_unusable_file_is_reported_when_opening(tmp_path: Path) -> None:
     """A database that cannot be used is an error at the start, not at the first request."""
     (tmp_path / "books.db").write_bytes(b"this is no database, however long one looks at it" * 100)
     broken = Database(tmp_path / "books.db", "")
@@ -107,7 +107,7 @@ def test_books_are_opened_again(tmp_path: Path) -> None:
 
 
 async def test_task_gets_its_result_after_the_commit(database: Database, tmp_path: Path) -> None:
-    """What a task of an event loop is told, another connection sees already."""
+    """When a task gets its result, another connection already sees the commit."""
     number = await database.run(lambda connection: insert(7, connection))
 
     with closing(sqlite3.connect(tmp_path / "books.db")) as other:
@@ -161,7 +161,7 @@ def test_loop_that_has_ended_harms_no_other(database: Database) -> None:
     assert database.submit(count).result() == 0
 
 
-async def test_commit_that_fails_is_told_to_all_of_its_batch(tmp_path: Path) -> None:
+async def test_commit_that_fails_is_reported_to_all_of_its_batch(tmp_path: Path) -> None:
     """Nobody is told of success when the disk did not take it, and the next batch is tried afresh."""
     schema = (
         "CREATE TABLE IF NOT EXISTS parent (number INTEGER PRIMARY KEY);"
@@ -187,7 +187,7 @@ def test_server_does_not_wait_long_for_another_process(database: Database) -> No
     assert 0 < waits_ms.result() <= 10_000
 
 
-def test_what_undid_the_whole_batch_is_told(database: Database) -> None:
+def test_what_undid_the_whole_batch_is_reported(database: Database) -> None:
     """SQLite ends the transaction by itself when a disk fails; everybody hears of the disk, and of nothing else."""
 
     def fail(connection: sqlite3.Connection) -> None:

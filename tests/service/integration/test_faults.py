@@ -557,7 +557,7 @@ async def test_refused_fault_names_the_kinds(world: World) -> None:
 
 
 async def test_header_can_be_switched_off(make_world: WorldMaker) -> None:
-    """Without `request_faults` the header is nothing to the service, whatever it says."""
+    """Without `request_faults`, the service ignores the header."""
     world = await make_world(request_faults=False)
 
     statuses = [

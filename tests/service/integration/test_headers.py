@@ -14,7 +14,7 @@ async def answer_to(world: World, *headers: str) -> bytes:
 
 
 async def test_second_idempotency_key_is_refused(world: World) -> None:
-    """Of two keys nobody can say which one a replay would have. Service rule 4.1."""
+    """With two keys, it is ambiguous which one identifies a replay. Service rule 4.1."""
     reply = await answer_to(
         world,
         "Authorization: Bearer key-one-of-main",
@@ -28,7 +28,7 @@ async def test_second_idempotency_key_is_refused(world: World) -> None:
 
 
 async def test_second_api_key_is_none(world: World) -> None:
-    """Also where one of the two is good: a proxy might have looked at the other. Service rule 5.1."""
+    """This holds even if one of the two is valid: a proxy might have checked the other. Service rule 5.1."""
     for first, second in (("key-one-of-main", "nobodys"), ("nobodys", "key-one-of-main")):
         reply = await answer_to(
             world,

@@ -71,7 +71,7 @@ async def test_anothers_generation_is_like_one_that_is_not_there(world: World) -
 
 
 async def test_anothers_generation_can_be_asked_for_at_any_pace(world: World) -> None:
-    """Not even the polling interval tells that there is something. Service rule 4.4."""
+    """The polling interval must not reveal that the generation exists. Service rule 4.4."""
     created = await world.create()
     await world.poll(created.body["id"])
 
@@ -81,7 +81,7 @@ async def test_anothers_generation_can_be_asked_for_at_any_pace(world: World) ->
 
 
 async def test_anothers_asset_is_like_one_that_is_not_there(world: World, png: bytes) -> None:
-    """Neither completing it nor using it tells that it exists. Service rule 2.2.5."""
+    """Neither completing nor using it reveals that it exists. Service rule 2.2.5."""
     url = await world.upload(png)
     there, nowhere = url.rpartition("/")[2], "ast_0"
 

@@ -170,7 +170,7 @@ async def test_process_that_dies_is_replaced(world: World) -> None:
 
 
 async def test_picture_that_ends_its_decoder_is_refused(world: World) -> None:
-    """What a decoder dies of, twice, is no picture to be used, and no accident. Service section 4, upload flow 3."""
+    """A file that crashes the decoder twice is refused, without a server error. Service section 4, upload flow 3."""
     picture = saved("teal", (2000, 1500))
     prepared = await world.prepare(len(picture))
     await world.put(prepared, picture)
@@ -253,7 +253,7 @@ async def test_lost_file_without_room_on_the_disk_is_not_given_up(world: World) 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 @pytest.mark.parametrize(("kind", "output_format"), [("image", "png"), ("image", "jpg"), ("video", "mp4")])
 def test_full_disk_is_known_from_the_process(kind: str, output_format: str) -> None:
-    """That there was no room comes back with the failure, whatever was drawn."""
+    """The failure reports the full disk, for every kind of file."""
     render_spec = RenderSpec(
         kind=kind,
         mode="",
@@ -294,7 +294,7 @@ async def test_stop_does_not_wait_for_a_drawing(make_world: WorldMaker) -> None:
 
 
 def test_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
-    """Nothing goes on drawing for a service that was killed."""
+    """No worker process keeps rendering after its service was killed."""
     with killed_while_drawing(tmp_path) as worker:
         deadline = time.monotonic() + 10
         while is_alive(worker):

@@ -117,7 +117,7 @@ def test_requests_are_counted_by_kind_and_answer(report: Report) -> None:
     ]
 
 
-def test_refusals_and_replays_are_told_apart(report: Report) -> None:
+def test_refusals_and_replays_are_distinguished(report: Report) -> None:
     """What was refused, by its code; and which accepted creates were new. Service rule 4.2."""
     assert report.refused == (
         RefusalCount(401, "invalid_api_key", 1, by_faults=0),
@@ -180,7 +180,7 @@ def test_polls_slot_and_ends_are_timed(report: Report) -> None:
 
 
 async def test_overlaps_name_both_generations(make_world: WorldMaker) -> None:
-    """Where an account may have two active, the report says which were, from when, for how long. Law 4."""
+    """If an account may have two active generations, the report names them, with start and duration. Law 4."""
     world = await make_world(limits=Limits(active_generations=2), tiny_media=True)
     history = History(world)
     first, second = [await history.create(10 * number, FOX, str(number)) for number in (1, 2)]

@@ -76,7 +76,7 @@ async def test_accident_after_the_admission_is_in_the_log(breaking: tuple[World,
 
 
 async def test_fate_is_in_the_row_of_its_create(world: World) -> None:
-    """What was drawn for the generation is told with the request that made it."""
+    """The scripted outcome of a generation is logged with its create request."""
     world.service.faults.add("fail_generation")
 
     await world.create()
@@ -148,7 +148,7 @@ async def test_key_in_the_wrong_place_is_nowhere_in_the_state_folder(make_world:
     assert [path.name for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
-async def test_path_is_told_by_its_route(world: World) -> None:
+async def test_path_is_reported_by_its_route(world: World) -> None:
     """The log has what the report needs, and nothing that a client has made up."""
     created = await world.create()
     await world.poll(created.body["id"])
@@ -165,7 +165,7 @@ async def test_path_is_told_by_its_route(world: World) -> None:
     ]
 
 
-async def test_idempotency_key_is_told_in_clear_once_it_was_accepted(world: World) -> None:
+async def test_idempotency_key_is_reported_in_clear_once_it_was_accepted(world: World) -> None:
     """Who looks for an accepted create finds it by its key; another's key can be compared, and not read."""
     key = "a-key-to-look-for"
     await world.create(image_with(prompt=""), idempotency_key=key)

@@ -1,4 +1,4 @@
-"""What a restart goes on with, and what it says: faults as far as they had come, and results that expired meanwhile."""
+"""The state that survives a restart: the counters of faults, and results that expired in between."""
 
 import logging
 
@@ -18,7 +18,7 @@ async def restarted(world: World) -> None:
     await world.start()
 
 
-async def test_a_fault_that_was_asked_for_once_strikes_once(make_world: WorldMaker) -> None:
+async def test_a_fault_that_was_asked_for_once_applies_once(make_world: WorldMaker) -> None:
     """A rehearsal that is stopped and goes on has the faults that were configured, and no more."""
     world = await make_world(faults=[ONCE])
     before = await statuses(world, 2)
@@ -48,7 +48,7 @@ async def test_a_rule_counts_on_over_a_restart(make_world: WorldMaker) -> None:
     assert before + await statuses(world, 5) == [200, 200, 200, 503, 200, 200, 503, 200]
 
 
-async def test_chance_goes_on_over_a_restart(make_world: WorldMaker) -> None:
+async def test_chance_continues_over_a_restart(make_world: WorldMaker) -> None:
     """The same seed and requests give the same faults, whether the service was stopped in between or not."""
     rule = {**ONCE, "times": None, "probability": 0.5, "seed": 3}
     world = await make_world(faults=[rule], state_dir=(await make_world()).config.state_dir / "whole")
@@ -63,7 +63,7 @@ async def test_chance_goes_on_over_a_restart(make_world: WorldMaker) -> None:
     assert set(whole) == {200, 503}
 
 
-async def test_a_changed_rule_begins_anew(make_world: WorldMaker) -> None:
+async def test_a_changed_rule_starts_again(make_world: WorldMaker) -> None:
     """So does one that is switched on at run time: what is counted is what the configuration asks for."""
     world = await make_world(faults=[ONCE])
     await statuses(world, 1)
@@ -75,7 +75,7 @@ async def test_a_changed_rule_begins_anew(make_world: WorldMaker) -> None:
     assert await statuses(world, 3) == [503, 503, 200]
 
 
-async def test_results_that_expire_while_nothing_serves_are_told(
+async def test_results_that_expire_while_nothing_serves_are_reported(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Service time goes on, at its speed: a night at sixty times is longer than results are kept."""

@@ -1,4 +1,4 @@
-"""What is kept no longer is deleted: media, assets, uploads that nobody completed, and what a crash left behind."""
+"""Retention deletes expired media and assets, uncompleted uploads, and the leftovers of a crash."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What GET /models tells is what is accepted, and what it costs: for every model. Service sections 1, 2.2 and 4."""
+"""GET /models lists exactly what each model accepts and costs. Service sections 1, 2.2 and 4."""
 
 import pytest
 
@@ -184,7 +184,7 @@ async def test_quote_is_the_charge_of_every_model(open_world: World, png: bytes,
 async def test_lite_costs_ten_a_second_and_seven_an_image_beyond_five(  # noqa: PLR0917  parameters of the table
     open_world: World, png: bytes, seconds: int, images: int, cost: int, resolution: str
 ) -> None:
-    """By quote and by charge, whatever the resolution. Service section 4, pricing."""
+    """Quote and charge agree at every resolution. Service section 4, pricing."""
     body = {**CLIP, "parameters": {"resolution": resolution, "duration_seconds": seconds}}
     if images:
         body |= {"mode": "image-to-video", "inputs": inputs(await open_world.upload(png), images)}

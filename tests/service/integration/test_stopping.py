@@ -55,7 +55,7 @@ def test_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
 
 
 async def test_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    """Whoever cannot wait for what is under way need not; it is as safe as a crash."""
+    """A second signal does not wait for work in progress; that is as safe as a crash."""
     with process(tmp_path) as (running, address):
         host, port = address.removeprefix("http://").partition("/")[0].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -117,7 +117,7 @@ async def test_idle_connection_does_not_hold_the_stop_up(world: World) -> None:
     assert asyncio.get_running_loop().time() - began < 1.5  # less than what a request under way is given
 
 
-async def test_drawing_goes_on_after_a_restart(world: World) -> None:
+async def test_drawing_continues_after_a_restart(world: World) -> None:
     """A generation whose picture was not drawn yet when the service stopped gets it after the next start."""
     created = await world.create()
     await world.stop()

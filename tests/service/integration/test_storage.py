@@ -39,7 +39,7 @@ async def test_headers_tell_what_the_file_is(world: World) -> None:
     assert (head.status, head.content) == (200, b"")
 
 
-async def test_download_goes_on_where_it_broke_off(world: World) -> None:
+async def test_download_continues_where_it_broke_off(world: World) -> None:
     """A part with If-Range joins the part before, also after the link was renewed and by date. Service section 2.1."""
     url, content = await finished(world)
     first = await get(world, url, Range="bytes=0-999")
@@ -103,7 +103,7 @@ async def test_file_drawn_again_is_the_same_one(world: World) -> None:
 
 
 async def test_output_that_cannot_be_drawn_again_is_not_found(world: World, png: bytes) -> None:
-    """Where file and inputs are both gone, the answer is no accident."""
+    """If both the file and its inputs are gone, the reply is a 404 and not a server error."""
     asset = await world.upload(png)
     url, _ = await finished(world, {**IMAGE, "mode": "image-to-image", "inputs": [{"type": "image", "url": asset}]})
     for folder in ("media", "assets"):

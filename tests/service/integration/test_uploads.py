@@ -164,7 +164,7 @@ async def test_sender_of_a_byte_now_and_then_is_answered(make_world: WorldMaker)
 
 
 async def test_put_of_more_than_announced_never_stores_more(world: World, png: bytes) -> None:
-    """What follows a body of the exact length is no part of the file and no request: 400, and the end of the line."""
+    """Bytes after a body of the exact length are not a request: the reply is 400, and the connection closes."""
     prepared = await world.prepare(len(png))
     parts = urlsplit(prepared.upload_url)
     head = "".join(f"{name}: {value}\r\n" for name, value in prepared.upload_headers.items())
@@ -239,7 +239,7 @@ async def test_completing_needs_the_bytes(world: World) -> None:
 
 @pytest.mark.parametrize("content", [b"no picture at all", b"\x89PNG\r\n\x1a\n cut off", saved("JPEG"), saved("WEBP")])
 async def test_completing_needs_a_picture_of_its_type(world: World, content: bytes) -> None:
-    """What is no image of its type is refused. Service section 4, upload flow 1."""
+    """A file that is not an image of its declared type is refused. Service section 4, upload flow 1."""
     prepared = await world.prepare(len(content))
     await world.put(prepared, content)
 

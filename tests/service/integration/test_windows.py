@@ -45,7 +45,7 @@ async def upload(world: World) -> Reply:
 async def test_retry_after_is_exact(
     make_world: WorldMaker, limits: dict[str, float], request_of: Request, most_seconds: int
 ) -> None:
-    """Whoever waits as long as told gets in; a second less, and the window is still full. Service section 7 and 8."""
+    """After the announced wait, a request is accepted; a second earlier it is not. Service section 7 and 8."""
     world = await make_world(limits=Limits.model_validate(limits))
     world.clock.advance(1234.567)
     for _ in range(2):
@@ -63,7 +63,7 @@ async def test_retry_after_is_exact(
     assert (await request_of(world)).status < 300
 
 
-async def test_longer_wait_is_told_when_two_windows_are_full(make_world: WorldMaker) -> None:
+async def test_longer_wait_is_reported_when_two_windows_are_full(make_world: WorldMaker) -> None:
     """After the shorter one the request would be refused again. Service section 7."""
     world = await make_world(limits=Limits(reads_per_minute=1, reads_per_day=1))
     await read(world)

@@ -1,4 +1,4 @@
-"""What is told of a request."""
+"""The content of the access log."""
 
 import logging
 

@@ -61,7 +61,7 @@ def test_image_has_a_price_by_resolution() -> None:
     ],
 )
 def test_count_of_images_chooses_the_mode(model: str, images: int, mode: str | None) -> None:
-    """Where a request names no image mode, the first of the table that takes so many images is meant."""
+    """Without a named image mode, the first mode of the table that takes that many images applies."""
     assert load_catalog()[model].image_mode_for(images) == mode
 
 
@@ -75,7 +75,7 @@ def test_table_without_a_mode_for_some_count_is_refused() -> None:
 
 @pytest.mark.parametrize("model", load_catalog().values(), ids=lambda model: model.id)
 def test_everything_that_decides_a_price_is_advertised(model: Model) -> None:
-    """Whoever reads GET /models can compute the price of the dearest request. Service section 4, pricing."""
+    """GET /models suffices to compute the price of the most expensive request. Service section 4, pricing."""
     entry = entry_of(model)
     pricing = entry.pricing
     seconds = max(entry.durations_seconds, default=0)

@@ -275,7 +275,7 @@ def test_books_that_do_not_balance_are_named(books: Books) -> None:
 
 
 def test_faults_are_counted_where_they_struck(books: Books) -> None:
-    """What misbehaviour there was is told apart from what the client did."""
+    """Injected faults are counted separately from the client's requests."""
     record_applied(books.connection, ["slow", "cut_body"], endpoint="download", at_ms=BEGIN_MS)
     record_applied(books.connection, ["slow"], endpoint="create", at_ms=BEGIN_MS)
     books.request(0, kind="create", status=429, code="throttle", fault="throttle", number=None)

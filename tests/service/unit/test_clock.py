@@ -15,7 +15,7 @@ def test_first_start_may_choose_its_instant() -> None:
     assert (anchor.service_ms, anchor.time_scale) == (5_000, 60)
 
 
-def test_time_goes_on_while_the_service_is_down() -> None:
+def test_time_continues_while_the_service_is_down() -> None:
     """The pause counts at the speed of the run before."""
     now = resume(None, time_scale=1, start_at_ms=None, last_seen_ms=0)
     stored = Anchor(service_ms=0, real_ms=now.real_ms - 10_000, time_scale=60)

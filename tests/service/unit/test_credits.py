@@ -196,7 +196,7 @@ def test_credits_come_back_for_a_failure_that_has_ended_and_for_nothing_else(
 
 
 def test_an_end_settles_by_itself(books: sqlite3.Connection) -> None:
-    """Also one that a statement writes which nobody has thought of: the schema charges or refunds it."""
+    """The schema charges or refunds every end, whichever statement writes it."""
     generate(books, "gen_1", outcome="failed")
     generate(books, "gen_2", outcome="canceled")
 
@@ -265,7 +265,7 @@ def test_more_than_there_is_cannot_be_reserved(books: sqlite3.Connection) -> Non
     ],
 )
 def test_what_is_in_the_books_stays(books: sqlite3.Connection, statement: str) -> None:
-    """Nothing is taken back, handed over or forgotten, also by a statement that nobody has written yet."""
+    """The schema refuses every statement that changes, moves or deletes a booking."""
     generate(books, "gen_1")
     settle(books, "main", LATER_MS)
     generate(books, "gen_2", seconds=600)
@@ -299,7 +299,7 @@ def test_what_is_in_the_books_stays(books: sqlite3.Connection, statement: str) -
     ],
 )
 def test_an_audit_finds_damage(books: sqlite3.Connection, damage: str, found: str) -> None:
-    """What a constraint would have kept out is told by whom it concerns, when one has failed to hold."""
+    """The audit names the account of each row that violates a constraint."""
     generate(books, "gen_1")
     generate(books, "gen_2", seconds=600)
     settle(books, "main", LATER_MS)

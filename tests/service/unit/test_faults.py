@@ -110,7 +110,7 @@ def test_rules_do_not_disturb_each_other(other: FaultRule) -> None:
         (FaultMatch(path="/videos"), False),
     ],
 )
-def test_rule_strikes_only_what_it_matches(match: FaultMatch, fits: bool) -> None:  # noqa: FBT001 - a table's column
+def test_rule_applies_only_what_it_matches(match: FaultMatch, fits: bool) -> None:  # noqa: FBT001 - a table's column
     """All that a match names has to fit."""
     faults = Faults([FaultRule(kind="html", match=match)], seed=0)
 
@@ -220,7 +220,7 @@ def test_every_kind_has_a_sort_and_a_place() -> None:
     assert all(places_of(kind) for kind in KINDS)
 
 
-def test_withdrawn_rules_strike_no_more() -> None:
+def test_withdrawn_rules_no_longer_apply() -> None:
     """One rule, or all, can be switched off by number; numbers are never used again."""
     faults = Faults([FaultRule(kind="html", times=None)], seed=0)
     number = faults.add("throttle", times=None)

@@ -134,8 +134,8 @@ def test_the_twenty_first_key_of_a_day_waits_for_the_next_day(books: sqlite3.Con
     make(books, NOW_MS + DAY_MS)
 
 
-def test_the_later_of_two_waits_is_told(books: sqlite3.Connection) -> None:
-    """Whoever waits as long as was said is not refused again."""
+def test_the_later_of_two_waits_is_reported(books: sqlite3.Connection) -> None:
+    """A request after the announced wait is not refused again."""
     for minutes in (22 * 60 + 30, 23 * 60 + 45):
         make_and_revoke(books, 10, NOW_MS + minutes * 60_000)
 
@@ -265,7 +265,7 @@ def test_a_key_that_makes_no_sense_cannot_be_written(books: sqlite3.Connection, 
     ],
 )
 def test_a_revoked_key_cannot_be_changed(books: sqlite3.Connection, statement: str) -> None:
-    """Not even by a statement that nobody has written yet."""
+    """The schema refuses every statement that changes it."""
     make_and_revoke(books, 1)
 
     with pytest.raises(sqlite3.IntegrityError):

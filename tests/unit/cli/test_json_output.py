@@ -35,7 +35,7 @@ def test_a_paid_output_near_the_end_of_its_retention_is_warned_of() -> None:
 
 
 def test_a_generation_that_stays_pending_is_for_the_support() -> None:
-    """It is told with its id, polled on and never replaced. Service rule 4.5."""
+    """It is reported with its id, still polled, and never replaced. Service rule 4.5."""
     stuck = under_way(ItemState.ACTIVE, since=NOW - timedelta(hours=2), status="pending")
 
     (warning,) = alerts_of(job_view({}, under_way=[stuck]))
@@ -45,6 +45,6 @@ def test_a_generation_that_stays_pending_is_for_the_support() -> None:
     assert "never replaced" in warning
 
 
-def test_a_generation_of_some_minutes_is_no_matter() -> None:
+def test_a_generation_of_some_minutes_is_harmless() -> None:
     """A clip may well take that long."""
     assert alerts_of(job_view({}, under_way=[under_way(ItemState.ACTIVE, since=NOW - timedelta(minutes=5))])) == []

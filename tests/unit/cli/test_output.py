@@ -1,4 +1,4 @@
-"""What reaches a terminal: texts of others move no cursor, ring no bell, and are no markup."""
+"""Untrusted texts cannot control the terminal: no cursor moves, no bell, no markup."""
 
 import sys
 from collections.abc import Callable

@@ -42,7 +42,7 @@ def test_all_done_is_zero() -> None:
 
 
 def test_canceled_items_do_not_count_against_a_job() -> None:
-    """What a person canceled is no failure."""
+    """Items that a person canceled are not failures."""
     assert RunResult((job_view({ItemState.DONE: 1, ItemState.CANCELED: 2}),)).exit_status is ExitStatus.OK
 
 
@@ -57,7 +57,7 @@ def test_an_account_that_cannot_work_is_four_while_work_is_left() -> None:
     assert RunResult((LEFT,), blocked=(REFUSED,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
 
 
-def test_an_account_that_cannot_work_is_no_matter_once_all_is_done() -> None:
+def test_an_account_that_cannot_work_is_harmless_once_all_is_done() -> None:
     """A refused key with nothing left: 0."""
     assert RunResult((DONE,), blocked=(REFUSED,)).exit_status is ExitStatus.OK
 

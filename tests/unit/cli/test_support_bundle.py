@@ -103,7 +103,7 @@ def test_no_key_and_no_signed_link_is_in_any_file(queue: QueueFile, config: Conf
 
 
 def test_requests_are_there_to_the_byte(queue: QueueFile, config: Config, tmp_path: Path) -> None:
-    """With the hash of what was sent; where a link had to lose its signature, that is said."""
+    """The bundle has the hash of the sent body, and says if a link's signature was removed."""
     told_of_everything(queue)
 
     files = bundle(queue, config, tmp_path / "support.zip")
@@ -141,7 +141,7 @@ def test_everything_that_finds_a_generation_is_there(queue: QueueFile, config: C
 
 
 def test_the_file_is_the_persons_own_and_never_written_over(queue: QueueFile, config: Config, tmp_path: Path) -> None:
-    """It holds prompts, so nobody else may read it; a file that is there stays as it is."""
+    """It contains prompts, so only its owner may read it; an existing file is not overwritten."""
     told_of_everything(queue)
     path = tmp_path / "support.zip"
     bundle(queue, config, path)

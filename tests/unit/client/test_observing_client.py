@@ -1,4 +1,4 @@
-"""Where a value of a reply stands, told without the value (Law 8)."""
+"""The client records the path of a value in a reply, without the value (Law 8)."""
 
 import json
 
@@ -27,7 +27,7 @@ def seen(document: object, *, status: int = 200) -> ObservingClient:
         ({"a": 1}, 12, None),
     ],
 )
-def test_the_place_of_a_value_is_told(document: object, value: str | int, place: str | None) -> None:
+def test_the_place_of_a_value_is_reported(document: object, value: str | int, place: str | None) -> None:
     """The documented name first; a fraction where it was rounded; a map's key as one."""
     assert seen(document).path_of(value, "cost_credits") == place
 
@@ -45,7 +45,7 @@ def test_a_refusal_teaches_no_types() -> None:
     assert seen({"error": {}}, status=400).last_types() == {}
 
 
-def test_what_is_no_json_is_told_as_that() -> None:
+def test_what_is_no_json_is_reported_as_that() -> None:
     """A page of a proxy is not repeated."""
     client = object.__new__(ObservingClient)
     client._last = RawReply(502, {}, b"<html>secret</html>")

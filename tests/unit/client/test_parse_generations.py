@@ -367,6 +367,6 @@ def test_a_price_in_any_sensible_shape(document: object, cost: int) -> None:
 @pytest.mark.parametrize(
     "document", [{}, {"cost_credits": -1}, {"cost_credits": "free"}, {"credits": 500, "cost": 3}, b"", b"<html>", []]
 )
-def test_a_quote_without_a_price_is_no_reply(document: object) -> None:
+def test_a_quote_without_a_price_is_no_response(document: object) -> None:
     """An item is never sent on a guess of its price."""
     assert isinstance(parse_quote(answer(200, document)), NotUnderstood | NoResponse)

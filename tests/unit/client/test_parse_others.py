@@ -61,7 +61,7 @@ def entry(asset_id: str, url: str, **more: object) -> dict[str, object]:
     ],
 )
 def test_tickets_in_any_sensible_shape(document: object) -> None:
-    """Each file gets its own ticket: by name where the reply tells names, else by position."""
+    """Each file gets its own ticket, by name if the reply has names, else by position."""
     assert parse_prepare(answer(document), ["a.png", "b.png"]) == TICKETS
 
 
@@ -78,7 +78,7 @@ def test_tickets_in_any_sensible_shape(document: object) -> None:
         b"<html>",
     ],
 )
-def test_a_preparation_without_a_ticket_for_each_file_is_no_reply(document: object) -> None:
+def test_a_preparation_without_a_ticket_for_each_file_is_no_response(document: object) -> None:
     """No file is sent on a guess of where it belongs."""
     assert isinstance(parse_prepare(answer(document), ["a.png", "b.png"]), NotUnderstood | NoResponse)
 
@@ -117,7 +117,7 @@ def test_an_asset_that_failed_its_check_is_gone() -> None:
 
 
 @pytest.mark.parametrize("document", [{}, {"assets": []}, {"assets": [{"id": "a1"}]}, b"<html>"])
-def test_a_completion_without_each_url_is_no_reply(document: object) -> None:
+def test_a_completion_without_each_url_is_no_response(document: object) -> None:
     """An asset without a url cannot be used."""
     assert isinstance(parse_complete(answer(document), ["a1"]), NotUnderstood | NoResponse)
 

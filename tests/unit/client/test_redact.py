@@ -1,9 +1,9 @@
-"""What is told of a reply that was not understood. Law 10."""
+"""The description of a reply that was not understood. Law 10."""
 
 from batchkiln.client.redact import describe_shape
 
 
-def test_names_and_types_are_told_and_no_values() -> None:
+def test_names_and_types_are_reported_and_no_values() -> None:
     """A person sees what came, and nothing secret of it. Laws 8 and 10."""
     document = {"data": [{"id": "gen_secret", "price": 12, "ok": True, "none": None}], "next": "https://x/?sig=1"}
 

@@ -36,7 +36,7 @@ def urls(document: object, ids: list[str]) -> list[str]:
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("name", ["ids", "refs", "file-ids", "tokens", "assets", "handles"])
 def test_lists_side_by_side_are_read_row_by_row(name: str, count: int) -> None:
-    """Also under names in the singular, below an envelope with an id of its own. Service section 2.3."""
+    """This includes singular names below an envelope that has an id itself. Service section 2.3."""
     ids = ["9f86d081884c", "60303ae22b99"]
     columns = {name: ids[:count], "upload_url": LINKS[:count], "upload_headers": HEADERS[:count]}
     document = {"id": "req_77", "status": "ok", "created": 1772355600, "data": columns}
@@ -189,7 +189,7 @@ def test_a_printed_remedy_finds_as_many_values_as_were_asked_for(
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_names_of_fields_that_the_description_calls_identifiers_are_read(count: int) -> None:
-    """Even such as look like a field's name. Service section 2.3."""
+    """This includes values that look like field names. Service section 2.3."""
     mapping = ReplyMapping(hints=FieldHints(asset_id=("data", "files", "*")))
     ids = ["zpwKETAZOYElHWEq", "yazrFKrLqa_ldXnm"][:count]
     files = {own: {"upload_url": link, "upload_headers": {}} for own, link in zip(ids, LINKS, strict=False)}

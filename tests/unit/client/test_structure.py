@@ -68,7 +68,7 @@ def guided(**fields: str) -> ReplyMapping:
         json.dumps({"id": "gen_1", "status": "processing"}),
     ],
 )
-def test_the_record_is_told_from_what_is_around_it(document: object) -> None:
+def test_the_record_is_distinguished_from_what_is_around_it(document: object) -> None:
     """An envelope's id is polled for nothing, and its paid result is lost. Laws 2 and 3."""
     reply = parse_create(answer(document, 202))
 
@@ -116,7 +116,7 @@ def test_a_read_is_about_the_id_that_was_asked_for(document: object, expected: G
 
 
 def test_an_unknown_status_keeps_its_outputs() -> None:
-    """What is there can be fetched, whatever the word is. Service section 3."""
+    """Listed outputs can be fetched under any status word. Service section 3."""
     reply = parse_read(answer({"id": "g", "status": "polishing", "outputs": [{"id": "o1", "url": URL_A}]}), "g")
 
     assert isinstance(reply, RecordRead)
@@ -136,7 +136,7 @@ def test_an_unknown_status_keeps_its_outputs() -> None:
     ],
 )
 def test_outputs_in_any_sensible_shape(outputs: object) -> None:
-    """By `url`, wherever it stands in them; a preview is no output. Service section 2.1."""
+    """Outputs are found by `url` at any depth; previews are ignored. Service section 2.1."""
     reply = parse_read(answer({"id": "g", "status": "success", "outputs": outputs}), "g")
 
     assert isinstance(reply, RecordRead)
@@ -148,7 +148,7 @@ def test_outputs_in_any_sensible_shape(outputs: object) -> None:
 
 @pytest.mark.parametrize("document", [{"credits": 500, "cost": 3}, {"total": 12, "items": [{"cost": 10}, {"cost": 2}]}])
 def test_a_price_of_two_readings_is_not_guessed(document: object) -> None:
-    """It is told, with the line that would settle it. Law 10."""
+    """It is reported with the configuration line that would decide it. Law 10."""
     reply = parse_quote(answer(document))
 
     assert isinstance(reply, NotUnderstood)
@@ -285,7 +285,7 @@ def test_what_the_description_says_comes_before_our_own_reading() -> None:
 
 
 def test_an_identifier_of_two_readings_is_not_guessed() -> None:
-    """Nothing is uploaded for an id that may be none; the error tells how to go on. Law 10."""
+    """Nothing is uploaded for an uncertain id; the error names the next step. Law 10."""
     entry = {"upload_url": PUT_A, "upload_headers": HEADERS, "blob": "x-1a2b3c", "thing": "y-1a2b3c"}
     reply = parse_prepare(answer({"files": [entry]}), ["a.png"])
 
@@ -311,7 +311,7 @@ def test_an_identifier_of_two_readings_is_not_guessed() -> None:
     ],
 )
 def test_asset_urls_of_strange_shapes(document: object) -> None:
-    """By id where ids are told, else by position. Service section 2.3."""
+    """URLs are matched by id if the reply has ids, else by position. Service section 2.3."""
     assert parse_complete(answer(document), ["a1", "b1"]) == AssetsReady((URL_A, URL_B))
 
 
@@ -352,7 +352,7 @@ def test_configured_paths_are_believed() -> None:
     assert parse_complete(answer({"z": [URL_A]}), ["a1"], guided(asset_url="z")) == AssetsReady((URL_A,))
 
 
-def test_a_configured_path_that_finds_nothing_is_told() -> None:
+def test_a_configured_path_that_finds_nothing_is_reported() -> None:
     """No other reading takes its place: a person said where it stands."""
     reply = parse_quote(answer({"cost_credits": 4}), guided(price="data.cost"))
 

@@ -49,12 +49,12 @@ def test_odd_ones_move_little() -> None:
     assert DurationModel(USUAL, seen).mean_seconds == pytest.approx(15.0, rel=0.05)
 
 
-def test_a_service_that_has_changed_is_learned_anew() -> None:
+def test_a_service_that_has_changed_is_learned_again() -> None:
     """Another machine there, and everything takes four times as long: soon known."""
     known = DurationModel(USUAL, sightings_of(seconds_of(15.0, 0.05, 64)))
 
-    for sighting in sightings_of(seconds_of(60.0, 0.05, 16)):
-        known.add(sighting)
+    for observation in sightings_of(seconds_of(60.0, 0.05, 16)):
+        known.add(observation)
 
     assert known.mean_seconds == pytest.approx(60.0, rel=0.1)
 

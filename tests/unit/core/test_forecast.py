@@ -107,7 +107,7 @@ def test_two_accounts_are_twice_as_fast() -> None:
 
 
 def test_an_item_that_can_never_be_paid_is_no_obstacle() -> None:
-    """What exceeds a whole day's credits is rejected at once, and the rest goes on."""
+    """An item above a whole day's credits is rejected at once, and the others continue."""
     assert end(ItemClass(1, 5000, 30), ItemClass(1, 10, 30)) == NOON + timedelta(seconds=30)
 
 
@@ -175,14 +175,14 @@ def test_two_accounts_have_twice_the_slot_time() -> None:
 
 
 def test_a_day_that_is_spent_is_not_in_the_calendar() -> None:
-    """Where nothing can begin today any more, the calendar begins with the next day."""
+    """If nothing can begin today any more, the calendar begins with the next day."""
     days = foretell(ItemClass(1, 10, 30), usage=DayUsage(credits=2000)).days
 
     assert [day.starts_at for day in days] == [MIDNIGHT]
 
 
 def test_what_is_under_way_takes_time_and_no_credits() -> None:
-    """It is paid already, and is no item of the days to come."""
+    """It is already paid, and does not count in the coming days."""
     told = foretell(ItemClass(1, 10, 30, is_under_way=True), usage=DayUsage(credits=2000, creates=1000))
 
     assert told.ends["birds"] == NOON + timedelta(seconds=30)
@@ -215,7 +215,7 @@ def test_what_the_jobs_budget_no_longer_covers_is_reported() -> None:
 
 
 def test_an_unknown_price_is_no_reason_to_reject() -> None:
-    """What is not quoted yet may cost less than its cap: nobody knows."""
+    """An item without a quote may still cost less than its cap."""
     told = foretell(ItemClass(1, 100, 30), ItemClass(1, None, 30, cap=10))
 
     assert told.unpayable == ()

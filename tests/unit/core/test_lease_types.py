@@ -68,12 +68,12 @@ def test_account_is_handed_over_only_to_a_worker_two_behind(
 
 
 def test_account_is_not_handed_over_to_a_machine_without_its_key() -> None:
-    """Nobody could take it, and its worker would take it again at its next beat, for ever."""
+    """No other worker could take it, and its worker would lease it again at each renewal."""
     both = roster(set(), a=({1, 2}, {1, 2}), b=(set(), set()))
 
     assert choose_accounts("a", both, {1, 2}, at_most=17) == Choice()
 
 
 def test_worker_without_its_address_chooses_nothing() -> None:
-    """It stands by."""
+    """It is a standby."""
     assert choose_accounts("c", roster({1}, a=({1}, set())), {1}, at_most=17) == Choice()

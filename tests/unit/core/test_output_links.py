@@ -1,4 +1,4 @@
-"""What stays the same of an output, whatever its links look like."""
+"""The identity of an output across changing links."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_mark_survives_a_new_signature_and_discloses_no_link() -> None:
 
 
 def test_identity_wins_over_the_address() -> None:
-    """What the record calls an output is better than where it stands."""
+    """The id in the record takes precedence over the position."""
     assert mark_of(link("https://files/1", "out-1")) == mark_of(link("https://files/2", "out-1"))
     assert mark_of(link("https://files/1", "out-1")) != mark_of(link("https://files/1", "out-2"))
 
@@ -43,7 +43,7 @@ def test_extension_is_that_of_the_path(url: str, extension: str | None) -> None:
 
 
 def test_links_that_differ_only_in_their_query_are_identified_by_bytes() -> None:
-    """Where siblings have one mark, it says nothing: whatever is saved may be either of them."""
+    """Equal marks identify nothing: a saved file may belong to either link."""
     links = [link("https://files/get?file=1"), link("https://files/get?file=2")]
 
     listing = compare(links, {1: "sha-1"}, {})
@@ -53,7 +53,7 @@ def test_links_that_differ_only_in_their_query_are_identified_by_bytes() -> None
 
 
 def test_known_marks_need_no_bytes() -> None:
-    """What is known to be saved is not fetched again, in whatever place it stands."""
+    """A saved output is not fetched again, at any position."""
     links = [link("https://files/2"), link("https://files/1")]
 
     listing = compare(links, {1: "sha-1"}, {1: mark_of(links[1])})

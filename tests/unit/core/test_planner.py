@@ -17,7 +17,8 @@ from batchkiln.core.planner import (
     choose_action,
 )
 from batchkiln.core.queue_types import QueueView
-from batchkiln.core.rate_limits import DayUsage, SlidingWindow
+from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.sliding_window import SlidingWindow
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.core.waits import NotBefore, WaitReason
 from support.builders import NEVER, account_view, attempt, candidate, filled, now_at

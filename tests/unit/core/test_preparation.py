@@ -11,7 +11,8 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.planner import WaitUntil, choose_action
 from batchkiln.core.preparation import AskQuote, Reject, Upload, choose_preparation
 from batchkiln.core.queue_types import Candidate, QueueView
-from batchkiln.core.rate_limits import DayUsage, Limits, SlidingWindow
+from batchkiln.core.rate_limits import DayUsage, Limits
+from batchkiln.core.sliding_window import SlidingWindow
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.core.waits import NotBefore, WaitReason
 from support.builders import NEVER, account_view, candidate, filled, now_at

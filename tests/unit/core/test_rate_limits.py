@@ -15,9 +15,9 @@ from batchkiln.core.rate_limits import (
     RateLimits,
     RequestKind,
     ServiceDay,
-    SlidingWindow,
     day_starts,
 )
+from batchkiln.core.sliding_window import SlidingWindow
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.core.waits import NotBefore, WaitReason
 from support.builders import NOON, filled, now_at

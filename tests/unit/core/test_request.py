@@ -39,7 +39,7 @@ def test_bytes_of_a_create_are_stable() -> None:
 
 
 def test_quote_has_no_maximum_and_no_empty_fields() -> None:
-    """Only what the document names is sent, and only where there is some. Service section 2.2."""
+    """Only documented fields with a value are sent. Service section 2.2."""
     body = request_body(recipe(parameters=()), prompt="x", input_urls=[], max_cost_credits=None)
 
     assert json.loads(body) == {"model": "cost-10", "mode": "text-to-image", "prompt": "x"}

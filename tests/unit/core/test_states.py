@@ -100,7 +100,7 @@ def test_every_event_is_used() -> None:
 
 
 def test_working_final_and_held_divide_the_states() -> None:
-    """Each state is the program's, an end, or a person's."""
+    """Each state is working, final or held."""
     assert WORKING_STATES | FINAL_STATES | {S.HELD} == set(ItemState)
     assert not WORKING_STATES & FINAL_STATES
     assert {S.DONE, S.FAILED, S.REJECTED, S.EXPIRED, S.CANCELED} == FINAL_STATES

@@ -57,7 +57,7 @@ def test_a_broken_token_is_replaced(tmp_path: Path, content: str) -> None:
     assert len(read_token(queue)) >= 32
 
 
-def test_what_is_no_text_lets_nobody_in() -> None:
+def test_values_that_are_not_text_are_refused() -> None:
     """Bytes that are no UTF-8 reach us as halves of characters."""
     access = Access("t" * 43)
 
@@ -66,8 +66,8 @@ def test_what_is_no_text_lets_nobody_in() -> None:
     assert not access.is_own_form(origin="http://localhost", host="localhost", csrf_token="\udcff")
 
 
-def test_a_link_for_once_works_once() -> None:
-    """Whoever reads it from a command line later is too late."""
+def test_a_one_time_link_works_once() -> None:
+    """A link that is read from a command line later no longer works."""
     access = Access("t" * 43)
     code = access.one_time_query().partition("=")[2]
 
@@ -75,8 +75,8 @@ def test_a_link_for_once_works_once() -> None:
     assert not access.accepts_link({"once": code})
 
 
-def test_nothing_empty_lets_in() -> None:
-    """Without a token, a cookie or a mark nobody is known."""
+def test_empty_credentials_are_refused() -> None:
+    """Empty tokens, cookies and marks are refused."""
     access = Access("t" * 43)
 
     assert not access.accepts_link({})
@@ -86,7 +86,7 @@ def test_nothing_empty_lets_in() -> None:
 
 
 def test_the_cookie_is_not_the_token_nor_the_mark() -> None:
-    """What a page holds, or a browser, tells nothing of the link."""
+    """Neither a page nor a browser stores anything that reveals the link."""
     access = Access("t" * 43)
 
     assert len({access.cookie, access.csrf_token, "t" * 43}) == 3
@@ -106,7 +106,7 @@ def test_the_cookie_is_not_the_token_nor_the_mark() -> None:
     ],
 )
 def test_a_form_from_elsewhere_is_not_ours(origin: str, host: str) -> None:
-    """Even with the mark: the browser says where a form was."""
+    """It is refused even with a valid mark, because the browser names the origin."""
     access = Access("t" * 43)
 
     assert not access.is_own_form(origin=origin, host=host, csrf_token=access.csrf_token)

@@ -37,7 +37,7 @@ def test_a_foreign_word_in_a_label_is_read_back_as_it_was() -> None:
     assert samples(exposition([metric])) == {("batchkiln_problems", (("code", strange),)): 3}
 
 
-def test_leases_are_told_where_workers_share_the_queue() -> None:
+def test_leases_are_reported_where_workers_share_the_queue() -> None:
     """Who drives what, how often that changed, and what nobody drives: for alerts."""
     now = PageSnapshot(Overview((), (), None, shared_by(undriven=(UNDRIVEN,))), (), is_all=True)
 

@@ -59,7 +59,7 @@ def levels(findings: list[CheckResult]) -> list[Level]:
 
 
 def test_the_gravest_failure_decides_the_exit_status() -> None:
-    """What is configured wins over the account, and that over the rest; a warning is no failure."""
+    """Configuration failures precede account failures, and those all others; warnings do not count."""
     network = fail("a", "", exit_status=ExitStatus.UNEXPECTED)
     account = fail("b", "", exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
 
@@ -77,7 +77,7 @@ def test_versions_are_named() -> None:
     assert sqlite3.sqlite_version in check_program().message
 
 
-def test_proxies_are_told_without_their_passwords() -> None:
+def test_proxies_are_reported_without_their_passwords() -> None:
     """They are not used; their address may hold a secret (Law 8)."""
     found = check_proxies({"HTTPS_PROXY": "http://me:canary@proxy:3128", "PATH": "/bin"})
 
@@ -87,7 +87,7 @@ def test_proxies_are_told_without_their_passwords() -> None:
 
 
 def test_a_folder_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
-    """Also one that is not there yet: it is not made."""
+    """A missing folder is not created either."""
     assert check_folder("queue's folder", tmp_path / "a" / "b").level is Level.OK
     assert list(tmp_path.iterdir()) == []
 
@@ -112,7 +112,7 @@ def test_a_file_in_the_place_of_a_folder_is_a_failure(tmp_path: Path) -> None:
 # --- the configuration ---
 
 
-def test_a_broken_configuration_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_broken_configuration_is_reported_with_its_place(tmp_path: Path) -> None:
     """File, line, and that there is no profile to look at."""
     path = tmp_path / "batchkiln.yaml"
     path.write_text("profiles:\n  studio:\n    base_ur: x\n", "utf-8")
@@ -155,7 +155,7 @@ def test_keys_that_may_travel_in_clear_are_a_warning() -> None:
     assert check_address(allowed).level is Level.WARN
 
 
-def test_missing_keys_are_told_and_none_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_keys_are_reported_and_none_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run would not begin without one, and goes on with the others."""
     monkeypatch.setenv("STUDIO_KEY", "canary-key")
     key = KeySource(env="STUDIO_KEY")
@@ -176,7 +176,7 @@ def test_missing_keys_are_told_and_none_is_shown(tmp_path: Path, monkeypatch: py
     assert not [finding for finding in findings if "canary" in finding.message]
 
 
-def test_shared_keys_are_told_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_keys_are_reported_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """One account under two names would be taken for two sets of limits; elsewhere it may be another's (Law 8)."""
     monkeypatch.setenv("STUDIO_KEY", "canary-key")
     other = replace(STUDIO, name="other", base_url="https://other.invalid/api/v1")
@@ -225,7 +225,7 @@ async def test_two_names_with_one_balance_may_be_one_account(
     assert ["may be the same account" in finding.message for finding in found].count(True) == is_told
 
 
-def test_a_key_file_that_others_may_read_is_told(tmp_path: Path) -> None:
+def test_a_key_file_that_others_may_read_is_reported(tmp_path: Path) -> None:
     """It is for its owner alone."""
     (tmp_path / "key").write_text("a-key", "utf-8")
     (tmp_path / "key").chmod(0o644)
@@ -246,7 +246,7 @@ def test_a_key_file_that_others_may_read_is_told(tmp_path: Path) -> None:
         ({"day": ServiceDay(3600)}, "day_seconds"),
     ],
 )
-def test_limits_beyond_the_documented_ones_are_told(changes: dict[str, object], word: str) -> None:
+def test_limits_beyond_the_documented_ones_are_reported(changes: dict[str, object], word: str) -> None:
     """Requests would be refused, or polls come too often. Service section 8."""
     (found,) = check_limits(replace(STUDIO, **changes))  # type: ignore[arg-type]
 
@@ -271,7 +271,7 @@ def test_a_queue_that_is_not_there_is_fine_and_is_not_made(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sound_queue_is_told_with_its_jobs_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_sound_queue_is_reported_with_its_jobs_and_stays_as_it_is(tmp_path: Path) -> None:
     """Looked at as a run does before it builds on it."""
     queue = QueueFile(tmp_path / "queue.db")
     queue.apply([spec("fox")])
@@ -303,7 +303,7 @@ def test_a_damaged_queue_is_a_failure_with_what_to_do(tmp_path: Path) -> None:
     assert "damaged" in found.message
 
 
-def test_an_older_queue_is_told_and_not_changed(tmp_path: Path) -> None:
+def test_an_older_queue_is_reported_and_not_changed(tmp_path: Path) -> None:
     """The next run brings it up to date, and not `doctor`."""
     path = tmp_path / "queue.db"
     connection = sqlite3.connect(path, isolation_level=None)
@@ -319,7 +319,7 @@ def test_an_older_queue_is_told_and_not_changed(tmp_path: Path) -> None:
     assert not health.is_current
 
 
-def test_paid_work_whose_key_is_not_configured_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paid_work_whose_key_is_not_configured_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the key that created a generation may ask for it. Service rule 5.7."""
     monkeypatch.setenv("STUDIO_KEY", "a-new-key")
     queue = QueueFile(tmp_path / "queue.db")
@@ -359,7 +359,7 @@ def test_a_description_without_paths_is_a_failure() -> None:
 @pytest.mark.parametrize(
     ("ahead", "word"), [(0, "agrees"), (4, "agrees"), (90, "90 s ahead of"), (-4, "agrees"), (-90, "90 s behind")]
 )
-def test_a_wrong_clock_is_told(ahead: int, word: str) -> None:
+def test_a_wrong_clock_is_reported(ahead: int, word: str) -> None:
     """Days follow the service's clock, so that it is only a warning."""
     clock = ClockAt(NOON)
     machine = (clock.latest if ahead > 0 else clock.instant) + timedelta(seconds=ahead)
@@ -381,7 +381,7 @@ def test_a_wrong_clock_is_told(ahead: int, word: str) -> None:
         ("whsec_!", Level.WARN, "not base64"),
     ],
 )
-def test_a_notifier_that_cannot_be_used_is_told_before_a_run(
+def test_a_notifier_that_cannot_be_used_is_reported_before_a_run(
     secret: str, level: Level, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run goes on without it and only logs that, so that nobody would be woken (Law 8: its URL is not told)."""

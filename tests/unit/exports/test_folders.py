@@ -69,7 +69,7 @@ def test_pictures_and_clips_are_datasets_of_their_own(tmp_path: Path) -> None:
 
 
 def test_outputs_of_one_item_have_names_and_rows_of_their_own(tmp_path: Path) -> None:
-    """Also beside an item that is named as a second output might be, and with ids that are no file names."""
+    """This also holds for an item named like a second output, and for ids that are not file names."""
     rows = [
         picture(tmp_path, "fox", 0),
         picture(tmp_path, "fox", 0, output=2),
@@ -125,7 +125,7 @@ def test_an_export_again_touches_nothing(tmp_path: Path, wanted: Format) -> None
 
 @pytest.mark.parametrize("wanted", FORMATS)
 @pytest.mark.parametrize("calls", [0, 1, 3, 4])
-def test_an_interrupted_export_goes_on(tmp_path: Path, wanted: Format, calls: int) -> None:
+def test_an_interrupted_export_continues(tmp_path: Path, wanted: Format, calls: int) -> None:
     """Whatever stands under its final name is whole, and the same command comes to the whole dataset."""
     rows = pictures(tmp_path, 5)
     with pytest.raises(Killed):
@@ -188,7 +188,7 @@ def test_a_whole_copy_of_an_earlier_export_serves(tmp_path: Path) -> None:
     assert tree(tmp_path / "to") == before
 
 
-def test_a_damaged_copy_is_made_anew(tmp_path: Path) -> None:
+def test_a_damaged_copy_is_made_again(tmp_path: Path) -> None:
     """As long as the output itself is whole."""
     rows = pictures(tmp_path, 2)
     export(rows, tmp_path / "to", link=Link.COPY)
@@ -260,8 +260,10 @@ def test_without_hard_links_files_are_copied_unless_links_are_asked(
         export(rows, tmp_path / "other", link=Link.HARD)
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the place, the reason, and that the same command goes on."""
+def test_a_full_disk_is_reported_and_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the path, the reason, and that the same command continues."""
     rows = pictures(tmp_path, 1)
 
     def fill(_: object, target: Path) -> None:
@@ -276,7 +278,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("wanted", [*Format])
-def test_a_disk_that_is_full_of_a_table_is_told(
+def test_a_disk_that_is_full_of_a_table_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Format
 ) -> None:
     """Tables and shards are written by other hands than media, and fail alike."""

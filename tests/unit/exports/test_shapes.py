@@ -65,7 +65,7 @@ def test_dense_tables_have_no_null() -> None:
     assert columns({"n": 1}, {"n": 2}, is_dense=True).types["n"] is ColumnType.INTEGER
 
 
-def test_taken_names_are_changed_and_told() -> None:
+def test_taken_names_are_changed_and_reported() -> None:
     """No metadata column hides one of ours, or is opened as a file by a loader."""
     keys = [
         "text",

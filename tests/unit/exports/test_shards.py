@@ -93,7 +93,7 @@ def test_only_a_shard_with_something_new_is_written(tmp_path: Path) -> None:
 
 
 def test_a_shard_is_kept_while_outputs_of_it_are_gone(tmp_path: Path) -> None:
-    """It may hold the last copy of them, so that nothing is added either; all of that is told."""
+    """It may contain their last copy, so nothing is added either; the result reports this."""
     export(pictures(tmp_path, 0), tmp_path / "to", Format.WEBDATASET)
     before = tree(tmp_path / "to")["train/png-000000.tar"]
     rows = pictures(tmp_path, 0, 1)

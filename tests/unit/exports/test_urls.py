@@ -100,12 +100,12 @@ def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
 
 
 def test_an_unknown_protocol_is_a_mistake(tmp_path: Path) -> None:
-    """With what fsspec says of it."""
+    """The error includes the message of fsspec."""
     with pytest.raises(InputError, match=r"--to nowhere://x: .*nowhere"):
         export([picture(tmp_path, "fox", 0)], "nowhere://x")
 
 
-def test_what_is_not_installed_is_told_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_reported_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The optional part has a name; the other formats work without it."""
     for name in ("fsspec", "fsspec.core", "pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -25,7 +25,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 
 def test_a_line_of_the_example_can_be_taken_in(tmp_path: Path) -> None:
-    """Without its mark of a comment, a field stands where it belongs."""
+    """Uncommenting a line of the example gives a valid field."""
     (tmp_path / "m.yaml").write_text(example_manifest().replace("# credits_per_day:", "credits_per_day:"), "utf-8")
 
     assert open_manifest("m.yaml", working_dir=tmp_path).job.budget_credits_per_day == 200
@@ -108,7 +108,7 @@ def test_mistake_at_shows_the_line(tmp_path: Path) -> None:
     manifest = open_manifest("m.yaml", working_dir=tmp_path)
     (item,) = manifest.items()
 
-    mistake = manifest.mistake_at(item.file, item.line, "the id `twice` is taken", "choose another")
+    mistake = manifest.diagnostic_at(item.file, item.line, "the id `twice` is taken", "choose another")
 
     assert str(mistake).startswith("m.yaml:5:3: the id `twice` is taken\n    - {id: twice, prompt: p}")
 
@@ -193,7 +193,7 @@ def test_mistakes_of_the_header(tmp_path: Path, header: str, line: int, column: 
 
 
 def test_all_mistakes_come_at_once_in_the_order_of_the_text(tmp_path: Path) -> None:
-    """Nothing stops at the first mistake, and a broken end still tells of those before it."""
+    """Reading continues after a mistake; even before a broken end, all mistakes are reported."""
     found = mistakes(tmp_path, "version: 3\njob: '?'\nitems:\n- {promt: a}\n- {prompt: 1}\n- 'open\n")
 
     assert [one.line for one in found] == sorted(one.line or 0 for one in found)
@@ -256,7 +256,7 @@ def test_files_that_are_no_manifests(tmp_path: Path, raw: bytes, part: str) -> N
     assert part in mistakes(tmp_path, raw)[0].reason
 
 
-def test_a_byte_order_mark_at_the_start_is_no_matter(tmp_path: Path) -> None:
+def test_a_byte_order_mark_at_the_start_is_harmless(tmp_path: Path) -> None:
     """Editors that write one make good manifests."""
     assert len(placed(tmp_path, b"\xef\xbb\xbf" + (HEADER + "- p\n").encode())) == 1
 
@@ -354,7 +354,7 @@ def test_no_text_crashes_the_reader(tmp_path: Path, text: str | bytes) -> None:
 
 
 def test_an_image_that_is_missing_hides_no_other_mistake(tmp_path: Path) -> None:
-    """What else is wrong in the item is told at once, in written and in templated items."""
+    """All mistakes of the item are reported together, in inline and templated items."""
     bad = "inputs: [nix.png], mode: image-to-image, priority: high"
 
     found = mistakes(tmp_path, HEADER + f"- {{id: a, prompt: p, {bad}}}\n- {{matrix: {{x: [1]}}, prompt: p, {bad}}}\n")
@@ -362,7 +362,7 @@ def test_an_image_that_is_missing_hides_no_other_mistake(tmp_path: Path) -> None
     assert [("priority" in one.reason, one.line) for one in found] == [(False, 5), (True, 5), (False, 6), (True, 6)]
 
 
-def test_what_is_wrong_in_the_defaults_is_told_once(tmp_path: Path) -> None:
+def test_what_is_wrong_in_the_defaults_is_reported_once(tmp_path: Path) -> None:
     """Not a second time for each item that inherits it."""
     head = HEADER.replace("text-to-image", "text-to-vid")
 
@@ -378,7 +378,7 @@ def test_a_tab_leaves_the_mark_under_its_place(tmp_path: Path) -> None:
     assert mistake.source_line == "- {id: a,→prompt: 3}"
 
 
-def test_an_attribute_of_what_a_template_may_not_reach_is_told_in_plain_words(tmp_path: Path) -> None:
+def test_an_attribute_of_what_a_template_may_not_reach_is_reported_in_plain_words(tmp_path: Path) -> None:
     """No class name of Jinja's."""
     (mistake,) = mistakes(tmp_path, HEADER + '- {matrix: {a: [1]}, prompt: "{{ a.__class__.__mro__ }}"}\n')
 

@@ -118,7 +118,7 @@ def test_matrix_is_an_ordered_product(tmp_path: Path) -> None:
 def test_bad_sources(
     tmp_path: Path, name: str, content: str | bytes, place: tuple[int | None, int | None], part: str
 ) -> None:
-    """Each is told where it stands: in the source, or in the manifest that names it."""
+    """Each mistake is reported at its position, in the source or in the manifest that names it."""
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 

@@ -85,7 +85,7 @@ async def told(channel: Channel, *looks: Sequence[Notification]) -> tuple[Ledger
 
 
 async def test_what_arrives_is_sent_once_and_kept() -> None:
-    """In order, each marked as told only after it has arrived; the end keeps how far it looked."""
+    """Notifications are sent in order and marked after delivery; the position is stored at the end."""
     channel = Channel()
 
     ledger, _ = await told(channel, [notice("a"), notice("b")], [notice("c")])

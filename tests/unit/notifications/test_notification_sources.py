@@ -1,4 +1,4 @@
-"""What there is to tell of a queue: from its history, and from what stands while it is driven."""
+"""The notifications from a queue's history, and from lasting conditions during a run."""
 
 from datetime import timedelta
 from pathlib import Path

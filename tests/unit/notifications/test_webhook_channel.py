@@ -73,7 +73,7 @@ def test_a_secret_is_base64_behind_its_mark_and_text_otherwise() -> None:
 
 
 def test_nothing_is_no_secret() -> None:
-    """With an empty key anybody could sign."""
+    """With an empty key, anyone could sign."""
     with pytest.raises(ValueError, match="empty"):
         signing_key("whsec_")
 

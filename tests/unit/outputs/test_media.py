@@ -40,7 +40,7 @@ def iso(major: bytes, *compatible: bytes) -> bytes:
         (b"PK\x03\x04\x14\0", "application/zip", "zip"),
     ],
 )
-def test_pictures_and_clips_are_told_by_their_bytes(head: bytes, media_type: str, extension: str) -> None:
+def test_pictures_and_clips_are_recognized_by_their_bytes(head: bytes, media_type: str, extension: str) -> None:
     """The extension follows the content, whatever the service called it."""
     media = sniff_format(head)
 

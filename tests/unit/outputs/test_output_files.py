@@ -29,7 +29,7 @@ async def save(files: FaultyFiles, content: bytes = PICTURE, name: str = "birds/
 
 
 async def test_a_whole_file_gets_its_name() -> None:
-    """What was written stands under the name for its content's extension, and nothing else stays."""
+    """The file is published under the name for its content's extension, and nothing else remains."""
     files = FaultyFiles()
 
     assert await save(files) == SAVED
@@ -78,7 +78,7 @@ async def test_a_failure_at_any_operation_leaves_no_half_file() -> None:
 
 
 async def test_a_power_cut_at_any_operation_leaves_no_half_file() -> None:
-    """At every n-th operation: whatever names the disk has kept by then, a final one is whole."""
+    """After a power cut at any operation, each file with a final name is complete."""
     for at in range(1, await operations_of_a_save() + 1):
         files = FaultyFiles(fail_at=at, fault=PowerCut())
         with pytest.raises(PowerCut):
@@ -112,7 +112,7 @@ async def test_a_foreign_file_is_never_overwritten() -> None:
 
 
 async def test_a_file_system_without_links_leaves_no_temporary_name() -> None:
-    """Where the file is renamed instead, there is no second name to remove."""
+    """The file is renamed instead, so no second name has to be removed."""
     files = FaultyFiles()
     files.has_links = False
 
@@ -227,7 +227,7 @@ async def test_text_in_place_of_the_file_gets_no_name(content: bytes) -> None:
 async def test_any_other_kind_is_saved_as_what_it_is(
     content: bytes, content_type: str | None, link_extension: str | None, name: str, media_type: str
 ) -> None:
-    """What was paid for is kept, whatever its kind; a name that a machine would run is not taken from a link."""
+    """Paid files of any type are kept; an executable extension is not taken from a link."""
     files = FaultyFiles()
     outputs = OutputFiles(files)
     part = await outputs.open_part(OUT, "fox")

@@ -1,4 +1,4 @@
-"""Whether a file ends where its format says."""
+"""Checks that a file ends where its format requires."""
 
 import io
 import tempfile
@@ -134,7 +134,7 @@ def test_a_webp_of_no_length_is_not_whole() -> None:
 
 
 def test_a_clip_that_was_cut_between_boxes_is_not() -> None:
-    """Without its index nothing of it can be shown."""
+    """Without its index, a clip cannot be played."""
     content = WHOLE["mp4"]
     index = content.rindex(b"moov") - 4
 

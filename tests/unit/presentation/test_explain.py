@@ -1,4 +1,4 @@
-"""What `show` says of an item: where it stands, what it has cost, what to do next."""
+"""The sentences of `show`: the state of an item, its cost, and the next step."""
 
 import shlex
 from collections.abc import Callable, Iterator
@@ -234,7 +234,7 @@ TABLE: Final[list[Row]] = [
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row[0].__name__)
 def test_each_situation_has_its_sentences(queue: QueueFile, row: Row) -> None:
-    """Where it stands, what it has cost, what to do, and the commands to type."""
+    """The state, the cost, the next step, and the commands."""
     way, situation, charge, remedy, commands = row
     queue.apply([spec("fox")])
     way(queue)
@@ -368,7 +368,7 @@ def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
 
 
 def test_a_profile_that_is_not_configured_here_is_named(queue: QueueFile) -> None:
-    """Nothing can move it until it is; its name is text, whatever it holds."""
+    """The item cannot continue until the profile is configured; its name is escaped."""
     queue.apply([spec("fox")], profile="stu{dio}")
 
     telling = told(queue).explanation

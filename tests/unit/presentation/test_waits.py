@@ -1,4 +1,4 @@
-"""What an account waits for, told from the queue alone."""
+"""The wait of an account, computed from the queue alone."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ def test_an_account_with_room_waits_for_nothing(queue: QueueFile) -> None:
     found = look(queue.connection)
 
     assert found.wait.reason is WaitReason.NOW
-    assert not found.wait.is_worth_saying
+    assert not found.wait.is_reportable
     assert not found.is_busy
 
 
@@ -88,7 +88,7 @@ def test_an_active_generation_has_the_slot(queue: QueueFile) -> None:
     found = look(queue.connection)
 
     assert found.is_busy
-    assert not found.wait.is_worth_saying
+    assert not found.wait.is_reportable
 
 
 def test_a_held_item_on_the_slot_waits_for_a_person(queue: QueueFile) -> None:

@@ -56,8 +56,8 @@ def test_success_of_another_key_or_endpoint_ends_nothing() -> None:
     assert told == [Incident("unavailable", "create", 1, {NEVER: 1})]
 
 
-def test_refusal_without_a_fault_is_a_trouble_too() -> None:
-    """What the service refused by its own rules is told with its code."""
+def test_refusal_without_a_fault_is_an_incident_too() -> None:
+    """A refusal by the service's own rules is listed with its code."""
     refused = replace(CREATE, status=429, code="rate_limited", generation_id=None)
 
     told = incidents(refused, replace(CREATE, at_ms=2_000))

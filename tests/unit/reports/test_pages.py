@@ -164,7 +164,7 @@ def test_what_cannot_be_written_on_a_page_is_dropped() -> None:
     assert "ab[31mc\nd" in card
 
 
-def test_an_unfinished_job_is_told_as_such() -> None:
+def test_an_unfinished_job_is_reported_as_such() -> None:
     """With the time of the report, and when it is expected to end; a page beyond the first names the first."""
     links = [PageLink("birds.html", 0, 0), PageLink("birds-2.html", 1, 1)]
     job = replace(JOB, is_finished=False, estimated_end_at=NOW + timedelta(hours=2))
@@ -195,7 +195,7 @@ def test_sums_are_those_of_the_items() -> None:
     }
 
 
-def test_failures_are_told_by_cause_with_examples() -> None:
+def test_failures_are_reported_by_cause_with_examples() -> None:
     """The most frequent first, each with its number, the last message and some items to look at."""
     items = [failed(index, "bad_prompt", f"no {index}") for index in range(MAX_EXAMPLES + 2)]
     items.append(failed(9, "worse"))

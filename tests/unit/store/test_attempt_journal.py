@@ -92,7 +92,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         AttemptJournal(tmp_path / "queue.db").read()
 
 
-async def test_journal_of_another_queue_is_told_and_kept(tmp_path: Path) -> None:
+async def test_journal_of_another_queue_is_reported_and_kept(tmp_path: Path) -> None:
     """It is not used for this queue, and is there when the other one is back in its place."""
     written(tmp_path, ENTRY)
     world = World(tmp_path, keeps_journal=True)
@@ -107,7 +107,7 @@ async def test_journal_of_another_queue_is_told_and_kept(tmp_path: Path) -> None
     world.close()
 
 
-async def test_damage_is_told_once(tmp_path: Path) -> None:
+async def test_damage_is_reported_once(tmp_path: Path) -> None:
     """The start that finds it drops the line."""
     world = World(tmp_path, keeps_journal=True)
     world.enqueue("fox")

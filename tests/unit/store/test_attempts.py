@@ -339,7 +339,7 @@ async def test_reply_without_a_date_counts_in_the_day_that_may_have_begun(world:
 
 
 def test_plan_for_a_job_that_is_not_of_this_run_is_stale(world: World) -> None:
-    """What a run is for is asked where an attempt is recorded, as everything else that a plan rests on."""
+    """The run's scope is checked when the attempt is recorded, like every other condition of a plan."""
     quote(world, 1, 10)
     viewpoint = replace(viewpoint_of(world), scope=Scope(frozenset({2})))
     note = RequestNote(viewpoint.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
@@ -403,7 +403,7 @@ def test_item_whose_key_came_back_is_where_it_was(
 
 
 def test_service_that_says_key_missing_itself_has_nothing_resumed(world: World, sent: Attempt) -> None:
-    """What a person has to decide stays theirs, whatever code the service gave it; and the next run begins."""
+    """An item that waits for a decision stays held, whatever code the service sent; the next run continues."""
     known(world, sent.id, Fact.STILL_CONFLICT, ErrorInfo("key_missing", "no key"), NOW_MS)
 
     resume(world, sent, "key-1")
@@ -468,7 +468,7 @@ def test_conflict_on_a_fresh_key_decides_nothing(world: World, sent: Attempt) ->
 
 
 def test_what_only_the_firewall_answered_is_refused_and_not_handed_over(world: World, sent: Attempt) -> None:
-    """It never reached the API, so that nothing was created, and nobody has to look (Service section 7)."""
+    """It never reached the API: nothing was created, and no decision is needed (Service section 7)."""
     answered(world, sent.id, Answer.LIMITED, NO, NOW_MS)
 
     state = known(world, sent.id, Fact.STILL_UNKNOWN, NO, NOW_MS)
@@ -478,7 +478,7 @@ def test_what_only_the_firewall_answered_is_refused_and_not_handed_over(world: W
 
 
 def test_outage_hands_over_one_item_at_the_most(world: World, sent: Attempt) -> None:
-    """Where the one before was set aside as well, the service is at fault: the next one is sent on and on."""
+    """After a second item in a row, the service is at fault: the next item keeps being resent."""
     known(world, sent.id, Fact.STILL_UNKNOWN, NO, NOW_MS)
     world.enqueue("item-2")
     second = record(world, 2, cost=10)
@@ -591,7 +591,7 @@ def test_attempt_in_doubt_is_never_withdrawn(world: World, sent: Attempt) -> Non
 
 
 def test_first_record_of_a_named_generation_tells_its_cost(world: World, sent: Attempt) -> None:
-    """Until then it was taken to cost its quote, on the day of the attempt; what it costs less is told at its end."""
+    """Until then its quote counts, on the day of the attempt; a lower cost is recorded at its end."""
     known(world, sent.id, Fact.STILL_CONFLICT, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
     tomorrow = NOON + timedelta(days=1)

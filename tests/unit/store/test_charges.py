@@ -101,7 +101,7 @@ def test_no_other_end_makes_it_cheaper(
     assert standing(world).days == {DAY_MS: 10}
 
 
-def test_a_charge_above_the_maximum_is_told_and_pauses_the_job(world: World, sent: Attempt) -> None:
+def test_a_charge_above_the_maximum_is_reported_and_pauses_the_job(world: World, sent: Attempt) -> None:
     """Law 6: what was sent was `max_cost_credits`. Once told, a person's `unpause` lets the job go on."""
     tell(world, sent, generation(cost_credits=25))
     history, is_paused = world.kinds("item-1"), world.one("SELECT is_paused FROM job")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from batchkiln.store.apply import _WISHES, _of_kind
+from batchkiln.store.apply import _PENDING, _of_kind
 from batchkiln.store.postgres.connecting import connect
 from batchkiln.store.postgres.dialect import translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
@@ -20,9 +20,9 @@ from support import postgres
 
 pytestmark = pytest.mark.postgres
 
-_TEMPLATES: Final = ("wish", "still_wished")
+_TEMPLATES: Final = ("stage_transitions", "still_pending")
 STATEMENTS: Final = {name: text for name, text in QUERIES.items() if name not in _TEMPLATES} | {
-    f"{name} {event.value}": _of_kind(name, event) for name in _TEMPLATES for event in _WISHES
+    f"{name} {event.value}": _of_kind(name, event) for name in _TEMPLATES for event in _PENDING
 }
 _WIDE: Final = {17: "bytea", 20: "bigint", 25: "text"}
 _BITS: Final = "keeps_attempt"
@@ -186,7 +186,7 @@ def test_rules_of_the_dialect(statement: str, on_postgres: str) -> None:
         ("downloads", "item_open"),
         ("queued_classes", "tally_open"),
         ("names_near", "item_job_id_name_key"),
-        ("story_events", "event_by_item"),
+        ("detail_events", "event_by_item"),
         ("count_paid_for_nothing", "attempt_paid_for_nothing"),
     ],
 )

@@ -92,7 +92,7 @@ def test_pages_go_back_the_way_they_came(queue: QueueFile, wanted: Filter) -> No
 
 
 def test_a_rare_kind_is_looked_for_backward_as_well(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many at a time, and from where nothing was found it goes on both ways."""
+    """The search reads a limited number of rows at a time, and continues from there in both directions."""
     monkeypatch.setattr(items, "LOOKED_AT", 5)
     queue.apply([spec(f"item-{number}", metadata='{"rare":1}' if number in {0, 11} else None) for number in range(12)])
     rare, end = Filter(key="rare"), queue.one("SELECT max(id) FROM item")

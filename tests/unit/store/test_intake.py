@@ -9,7 +9,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event
 from batchkiln.store.apply import ApplyOptions, compared
-from support.queue_file import JOB, NOW, RECIPE, QueueFile, capped, image, mistake_at, placed, spec, then_mistaken
+from support.queue_file import JOB, NOW, RECIPE, QueueFile, capped, diagnostic_at, image, placed, spec, then_mistaken
 
 KEEP = ApplyOptions(on_change="keep")
 PRUNE = ApplyOptions(prune=True)
@@ -359,13 +359,13 @@ def failed_once(queue: QueueFile) -> None:
 def test_what_changed_since_the_comparison_is_left_alone(
     queue: QueueFile, before: Event | None, code: str | None, meanwhile: Callable[[QueueFile], None], names: list[str]
 ) -> None:
-    """Each wish of a manifest holds only as long as all that it was made for; an equal state alone is not enough."""
+    """A pending transition applies only if all its conditions still hold; an equal state is not enough."""
     queue.apply([spec("fox"), spec("owl")])
     if before is not None:
         queue.move("fox", before, code=code)
     items = placed(spec(name) for name in names)
     with compared(
-        queue.connection, JOB, items, profile="local", now=NOW, options=PRUNE, mistake_at=mistake_at
+        queue.connection, JOB, items, profile="local", now=NOW, options=PRUNE, diagnostic_at=diagnostic_at
     ) as intake:
         wished = intake.report.requeued + intake.report.pruned
         meanwhile(queue)

@@ -13,7 +13,7 @@ from batchkiln.core.states import Event
 from batchkiln.store import apply
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.sqlite.file_database import prepare_for_reading
-from support.queue_file import JOB, NOW, QueueFile, image, mistake_at, placed, spec, then_mistaken
+from support.queue_file import JOB, NOW, QueueFile, diagnostic_at, image, placed, spec, then_mistaken
 from support.stores import HookedSession, is_postgres, open_session
 
 DRY = ApplyOptions(dry_run=True)
@@ -61,7 +61,7 @@ def test_killed_between_any_two_transactions_and_applied_again(tmp_path: Path, c
             profile="local",
             now=NOW,
             options=ApplyOptions(prune=True),
-            mistake_at=mistake_at,
+            diagnostic_at=diagnostic_at,
         )
     cut.close()
     queue.check()
@@ -149,7 +149,7 @@ def test_an_item_sent_in_between_is_left_as_it_was_sent(queue: QueueFile) -> Non
         profile="local",
         now=NOW,
         options=ApplyOptions(),
-        mistake_at=mistake_at,
+        diagnostic_at=diagnostic_at,
     )
     connection.close()
 
@@ -201,7 +201,7 @@ def test_a_dry_run_needs_no_right_to_write(queue: QueueFile) -> None:
         profile="local",
         now=NOW,
         options=DRY,
-        mistake_at=mistake_at,
+        diagnostic_at=diagnostic_at,
     )
 
     assert (report.new, report.missing) == (1, 1)

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import pytest
 
 from batchkiln.core.errors import InputError, LeaseLost
-from batchkiln.core.lease_types import Beat, Egress, Fence, WorkerIdentity, WorkerState
+from batchkiln.core.lease_types import Egress, Fence, LeaseRenewal, WorkerIdentity, WorkerState
 from batchkiln.store import leases
 from batchkiln.store.account_changes import account_id
+from batchkiln.store.session import Session
 from support.worker_world import PROFILE, World
 
 A = WorkerIdentity("fra-1/1", "fra-1", "one", 1, "0.3.0")
@@ -31,9 +32,9 @@ class Workers:
     def clock(self, _: object) -> int:
         return self.now
 
-    def beat(self, worker: WorkerIdentity, *driven: int, limit: int = 120) -> Beat:
+    def renew(self, worker: WorkerIdentity, *driven: int, limit: int = 120) -> LeaseRenewal:
         epoch, address = self.epochs.get(worker.name), Egress(worker.egress, limit)
-        found: Beat = self.world.write(leases.beat, self.clock, worker, address, epoch, driven)
+        found: LeaseRenewal = self.world.write(leases.renew, self.clock, worker, address, epoch, driven)
         self.epochs[worker.name] = found.egress_epoch
         return found
 
@@ -63,8 +64,8 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
     """Two workers with addresses of their own, which they have taken."""
     world = World(tmp_path)
     made = Workers(world)
-    made.beat(A)
-    made.beat(B)
+    made.renew(A)
+    made.renew(B)
     yield made
     world.close()
 
@@ -84,15 +85,15 @@ def test_expired_account_is_taken_with_a_higher_epoch(workers: Workers) -> None:
     assert old is not None
     assert new is not None
     assert new.epoch > old.epoch
-    workers.beat(B)
+    workers.renew(B)
     assert not workers.holds(old)
 
 
 def test_renewed_account_stays_its_drivers(workers: Workers) -> None:
-    """As long as it beats."""
+    """It does so as long as it renews its leases."""
     held = workers.take(A)
     workers.now += TTL - 1
-    assert workers.beat(A, workers.account).epochs.keys() == {workers.account}
+    assert workers.renew(A, workers.account).epochs.keys() == {workers.account}
     workers.now += TTL - 1
 
     assert workers.take(B) is None
@@ -113,7 +114,7 @@ def test_old_worker_gives_nothing_back_that_is_anothers(workers: Workers) -> Non
     """It may have stood still for long."""
     old = workers.take(A)
     workers.now += TTL
-    workers.beat(B)
+    workers.renew(B)
     new = workers.take(B)
     assert old is not None
     assert new is not None
@@ -125,21 +126,21 @@ def test_old_worker_gives_nothing_back_that_is_anothers(workers: Workers) -> Non
 
 def test_one_worker_sends_from_an_address_and_others_stand_by(workers: Workers) -> None:
     """Its minute is counted in one process; the next one takes over with a higher epoch."""
-    assert workers.beat(STANDBY).egress_epoch is None
+    assert workers.renew(STANDBY).egress_epoch is None
     before = workers.epochs[A.name]
     workers.now += TTL
-    after = workers.beat(STANDBY).egress_epoch
+    after = workers.renew(STANDBY).egress_epoch
 
     assert before is not None
     assert after == before + 1
-    assert workers.beat(A).egress_epoch is None
+    assert workers.renew(A).egress_epoch is None
 
 
 def test_write_needs_the_address_as_well(workers: Workers) -> None:
     """The requests of the account would leave from an address that another process counts."""
     held = workers.take(A)
     workers.now += TTL
-    workers.beat(STANDBY)
+    workers.renew(STANDBY)
 
     assert held is not None
     assert not workers.holds(held)
@@ -148,21 +149,21 @@ def test_write_needs_the_address_as_well(workers: Workers) -> None:
 def test_address_with_two_limits_is_refused(workers: Workers) -> None:
     """One of the two configurations is wrong, and nobody knows which."""
     with pytest.raises(InputError, match=r"egress fra-1: worker fra-1/1 sends 120 requests a minute.*says 60"):
-        workers.beat(STANDBY, limit=60)
+        workers.renew(STANDBY, limit=60)
 
 
 def test_drained_worker_hears_of_it_with_its_next_beat(workers: Workers) -> None:
-    """A person's wish reaches it from any machine."""
+    """The request of a user on any machine reaches the worker."""
     assert workers.world.write(leases.drain, A.name)
     assert not workers.world.write(leases.drain, "nobody")
 
-    assert workers.beat(A).is_draining
-    assert not workers.beat(B).is_draining
+    assert workers.renew(A).is_draining
+    assert not workers.renew(B).is_draining
 
 
 def test_roster_names_senders_and_what_nobody_drives(workers: Workers) -> None:
     """A worker's own account that it does not drive is free for it: what drove with it has ended."""
-    workers.beat(STANDBY)
+    workers.renew(STANDBY)
     workers.take(A)
     own = workers.world.write(leases.roster, workers.clock, A, {workers.account}, set())
     others = workers.world.write(leases.roster, workers.clock, B, {workers.account}, set())
@@ -180,16 +181,16 @@ class TakenMeanwhile:
 
     async def write(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
         self.workers.now += TTL
-        self.workers.beat(B)
+        self.workers.renew(B)
         assert self.workers.take(B) is not None
         result: T = self.workers.world.write(work, *args, **kwargs)
         return result
 
     async def write_and_then(
-        self, follow: Callable[[list[Any]], None], work: Callable[..., T], *args: object, **kwargs: object
+        self, follow: Callable[[Session, list[Any]], None], work: Callable[..., T], *args: object, **kwargs: object
     ) -> T:
         result = await self.write(work, *args, **kwargs)
-        follow([result])
+        follow(self.workers.world.connection, [result])
         return result
 
     async def read(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
@@ -208,9 +209,9 @@ async def test_write_and_fence_are_one_transaction(workers: Workers) -> None:
     assert len(workers.world.rows("SELECT * FROM account")) == 1
 
 
-def test_who_drives_what_is_told(workers: Workers) -> None:
+def test_who_drives_what_is_reported(workers: Workers) -> None:
     """For `workers` and `status`."""
-    workers.beat(STANDBY)
+    workers.renew(STANDBY)
     workers.take(A)
     listed = workers.listed()
     (driver,) = workers.world.write(lambda session: leases.Workers(session, workers.now).drivers())
@@ -228,4 +229,4 @@ def test_worker_that_ends_is_no_longer_listed(workers: Workers) -> None:
     workers.world.write(leases.leave, workers.clock, A, workers.epochs[A.name])
 
     assert [each.name for each in workers.listed()] == [B.name]
-    assert workers.beat(STANDBY).egress_epoch is not None
+    assert workers.renew(STANDBY).egress_epoch is not None

@@ -1,4 +1,4 @@
-"""Where a queue is, as a person names it; and that no text shows a password."""
+"""The location of a queue as given by the user, and that no text shows a password."""
 
 from pathlib import Path
 

@@ -45,7 +45,7 @@ def test_retry_tells_beforehand_what_it_may_cost(ended: QueueFile) -> None:
 
 
 def test_retry_counts_what_has_no_quote(queue: QueueFile) -> None:
-    """Where no price is known the cost is not given as nothing."""
+    """An unknown price is not counted as zero."""
     queue.apply([spec("fox")])
     queue.refuse("fox")
 
@@ -134,7 +134,7 @@ def test_cancel_leaves_what_is_paid(queue: QueueFile) -> None:
     assert skipped.reason.startswith("active: it is already paid and will be downloaded. ")
 
 
-def test_pause_and_unpause_are_kept_and_told_once(queue: QueueFile) -> None:
+def test_pause_and_unpause_are_kept_and_reported_once(queue: QueueFile) -> None:
     """Asking twice is harmless, and the history has each change once."""
     queue.apply([])
 
@@ -147,7 +147,7 @@ def test_pause_and_unpause_are_kept_and_told_once(queue: QueueFile) -> None:
     assert queue.kinds()[-2:] == ["job_paused", "job_unpaused"]
 
 
-def test_an_unknown_job_is_told_with_what_is_near(queue: QueueFile) -> None:
+def test_an_unknown_job_is_reported_with_what_is_near(queue: QueueFile) -> None:
     """The error names jobs like it, and the command that lists them."""
     queue.apply([])
 
@@ -155,7 +155,7 @@ def test_an_unknown_job_is_told_with_what_is_near(queue: QueueFile) -> None:
         pause(queue.connection, "brids", NOW)
 
 
-def test_unknown_items_are_told_all_at_once_and_nothing_is_done(queue: QueueFile) -> None:
+def test_unknown_items_are_reported_all_at_once_and_nothing_is_done(queue: QueueFile) -> None:
     """One error names each item that is not there, with those near to it."""
     queue.apply([spec("red-fox"), spec("owl")])
 

@@ -1,4 +1,4 @@
-"""What applying a manifest would come to, without applying it (contract, section 4: `plan`)."""
+"""The result that applying a manifest would have (contract, section 4: `plan`)."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def of_kind(plan: ManifestPlan, kind: ChangeKind) -> list[Change]:
 
 
 def test_planning_changes_nothing(queue: QueueFile) -> None:
-    """Not one byte of the queue is another afterwards, whatever the manifest brings."""
+    """The queue file is unchanged to the byte after any plan."""
     queue.apply([spec("fox"), spec("owl")])
     before = queue.dump()
 
@@ -61,7 +61,7 @@ def test_changed_fields_are_named(queue: QueueFile) -> None:
 
 
 def test_an_item_that_was_sent_and_changed_is_refused_with_its_fields(queue: QueueFile) -> None:
-    """It is no mistake of the plan, which tells what `run` would say."""
+    """The plan succeeds, and shows the error that `run` would report."""
     queue.apply([spec("fox")])
     queue.finish("fox")
 
@@ -86,7 +86,7 @@ def test_what_left_the_manifest_is_left_alone_or_pruned(queue: QueueFile) -> Non
     assert queued(pruned) == {"epsilon-2": 1}
 
 
-def test_an_item_that_a_raised_cap_brings_back_is_told_with_why_it_had_ended(queue: QueueFile) -> None:
+def test_an_item_that_a_raised_cap_brings_back_is_reported_with_why_it_had_ended(queue: QueueFile) -> None:
     """It is counted once, as queued again."""
     queue.apply([spec("fox", recipe=capped(4))])
     queue.quote(5)
@@ -99,7 +99,7 @@ def test_an_item_that_a_raised_cap_brings_back_is_told_with_why_it_had_ended(que
     assert queued(plan) == {"epsilon-2": 1}
 
 
-def test_a_rejected_item_with_another_request_is_told_with_its_fields(queue: QueueFile) -> None:
+def test_a_rejected_item_with_another_request_is_reported_with_its_fields(queue: QueueFile) -> None:
     """A request that the service refused may be mended."""
     queue.apply([spec("fox")])
     queue.refuse("fox")
@@ -155,7 +155,7 @@ def test_uploads_are_counted_once_a_content(queue: QueueFile) -> None:
 
 
 def test_the_money_of_a_known_job_is_in_its_load(queue: QueueFile) -> None:
-    """What the job has cost so far is no longer in its budget."""
+    """The job's cost so far is deducted from its budget."""
     job = replace(JOB, budget_credits=100)
     queue.apply([spec("fox"), spec("owl")], job=job)
     queue.send("fox", quote=30, generation_id="gen-1")

@@ -39,7 +39,7 @@ SCANNED: Final = {
     "job_names": {"job"},
     "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
-    "trouble_items": {"i"},  # the newest thousand of a state
+    "problem_items": {"i"},  # the newest thousand of a state
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
     "ended_by_hour": {"attempt", "newest"},  # likewise
     "forget_silent_workers": {"worker"},  # workers are few

@@ -6,7 +6,7 @@ from support.queue_file import QueueFile, spec
 
 
 def test_refunded_generation_is_made_and_not_kept(queue: QueueFile) -> None:
-    """What was given back is no payment, and its item has none."""
+    """A refunded charge is not a payment, and its item is not paid."""
     queue.apply([spec("a"), spec("b")])
     queue.finish("a")
     queue.fail("b")

@@ -1,4 +1,4 @@
-"""Each named statement stands beside the one module that executes it."""
+"""Each named statement is in the SQL file of the only module that executes it."""
 
 import ast
 import re

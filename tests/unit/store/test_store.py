@@ -27,8 +27,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-async def test_each_fact_is_news(world: World) -> None:
-    """Whoever waits is woken, and what was known before is out of date."""
+async def test_each_fact_wakes_waiting_tasks(world: World) -> None:
+    """Waiting tasks are woken, and earlier snapshots are out of date."""
     attempt = begin(world)
     assert attempt is not None
     news, version = world.store.changes.next(attempt.account_id), world.store.changes.version
@@ -40,7 +40,7 @@ async def test_each_fact_is_news(world: World) -> None:
     assert not world.store.changes.next(attempt.account_id).is_set()
 
 
-async def test_failed_fact_is_news_as_well(world: World) -> None:
+async def test_failed_fact_wakes_waiting_tasks(world: World) -> None:
     """A plan that broke is made again, and not waited on for ever."""
     attempt = begin(world)
     assert attempt is not None

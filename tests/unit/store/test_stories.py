@@ -75,7 +75,7 @@ def test_a_page_never_scans_or_sorts_a_job(queue: QueueFile, name: str) -> None:
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("name", ["job_tally", "queued_cost", "job_under_way", "job_troubles"])
+@pytest.mark.parametrize("name", ["job_tally", "queued_cost", "job_under_way", "job_problems"])
 def test_a_summary_never_scans_items(queue: QueueFile, name: str) -> None:
     """`status` reads counters and what is under way, never all items of a job."""
     place = {"job_id": 1, "profile": "local", "limit": 10}
@@ -125,7 +125,7 @@ def test_a_story_never_holds_the_request_bytes(queue: QueueFile) -> None:
     assert "body" not in json.dumps([str(one) for one in Items(queue.connection).detail("birds", "fox").attempts])
 
 
-def test_unknown_items_and_jobs_are_told(queue: QueueFile) -> None:
+def test_unknown_items_and_jobs_are_reported(queue: QueueFile) -> None:
     """A story or list of what is not there is a person's mistake."""
     queue.apply([spec("fox")])
 

@@ -55,7 +55,7 @@ def test_what_is_queued_is_priced_by_known_quotes(queue: QueueFile) -> None:
 
 
 def test_under_way_names_account_id_and_when_the_result_may_be_gone(queue: QueueFile) -> None:
-    """What was sent is listed with all that a person asks of it; retention is fourteen days (Service section 8)."""
+    """Sent items are listed with account, id and expiry; retention is fourteen days (Service section 8)."""
     queue.apply([spec("a"), spec("b")])
     attempt_id = queue.send("a", generation_id="g1")
     queue.connection.execute("UPDATE attempt SET generation_status = 'pending' WHERE id = ?", (attempt_id,))

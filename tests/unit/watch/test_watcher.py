@@ -158,7 +158,7 @@ def test_job_that_is_set_going_again_is_answered_again(tmp_path: Path, desk: Fak
 
 
 def test_restart_takes_nothing_again(tmp_path: Path, desk: FakeDesk) -> None:
-    """What was answered is known by its bytes; the end of what was accepted is still told."""
+    """Answered manifests are recognized by their content; the end of accepted ones is still reported."""
     (tmp_path / "birds.yaml").write_text("birds")
     (tmp_path / "wrong.yaml").write_text("broken")
     watched(tmp_path, desk)
@@ -257,7 +257,7 @@ def test_busy_queue_is_tried_again(tmp_path: Path, desk: FakeDesk) -> None:
 
 
 def test_damaged_queue_ends_the_watch(tmp_path: Path, desk: FakeDesk) -> None:
-    """It is no fault of the manifest, and waiting mends nothing."""
+    """The manifest is not the cause, and waiting would not help."""
     (tmp_path / "birds.yaml").write_text("birds")
     desk.troubles = [QueueUnusable("damaged")]
 
@@ -316,7 +316,7 @@ def test_drain_awaits_a_job_that_is_open_again(tmp_path: Path, desk: FakeDesk) -
     assert drained == [{"birds"}]
 
 
-def test_drain_takes_all_that_lies_there(tmp_path: Path, desk: FakeDesk) -> None:
+def test_drain_takes_all_files_in_the_folder(tmp_path: Path, desk: FakeDesk) -> None:
     """--once: it waits until every file is still, and returns."""
     for name in ("birds", "foxes"):
         (tmp_path / f"{name}.yaml").write_text(name)

@@ -28,7 +28,7 @@ from batchkiln.store.apply import ApplyOptions, compared
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.transitions import transition
 from batchkiln.worker.startup import ANSWERS_ABOUT_TIME
-from support.builders import NO, PlacedItem, item_spec, job_spec, mistake_at, recipe
+from support.builders import NO, PlacedItem, diagnostic_at, item_spec, job_spec, recipe
 from support.fake_service import BUSY, Lost, refusing
 from support.stores import open_session
 from support.worker_world import PROFILE, World
@@ -424,7 +424,7 @@ async def test_stale_wish_of_a_manifest_pays_nothing_twice(world: World) -> None
         profile=PROFILE,
         now=0,
         options=ApplyOptions(),
-        mistake_at=mistake_at,
+        diagnostic_at=diagnostic_at,
     ) as intake:
         world.write(resolve, "job", "a", Decision.NOT_CREATED, now=0)  # the image is back, says a person
         world.service.say("create", Lost.REPLY, *[IdempotencyConflict(NO)] * 12)  # made and paid; then held

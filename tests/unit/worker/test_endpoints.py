@@ -119,8 +119,8 @@ async def test_change_of_circumstances_ends_the_rest(world: World, changed: str)
     assert world.state(item) is ItemState.DONE
 
 
-async def test_person_ends_the_rest_of_a_run_that_goes_on(world: World) -> None:
-    """What a person says is heard by the process that drives the queue, and asked at once."""
+async def test_person_ends_the_rest_of_a_run_that_continues(world: World) -> None:
+    """The running process notices a command of the user, and sends the request at once."""
     always(world, "quote", STRANGE)
     (item,) = world.enqueue()
     control = RunState(waits_for_more=True)
@@ -162,7 +162,7 @@ async def test_texts_go_on_while_uploads_rest(world: World, call: Call) -> None:
     assert world.rows("SELECT call FROM misunderstood")[0]["call"] == call
 
 
-async def test_poll_that_is_not_understood_goes_on_ever_more_rarely(world: World) -> None:
+async def test_poll_that_is_not_understood_continues_ever_more_rarely(world: World) -> None:
     """Law 3: a known id is polled until it ends; Law 5: a day of it costs few reads."""
     world.service.say("read", *[NotUnderstood("names no status", "{}", 200)] * 60)
     (item,) = world.enqueue()
@@ -176,7 +176,7 @@ async def test_poll_that_is_not_understood_goes_on_ever_more_rarely(world: World
     assert len(world.service.creates) == 1
 
 
-async def test_poll_that_is_not_understood_is_told(world: World) -> None:
+async def test_poll_that_is_not_understood_is_reported(world: World) -> None:
     """What keeps a paid result from being known is there to read for other processes, too."""
     always(world, "read", NotUnderstood("names no status", "{}", 200))
     world.enqueue()
@@ -269,7 +269,7 @@ async def test_recipe_whose_quote_always_fails_starves_no_other(world: World, tr
     assert world.service.violations == []
 
 
-async def test_recipe_that_always_fails_is_told_and_asked_rarely(tmp_path: Path) -> None:
+async def test_recipe_that_always_fails_is_reported_and_asked_rarely(tmp_path: Path) -> None:
     """No retry without a word to the person."""
     world = World(tmp_path, limits=Limits(poll_interval_seconds=120.0))
     failing_quotes_of(world.service, "cost-7", Unavailable(None, NO))

@@ -10,14 +10,14 @@ from batchkiln.core.errors import LeaseLost
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     MARGIN_SECONDS,
-    Beat,
     Egress,
     Fence,
+    LeaseRenewal,
     Roster,
     Sender,
     WorkerIdentity,
 )
-from batchkiln.worker.lease_keeper import HeldLease, LeaseKeeper, Wish
+from batchkiln.worker.lease_keeper import AccountDemand, HeldLease, LeaseKeeper
 from batchkiln.worker.loop import first_error
 
 ME = WorkerIdentity("fra-1/1", "fra-1", "host", 1, "0.3.0")
@@ -36,11 +36,13 @@ class Database:
         self.renewed: list[set[int]] = []
         self.released: list[int] = []
 
-    async def beat(self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]) -> Beat:
+    async def renew(
+        self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
+    ) -> LeaseRenewal:
         self.renewed.append(set(driven))
         self.now += self.takes_seconds
         found = {account_id: self.epochs[account_id] for account_id in driven if account_id in self.epochs}
-        return Beat(self.egress_epoch, found, self.is_draining)
+        return LeaseRenewal(self.egress_epoch, found, self.is_draining)
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
         return Roster((Sender(ME.name, frozenset(able), frozenset(driven)),), frozenset(able) - frozenset(driven))
@@ -66,13 +68,13 @@ def database() -> Database:
 @pytest.fixture
 def keeper(database: Database) -> LeaseKeeper:
     """A process that holds nothing yet."""
-    return LeaseKeeper(database, ME, ADDRESS, steady=lambda: database.now)
+    return LeaseKeeper(database, ME, ADDRESS, boottime=lambda: database.now)
 
 
 async def taken(keeper: LeaseKeeper, *account_ids: int) -> list[HeldLease]:
     """Take accounts that only this worker has keys of."""
-    await keeper.beat()
-    leases, _ = await keeper.choose([Wish(set(account_ids), 17)], able=set(account_ids), driven=set())
+    await keeper.renew()
+    leases, _ = await keeper.choose([AccountDemand(set(account_ids), 17)], able=set(account_ids), driven=set())
     return leases
 
 
@@ -89,7 +91,7 @@ async def test_lease_holds_from_the_moment_its_renewal_was_sent(database: Databa
     database.takes_seconds = 4.0
     async with lease.kept():
         sent_at = database.now
-        await keeper.beat()
+        await keeper.renew()
 
     database.now = sent_at + LEASE_SECONDS - MARGIN_SECONDS - 0.001
     lease.check()
@@ -100,9 +102,9 @@ async def test_lease_holds_from_the_moment_its_renewal_was_sent(database: Databa
 
 async def test_lease_of_the_address_is_needed_as_well(database: Database, keeper: LeaseKeeper) -> None:
     """An account that moved to an address a moment ago may not send once the address is another worker's."""
-    await keeper.beat()
+    await keeper.renew()
     database.now += LEASE_SECONDS - MARGIN_SECONDS
-    leases, _ = await keeper.choose([Wish({1}, 17)], able={1}, driven=set())
+    leases, _ = await keeper.choose([AccountDemand({1}, 17)], able={1}, driven=set())
 
     with pytest.raises(LeaseLost):
         leases[0].check()
@@ -112,8 +114,8 @@ async def test_what_no_worker_drives_is_not_renewed(database: Database, keeper: 
     """A worker that ended, for whatever reason, leaves its account to others."""
     (lease,) = await taken(keeper, 1)
     async with lease.kept():
-        await keeper.beat()
-    await keeper.beat()
+        await keeper.renew()
+    await keeper.renew()
 
     assert database.renewed == [set(), {1}, set()]
 
@@ -125,7 +127,7 @@ async def test_worker_ends_when_its_account_has_another_epoch(database: Database
 
     async def drive() -> None:
         async with lease.kept():
-            await keeper.beat()
+            await keeper.renew()
             await asyncio.Event().wait()
 
     with pytest.raises(BaseExceptionGroup) as ended:
@@ -135,12 +137,12 @@ async def test_worker_ends_when_its_account_has_another_epoch(database: Database
 
 
 async def test_all_workers_end_with_the_epoch_of_their_address(database: Database, keeper: LeaseKeeper) -> None:
-    """Whoever sends from it next counts its minute anew."""
+    """The next sender from the address restores its minute from the log."""
     leases = await taken(keeper, 1, 2)
     for lease in leases:
         keeper.driven[lease.fence.account_id] = lease
     database.egress_epoch = 8
-    await keeper.beat()
+    await keeper.renew()
 
     assert [lease.is_lost for lease in leases] == [True, True]
 

@@ -340,7 +340,7 @@ async def test_starts_until_begins_nothing_later(world: World) -> None:
     assert max(generation.created_at for generation in world.service.generations.values()) < until
 
 
-async def test_pause_is_kept_where_no_bell_is_heard(tmp_path: Path) -> None:
+async def test_pause_is_kept_without_a_wakeup(tmp_path: Path) -> None:
     """A job that another process paused during a wait begins nothing after it, though nobody told the run."""
     world = World(tmp_path, limits=Limits(creates_per_minute=1, poll_interval_seconds=1.0))
     world.service.duration_seconds = 1.0

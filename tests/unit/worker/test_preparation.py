@@ -97,7 +97,7 @@ async def test_refused_account_prepares_nothing_more(world: World) -> None:
 
 
 async def test_account_without_a_key_begins_nothing(world: World) -> None:
-    """It is driven for what it has under way, and was given more to do meanwhile; the others' run goes on."""
+    """It is driven only to finish its active items; the run continues for other accounts."""
     world.keys["main"] = ()
     world.enqueue("a")
 
@@ -133,7 +133,7 @@ async def test_lost_upload_is_made_again(world: World, kind: str, trouble: Lost)
     assert world.state(item) is ItemState.DONE
 
 
-async def test_refused_ticket_is_asked_anew(world: World) -> None:
+async def test_refused_ticket_is_asked_again(world: World) -> None:
     """An upload link that expired is replaced by a new one."""
     owl = world.inputs.put("owl.png", b"owl")
     world.service.say("put", TicketRefused("expired"))

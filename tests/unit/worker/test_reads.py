@@ -148,7 +148,7 @@ async def test_denied_id_is_held_after_an_hour(world: World) -> None:
     assert world.attempts(first) == ["disputed"]
 
 
-async def test_hour_of_denial_begins_anew_when_the_id_was_seen(world: World) -> None:
+async def test_hour_of_denial_starts_again_when_the_id_was_seen(world: World) -> None:
     """A 404 now and one hours later, with good reads between them, are no hour of denial."""
     world.service.duration_seconds = 2 * HOUR
     (item,) = world.enqueue()
@@ -225,10 +225,10 @@ async def test_missing_key_of_what_created_nothing_holds_nothing(world: World) -
     assert world.service.violations == []
 
 
-async def test_revoked_key_of_what_is_active_is_held_and_the_account_goes_on_once_a_person_has_resolved_it(
+async def test_revoked_key_of_what_is_active_is_held_and_the_account_continues_once_a_person_has_resolved_it(
     world: World,
 ) -> None:
-    """Where a newer key is configured, only the old one's generation is out of reach, not the account."""
+    """With a newer key, only the generation of the old key is unreadable; the account continues."""
     first, second = world.enqueue("first", "second")
     await world.run_until(first, ItemState.ACTIVE)
     world.restart()

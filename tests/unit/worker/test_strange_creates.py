@@ -178,7 +178,7 @@ async def test_item_that_the_service_never_decides_lets_the_others_go_on(
 
 
 async def test_outage_hands_nothing_to_a_person(world: World) -> None:
-    """For five hours nothing answers but errors, and then all goes on. Service section 7."""
+    """After five hours of errors, all items continue. Service section 7."""
     until = world.clock.instant + timedelta(hours=5)
     world.service.rule = lambda *_: Unavailable(None, NO) if world.clock.instant < until else None
     world.enqueue("first", "second")
@@ -189,7 +189,7 @@ async def test_outage_hands_nothing_to_a_person(world: World) -> None:
 
 
 async def test_request_that_the_firewall_never_passes_is_refused(world: World) -> None:
-    """Nothing of it reached the API: it is rejected, not charged, and the others go on. Service section 7."""
+    """It never reached the API: it is rejected without a charge, and the others continue. Service section 7."""
     first, *_ = world.enqueue("first", "second")
     world.service.rule = while_submitting(world, first, EdgeBlocked())
     control = RunState(credits_left=15)
@@ -217,7 +217,7 @@ async def test_refusals_alike_pause_and_then_stop_the_account(world: World) -> N
 
 
 async def test_refusals_that_differ_stop_nothing(world: World) -> None:
-    """Each item has a fault of its own."""
+    """Each item fails for a different reason."""
     for n in range(12):
         reason = "prompt" if n % 2 else "size"
         world.service.say("create", Refused(RefusalKind.INVALID, ErrorInfo(reason, f"the {reason} is wrong")))

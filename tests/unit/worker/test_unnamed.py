@@ -30,7 +30,7 @@ def test_neither_few_reads_nor_a_short_time_are_enough() -> None:
     assert after([RESULT] * UNNAMED_READS, every_seconds=1.0)[-1] is S.UNKNOWN
 
 
-def test_each_change_begins_the_count_anew() -> None:
+def test_each_change_begins_the_count_again() -> None:
     """Another word, another number of outputs, or none at all."""
     for other in (
         replace(RESULT, status_word="delivering"),

@@ -77,8 +77,8 @@ async def test_equal_outputs_are_as_many_files_as_are_listed(world: World, monke
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-async def test_outputs_that_are_listed_no_more_are_told(world: World, *, is_restarted: bool) -> None:
-    """Where a later read lists fewer outputs than were there before, a paid one is missing: a person decides."""
+async def test_outputs_that_are_listed_no_more_are_reported(world: World, *, is_restarted: bool) -> None:
+    """If a later read lists fewer outputs than before, a paid one is missing, and a person decides."""
     world.service.outputs_count = 2
     world.service.spoils = lambda path, content: None if path == "gen-1/2" else content
     world.enqueue("fox", filename="{job}/{item}-{output}.{ext}")
@@ -97,7 +97,7 @@ async def test_outputs_that_are_listed_no_more_are_told(world: World, *, is_rest
 
 
 async def test_error_page_is_no_output_and_a_person_is_asked(world: World) -> None:
-    """What cannot be had is tried a bounded number of times, then told; the run ends, and its siblings are saved."""
+    """It is tried a bounded number of times and then reported; the run ends, and the other files are saved."""
     world.service.outputs_count = 2
     world.service.spoils = lambda path, content: PAGE if path == "gen-1" else content
     world.enqueue("fox", filename="{job}/{item}-{output}.{ext}")
@@ -141,7 +141,7 @@ async def test_person_takes_what_is_on_disk_for_all_of_it(world: World) -> None:
     assert (resolved.state, world.state("fox")) == (ItemState.DONE, ItemState.DONE)
 
 
-async def test_storage_that_always_refuses_is_told_after_a_day(world: World) -> None:
+async def test_storage_that_always_refuses_is_reported_after_a_day(world: World) -> None:
     """A file that no fresh link gives is asked for less and less often, and not until its retention ends."""
     world.service.broken_files = {"gen-1"}
     world.enqueue("fox")
@@ -154,7 +154,7 @@ async def test_storage_that_always_refuses_is_told_after_a_day(world: World) -> 
     assert "the storage answered 404" in world.one("SELECT error_message FROM item")
 
 
-async def test_link_that_is_barred_is_told_soon(world: World) -> None:
+async def test_link_that_is_barred_is_reported_soon(world: World) -> None:
     """A link that the configuration forbids is reported without hours of retries."""
     world.service.rule = lambda kind, _: LinkBarred("it leads to plain http") if kind == "download" else None
     world.enqueue("fox")
@@ -191,7 +191,7 @@ async def test_file_above_the_limit_is_not_fetched(tmp_path: Path, *, is_announc
     world.close()
 
 
-async def test_success_without_outputs_is_told_after_a_day(world: World) -> None:
+async def test_success_without_outputs_is_reported_after_a_day(world: World) -> None:
     """A success without outputs is read ever more rarely, and reported after a day."""
     world.enqueue("fox")
 
@@ -209,7 +209,7 @@ async def test_success_without_outputs_is_told_after_a_day(world: World) -> None
     assert len(world.service.reads["gen-1"]) < 50
 
 
-async def test_generation_that_is_denied_is_told_after_a_day(world: World) -> None:
+async def test_generation_that_is_denied_is_reported_after_a_day(world: World) -> None:
     """A result that the service had ready, and then denies, is asked for less and less often, and a person hears."""
     world.service.links_refused = 1
     world.enqueue("fox")

@@ -29,7 +29,7 @@ LOCK_SECONDS: Final = 60
 
 STATEMENT_SECONDS: Final = 300
 IDLE_SECONDS: Final = 4
-"""A process that is frozen inside a write keeps the others waiting no longer; below the beat of a lease, 5 s."""
+"""The longest that a process frozen inside a write can block others: less than a renewal interval of leases, 5 s."""
 
 CONNECT_SECONDS: Final = 10
 SILENCE_MILLISECONDS: Final = 15_000
@@ -227,15 +227,15 @@ def _durability(facts: ServerFacts) -> Iterator[ServerCheck]:
 
 def translated(error: psycopg.Error, url: DatabaseUrl) -> Exception:
     """Return this program's error for an error of the server or network. Programming errors are returned unchanged."""
-    said = redacted(str(error), url)
+    message = redacted(str(error), url)
     if isinstance(error, CommitUnknown):
         return CommitInDoubt(
-            f"{url}: the connection was lost in a commit ({said}); the change may be stored or not. Run the same "
+            f"{url}: the connection was lost in a commit ({message}); the change may be stored or not. Run the same "
             "command again: it reads first, and sends nothing twice"
         )
     for kinds, meaning, remedy in _MEANINGS:
         if isinstance(error, kinds):
-            return meaning(f"{url}: {said}; {remedy}")
+            return meaning(f"{url}: {message}; {remedy}")
     return error
 
 
@@ -263,26 +263,26 @@ def _opened(url: DatabaseUrl) -> psycopg.Connection:
 
 
 def _unreachable(error: psycopg.Error, url: DatabaseUrl) -> Exception:
-    said = redacted(str(error), url)
+    message = redacted(str(error), url)
     # libpq gives errors of a connection no code.
-    if "too many clients" in said or "remaining connection slots" in said or "too many connections" in said:
+    if "too many clients" in message or "remaining connection slots" in message or "too many connections" in message:
         return QueueBusy(
             f"{url}: the server has no free connection; nothing was sent. Run the same command again later, or raise "
-            f"max_connections ({said})"
+            f"max_connections ({message})"
         )
-    if "invalid" in said:
-        return QueueUnusable(f"{url}: this is no URL of a PostgreSQL database ({said}); nothing was sent")
-    if "password" in said or "authentication failed" in said or "role" in said:
+    if "invalid" in message:
+        return QueueUnusable(f"{url}: this is no URL of a PostgreSQL database ({message}); nothing was sent")
+    if "password" in message or "authentication failed" in message or "role" in message:
         return QueueUnusable(
             f"{url}: the server did not let this role in; nothing was sent. Put the password into the file that "
-            f"PGPASSFILE names, or into a service file ({said})"
+            f"PGPASSFILE names, or into a service file ({message})"
         )
-    if "database" in said and "does not exist" in said:
+    if "database" in message and "does not exist" in message:
         return QueueUnusable(
             f"{url}: the database does not exist; nothing was sent. Make it with `createdb`, then run "
-            f"`batchkiln migrate` ({said})"
+            f"`batchkiln migrate` ({message})"
         )
-    return QueueBusy(f"{url}: the server cannot be reached; nothing was sent. Check host and port ({said})")
+    return QueueBusy(f"{url}: the server cannot be reached; nothing was sent. Check host and port ({message})")
 
 
 def _facts(session: PostgresSession, url: DatabaseUrl) -> ServerFacts:

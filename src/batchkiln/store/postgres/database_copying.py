@@ -15,7 +15,7 @@ from batchkiln.store.postgres.postgres_session import PostgresSession
 from batchkiln.store.postgres.schema_updates import check_schema
 from batchkiln.store.postgres.server_database import try_lock
 
-_PATIENCE: Final = "SET idle_in_transaction_session_timeout = '10min'; SET statement_timeout = '1h'"
+_LONG_TIMEOUTS: Final = "SET idle_in_transaction_session_timeout = '10min'; SET statement_timeout = '1h'"
 """Each of the two databases waits in its transaction while the other one works."""
 
 _COLUMNS: Final = """
@@ -54,7 +54,7 @@ class DatabaseCopySession:
                 copied.write_row(row)
 
     def continue_ids(self, table: str) -> None:
-        """Have the next id of a table be one more than its highest."""
+        """Continue a table's ids after its highest one."""
         self.session.scalar(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM \"{table}\"")  # noqa: S608  names of the schema
 
     def now(self) -> int:
@@ -76,7 +76,7 @@ def copy_session(url: DatabaseUrl) -> Iterator[DatabaseCopySession]:
     with closing(connect(url)) as session:
         found = DatabaseCopySession(session, url)
         with found.translating():
-            session.script(_PATIENCE)
+            session.script(_LONG_TIMEOUTS)
             check_schema(session, url, may_be_moved=True)
             if not try_lock(session):  # it ends with the connection
                 raise QueueInUse(in_use(session, url))

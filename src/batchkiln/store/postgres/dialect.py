@@ -46,7 +46,7 @@ _COLUMNS: Final = (
 def _pages(condition: str, order: str) -> str:
     """Return a query for a page of a job's ids that reads one index range for each state.
 
-    SQLite stops each range by itself.
+    SQLite limits each range without help.
     """
     ranges = (
         f"(SELECT id FROM item WHERE job_id = :job_id AND state = '{state}' AND {condition}"  # noqa: S608  words of ours

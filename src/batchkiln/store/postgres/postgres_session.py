@@ -104,7 +104,7 @@ class _Prepared:
 
 
 class PostgresSession:
-    """Use `connect`. `schema_key` is the second key of its advisory locks, `shared_dir` where all results are."""
+    """Use `connect`. `schema_key` is the second key of advisory locks, `shared_dir` the folder of all results."""
 
     def __init__(self, connection: psycopg.Connection, schema_key: int) -> None:
         self.connection = connection

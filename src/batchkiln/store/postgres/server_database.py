@@ -90,32 +90,32 @@ class PostgresDatabase(Database):
 
     async def data_version(self) -> int:
         """Return a number that changes with each commit of other connections, even those to other databases."""
-        return await self._hop(_data_version)
+        return await self._run_in_thread(_data_version)
 
     def notify(self) -> None:
         """Wake the listening processes after the earlier work of the thread."""
         self._thread.submit(_notify, self._session)
 
     @contextmanager
-    def listen(self, heard: Callable[[], None]) -> Iterator[None]:
-        """Call `heard` in the running loop at each `notify`, until the listening connection is lost."""
+    def listen(self, on_wakeup: Callable[[], None]) -> Iterator[None]:
+        """Call `on_wakeup` in the running loop at each `notify`, until the listening connection is lost."""
         loop = asyncio.get_running_loop()
-        bell = connect(self._url, is_reader=True)
+        listener = connect(self._url, is_reader=True)
         try:
-            bell.script(f"LISTEN {CHANNEL}")
-            ears = bell.connection.fileno()
-            loop.add_reader(ears, _hear, loop, ears, bell, heard)
+            listener.script(f"LISTEN {CHANNEL}")
+            descriptor = listener.connection.fileno()
+            loop.add_reader(descriptor, _receive, loop, descriptor, listener, on_wakeup)
             try:
                 yield
             finally:
-                loop.remove_reader(ears)
+                loop.remove_reader(descriptor)
         finally:
-            bell.close()
+            listener.close()
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
-        """Hold the right to drive the queue, which ends with the connection. Raise `QueueInUse`."""
-        if not await self._hop(try_lock):
+        """Hold the lock for driving the queue, which ends with the connection. Raise `QueueInUse`."""
+        if not await self._run_in_thread(try_lock):
             raise QueueInUse(await self.read(in_use, self._url))
         try:
             await self._refuse_workers()
@@ -124,19 +124,19 @@ class PostgresDatabase(Database):
         finally:
             with suppress(QueueBusy, QueueUnusable):
                 await self.write(drop_lease)
-                await self._hop(_unlock)
+                await self._run_in_thread(_unlock)
 
     @asynccontextmanager
     async def undriven(self) -> AsyncIterator[None]:
-        """Hold it for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
-        if not await self._hop(try_lock):
+        """Lock the queue for a change during which nothing may be sent. Raise `QueueInUse` if a worker drives it."""
+        if not await self._run_in_thread(try_lock):
             raise QueueInUse(in_use_for_decision(self._url))
         try:
             await self._refuse_workers()
             yield
         finally:
             with suppress(QueueBusy, QueueUnusable):
-                await self._hop(_unlock)
+                await self._run_in_thread(_unlock)
 
     def may_take_leases(self, session: Session) -> bool:
         """Return whether no process has the whole queue; none can take it before the end of the transaction."""
@@ -146,7 +146,7 @@ class PostgresDatabase(Database):
     async def _refuse_workers(self) -> None:
         """Raise `QueueInUse` while a worker drives an account; none can take one, as this process has the lock.
 
-        What a worker writes that was stopped for longer than its lease holds is refused from now on.
+        From now on, the writes of a worker whose lease expired while it was frozen are refused.
         """
         if worker := await self.write(revoke):
             raise QueueInUse(
@@ -154,12 +154,12 @@ class PostgresDatabase(Database):
                 " or changed. `batchkiln workers` lists the workers, and `batchkiln workers drain NAME` ends one"
             )
 
-    async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+    async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
         if self._is_closed:
             raise QueueUnusable(f"{self._url}: the queue was closed; open it again")
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._thread, self._run, work, args, kwargs)
-        future.add_done_callback(_heed)
+        future.add_done_callback(_retrieve_error)
         return await asyncio.shield(future)  # what is canceled before the thread comes to it runs nevertheless
 
     def _end(self) -> None:
@@ -175,7 +175,7 @@ class PostgresDatabase(Database):
             raise translated(error, self._url) from error
 
 
-def _heed(future: asyncio.Future[Any]) -> None:
+def _retrieve_error(future: asyncio.Future[Any]) -> None:
     """Retrieve an error that no caller awaits any more, so that the event loop does not log it."""
     if not future.cancelled():
         future.exception()
@@ -199,7 +199,7 @@ def _data_version(session: PostgresSession) -> int:
 
 
 def try_lock(session: PostgresSession) -> bool:
-    """Take the right to drive the queue, which ends with the connection; return whether nobody has it."""
+    """Take the lock for driving the queue, which ends with the connection; return whether it was free."""
     return bool(session.scalar(f"SELECT pg_try_advisory_lock({DRIVE_LOCK}, {session.schema_key})"))
 
 
@@ -212,15 +212,17 @@ def _notify(session: PostgresSession) -> None:
         session.script(f"NOTIFY {CHANNEL}, '{session.schema_key}'")
 
 
-def _hear(loop: asyncio.AbstractEventLoop, ears: int, bell: PostgresSession, heard: Callable[[], None]) -> None:
-    pgconn, key = bell.connection.pgconn, str(bell.schema_key).encode()
+def _receive(
+    loop: asyncio.AbstractEventLoop, descriptor: int, listener: PostgresSession, on_wakeup: Callable[[], None]
+) -> None:
+    pgconn, key = listener.connection.pgconn, str(listener.schema_key).encode()
     try:
         pgconn.consume_input()
         is_ours = False
         while notice := pgconn.notifies():
             is_ours = is_ours or notice.extra == key
     except psycopg.Error:
-        loop.remove_reader(ears)
+        loop.remove_reader(descriptor)
         is_ours = True  # something may have been missed
     if is_ours:
-        heard()
+        on_wakeup()

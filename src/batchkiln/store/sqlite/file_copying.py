@@ -54,7 +54,7 @@ class FileCopySession:
 
 @contextmanager
 def copy_session(path: Path, *, may_make: bool) -> Iterator[FileCopySession]:
-    """Open a queue file, which nobody drives meanwhile. Raise `QueueInUse` where somebody does."""
+    """Open and lock a queue file. Raise `QueueInUse` if a process drives it."""
     from filelock import FileLock, Timeout  # noqa: PLC0415  slow to import
 
     try:

@@ -70,7 +70,7 @@ class SqliteDatabase(Database):
     async def open_for_writing(cls, path: Path) -> Self:
         """Open the queue, create it if it is missing, and update its schema.
 
-        Raise `QueueUnusable` for a file that is no queue, is damaged or has a newer version, and `QueueBusy` if the
+        Raise `QueueUnusable` for a file that is not a queue, is damaged or has a newer version, and `QueueBusy` if the
         disk or a lock fails.
         """
         if SQLITE_VERSION < OLDEST_SQLITE:
@@ -106,7 +106,7 @@ class SqliteDatabase(Database):
             raise QueueUnusable(f"{path}: cannot be opened as a queue: {error}") from error
         database = cls(connection, path)
         try:
-            await database._hop(prepare, path)
+            await database._run_in_thread(prepare, path)
         except BaseException:
             await database.close()
             raise
@@ -125,9 +125,9 @@ class SqliteDatabase(Database):
         """Wake the process that drives the queue, if there is one."""
         notify(self.path)
 
-    def listen(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context in which `heard` is called whenever another process calls `notify`."""
-        return listen(self.path, heard)
+    def listen(self, on_wakeup: Callable[[], None]) -> AbstractContextManager[None]:
+        """Return a context in which `on_wakeup` is called whenever another process calls `notify`."""
+        return listen(self.path, on_wakeup)
 
     @asynccontextmanager
     async def locked(self, *, command: str, now: datetime) -> AsyncIterator[None]:
@@ -148,7 +148,7 @@ class SqliteDatabase(Database):
         with undriven(self.path):
             yield
 
-    async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+    async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
         if self._is_closed:
             raise QueueUnusable(f"{self.path}: the queue was closed; open it again")
         try:
@@ -195,14 +195,14 @@ def look_without_changing(path: Path) -> None:
     if not check_file(path, is_connected=True) or Path(f"{path}-journal").exists():
         return
     uri = path.absolute().as_uri()
-    with closing(_beside(f"{uri}?mode=ro")) as last:
+    with closing(_connect(f"{uri}?mode=ro")) as last:
         if version := _check_ours(last, path, may_be_empty=True):
-            with closing(_beside(f"{uri}?mode=rw")) as reader:
+            with closing(_connect(f"{uri}?mode=rw")) as reader:
                 reader.execute("PRAGMA query_only = ON")
                 check_integrity(reader, path, is_current=version == SCHEMA_VERSION, has_log=check_log(path))
 
 
-def _beside(uri: str) -> sqlite3.Connection:
+def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)
 
 

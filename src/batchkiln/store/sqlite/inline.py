@@ -36,7 +36,7 @@ class InlineDatabase(SqliteDatabase):
         """Close the connection."""
         self._raw.close()
 
-    async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+    async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
         try:
             result = work(self._raw, *args, **kwargs)
         except sqlite3.DatabaseError as error:

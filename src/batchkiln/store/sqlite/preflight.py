@@ -103,8 +103,8 @@ def check_file(path: Path, *, is_connected: bool = False) -> bool:
         )
     if not has_log and _ends_within_a_page(path, status.st_size):
         raise corruption_error(path, "its last page is cut off")
-    if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_beside(path, "-journal")):
-        raise _beside_a_journal(path)
+    if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_path_with_suffix(path, "-journal")):
+        raise _foreign_journal_error(path)
     return status.st_size > 0
 
 
@@ -127,11 +127,11 @@ def check_there(path: Path) -> None:
 
 def locked_error(path: Path) -> bool:
     """Return whether a process has ever driven a queue of this name."""
-    return _status(_beside(path, ".lock")) is not None
+    return _status(_path_with_suffix(path, ".lock")) is not None
 
 
 def check_log(path: Path) -> bool:
-    """Return whether there is a log with content beside the file. Raise `QueueUnusable` if it is no log of SQLite."""
+    """Return whether a log with content is beside the file. Raise `QueueUnusable` if it is not a log of SQLite."""
     magic = _log_magic(path)
     if magic and magic not in (*_LOG_MAGIC, _NO_LOG_YET):
         raise corruption_error(path, "its -wal is not a SQLite log")
@@ -147,14 +147,14 @@ def was_used_before(path: Path) -> bool:
 
 
 def _is_hot(journal: Path) -> bool:
-    """Return whether SQLite would apply a journal. A journal that is no regular file would block it."""
+    """Return whether SQLite would apply a journal. A journal that is not a regular file would block it."""
     status = _status(journal)
     return status is not None and (
         not stat.S_ISREG(status.st_mode) or _read(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
     )
 
 
-def _beside_a_journal(path: Path) -> QueueUnusable:
+def _foreign_journal_error(path: Path) -> QueueUnusable:
     """Return the error for a queue that SQLite would change on opening: a queue with a log has no journal."""
     if _read(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE:
         return QueueUnusable(
@@ -169,7 +169,7 @@ def _beside_a_journal(path: Path) -> QueueUnusable:
 
 
 def _log_magic(path: Path) -> bytes:
-    log = _beside(path, "-wal")
+    log = _path_with_suffix(path, "-wal")
     status = _status(log)
     if status is None:
         return b""
@@ -178,7 +178,7 @@ def _log_magic(path: Path) -> bytes:
     return _read(log, len(_NO_LOG_YET))
 
 
-def _beside(path: Path, ending: str) -> Path:
+def _path_with_suffix(path: Path, ending: str) -> Path:
     return Path(f"{path}{ending}")
 
 

@@ -26,9 +26,9 @@ def fifo_path(queue: Path) -> Path:
 def notify(queue: Path) -> None:
     """Wake the process that runs the queue, if there is one."""
     with contextlib.suppress(OSError):
-        bell = fifo_path(queue)
-        if _is_private(bell):
-            descriptor = os.open(bell, os.O_WRONLY | os.O_NONBLOCK)
+        fifo = fifo_path(queue)
+        if _is_private(fifo):
+            descriptor = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
             try:
                 os.write(descriptor, b"!")
             finally:
@@ -36,8 +36,8 @@ def notify(queue: Path) -> None:
 
 
 @contextlib.contextmanager
-def listen(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
-    """Call `heard` in the running loop at each wakeup; without a pipe, never."""
+def listen(queue: Path, on_wakeup: Callable[[], None]) -> Iterator[None]:
+    """Call `on_wakeup` in the running loop at each wakeup; without a pipe, never."""
     loop = asyncio.get_running_loop()
     descriptor = _open(fifo_path(queue))
     if descriptor is None:
@@ -47,7 +47,7 @@ def listen(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
     def read() -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(descriptor, _ENOUGH)
-        heard()
+        on_wakeup()
 
     loop.add_reader(descriptor, read)
     try:
@@ -59,19 +59,19 @@ def listen(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
             fifo_path(queue).unlink()
 
 
-def _open(bell: Path) -> int | None:
+def _open(fifo: Path) -> int | None:
     try:
-        bell.parent.mkdir(mode=0o700, exist_ok=True)
+        fifo.parent.mkdir(mode=0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            os.mkfifo(bell, 0o600)
-        if not _is_private(bell):
+            os.mkfifo(fifo, 0o600)
+        if not _is_private(fifo):
             return None
-        return os.open(bell, os.O_RDWR | os.O_NONBLOCK)  # a writer of our own, so that the pipe never reports its end
+        return os.open(fifo, os.O_RDWR | os.O_NONBLOCK)  # a writer of our own, so that the pipe never reports its end
     except OSError:
         return None
 
 
-def _is_private(bell: Path) -> bool:
+def _is_private(fifo: Path) -> bool:
     """Return whether pipe and folder belong to this user. In a shared folder, another user might have created them."""
-    places = (bell.parent.lstat(), bell.lstat())
+    places = (fifo.parent.lstat(), fifo.lstat())
     return all(place.st_uid == os.getuid() for place in places) and stat.S_ISFIFO(places[1].st_mode)
