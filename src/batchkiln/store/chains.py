@@ -28,7 +28,10 @@ def refresh_inputs(connection: Session, item_ids: Sequence[int], now: int, *, is
     Call it in the transaction that queues them. Without `is_logged`, their histories do not get the change.
     """
     rows = connection.execute(query("queued_with_sources"), {"ids": json.dumps(list(item_ids))}).fetchall()
-    return _fill(connection, [item_id for (item_id,) in rows], now, is_logged=is_logged)
+    found = [item_id for (item_id,) in rows]
+    if found:  # one that was recovered after a restore had no open inputs while it was sent
+        connection.execute(query("rebuild_inputs"), {"ids": json.dumps(found)})
+    return _fill(connection, found, now, is_logged=is_logged)
 
 
 def rebuild_inputs(connection: Session, item_id: int) -> None:

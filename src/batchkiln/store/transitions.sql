@@ -5,6 +5,7 @@ SET state = :state,
     verdict = CASE
         WHEN :state = 'done' AND version_id IS NOT coalesce(:attempt_id, attempt_id) THEN NULL ELSE verdict END,
     version_id = CASE WHEN :state = 'done' THEN coalesce(:attempt_id, attempt_id) ELSE version_id END,
+    open_inputs = CASE WHEN :state = 'done' THEN 0 ELSE open_inputs END,  -- done already, and no longer made again
     error_code = :error_code,
     error_message = :error_message
 WHERE id = :item_id AND state = :expected
@@ -12,7 +13,8 @@ RETURNING is_source, CASE WHEN inputs IS NULL THEN 0 ELSE 1 END AS has_inputs;
 
 -- name: move_items
 UPDATE item
-SET state = :state, attempt_id = CASE WHEN :keeps_attempt = 1 THEN attempt_id END, error_code = NULL, error_message = NULL
+SET state = :state, attempt_id = CASE WHEN :keeps_attempt = 1 THEN attempt_id END, error_code = NULL, error_message = NULL,
+    open_inputs = CASE WHEN :state = 'done' THEN 0 ELSE open_inputs END
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = :expected;
 
 -- name: insert_item_events

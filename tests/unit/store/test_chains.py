@@ -9,6 +9,8 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef
 from batchkiln.core.states import Event
 from batchkiln.store.apply import ITEMS_AT_ONCE, ApplyOptions
+from batchkiln.store.attempts import quote_body
+from batchkiln.store.preparations import asset_urls
 from support.queue_file import JOB, NOW, QueueFile, image, spec
 
 CLIP = Recipe("alpha-2.5-lite", Mode.IMAGE_TO_VIDEO, (("duration_seconds", 5),), 1, None, 3)
@@ -313,3 +315,44 @@ def test_plan_reads_references_without_storing_anything(queue: QueueFile) -> Non
 
     assert plan.report.new == 2
     assert queue.dump() == before
+
+
+def test_source_that_is_made_again_and_fails_offers_nothing(queue: QueueFile) -> None:
+    """Its earlier files stay, and nothing begins with them."""
+    queue.apply([spec("still"), clip("clip", ref("still"))])
+    done(queue, "still")
+    queue.move("still", Event.REDO_REQUESTED)
+    attempt_id = queue.send("still", generation_id="g2")
+    queue.connection.execute("UPDATE attempt SET state = 'failed', ended_at = ? WHERE id = ?", (NOW, attempt_id))
+
+    queue.move("still", Event.TRIES_EXHAUSTED, code="generation_failed")
+
+    queue.move("clip", Event.CANCEL_REQUESTED)
+    queue.move("clip", Event.RETRY_REQUESTED)
+    assert inputs_of(queue, "clip") == [None]
+    assert queue.item("clip")["open_inputs"] == 1
+
+
+def test_item_that_waits_cannot_be_quoted_or_begun(queue: QueueFile) -> None:
+    """Not even by a plan from before: an image is not there."""
+    queue.apply([spec("still"), clip("clip", ref("still"), image("/b.png", "bb"))])
+    queue.connection.execute("INSERT INTO account (profile, name) VALUES ('local', 'main') ON CONFLICT DO NOTHING")
+    queue.connection.execute("INSERT INTO asset (account_id, sha256, url, ready_at) VALUES (1, 'bb', 'https://a/1', 0)")
+    item_id = queue.item("clip")["id"]
+
+    assert quote_body(queue.connection, item_id, 1) is None
+    assert asset_urls(queue.connection, queue.item("clip")["inputs"], 1) is None
+
+
+def test_item_that_is_made_again_no_longer_is_done_as_before(queue: QueueFile) -> None:
+    """Also where its source is being made again, so that its input is open."""
+    queue.apply([spec("still"), clip("clip", ref("still"))])
+    done(queue, "still")
+    done(queue, "clip", "c1")
+    queue.move("clip", Event.REDO_REQUESTED)
+    queue.move("still", Event.REDO_REQUESTED)
+    assert queue.item("clip")["open_inputs"] == 1
+
+    queue.move("clip", Event.REDO_CANCELED, attempt_id=queue.item("clip")["version_id"])
+
+    assert (queue.item("clip")["state"], queue.item("clip")["open_inputs"]) == ("done", 0)
