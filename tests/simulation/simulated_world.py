@@ -89,7 +89,7 @@ class World:
         self.loop = VirtualLoop(MemoryNetwork(plan.weather() if plan.weather else None), now=plan.goes_on_at)
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
-        self.watch = Watch(self.program_folder / "queue.db")
+        self.watch = Watch(self.program_folder / "queue.db", folder / "service" / "assets")
         self.canaries = Canaries()
         self.lives = 0
         self.service_lives = 0

@@ -217,7 +217,7 @@ def _compare_manifests(
             profile=profile.name,
             account=(manifest.job.accounts or profile.account_names)[0],
             day=profile.day.start_of(times[profile.name]),
-            options=options,
+            options=replace(options, earlier_jobs=tuple(each.spec.name for each in manifests)),
             diagnostic_at=manifest.diagnostic_at,
         )
         manifests.append(planned)

@@ -40,12 +40,14 @@ class ApplyOptions:
     """Options of applying a manifest. `dry_run` only computes the report.
 
     `agreed` is the digest of what a person confirmed: if the manifest has changed since, nothing is enqueued.
+    `earlier_jobs` are those of manifests that are applied before this one; items may be made from what they will have.
     """
 
     on_change: Literal["error", "keep"] = "error"
     prune: bool = False
     dry_run: bool = False
     agreed: str | None = None
+    earlier_jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,8 @@ class ManifestApplication:
     def reference_mistakes(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return the errors of inputs that other items make; find out which known items have other sources."""
         references = self._staging.references
-        found = references.mistakes(self._job_id, self._staging.files, diagnostic_at)
+        earlier_jobs = self._options.earlier_jobs
+        found = references.mistakes(self._job_id, self._staging.files, diagnostic_at, earlier_jobs=earlier_jobs)
         if self._job_id is not None:
             references.compare(self._job_id)
         found += references.circles(self._job_id, self._staging.files, diagnostic_at)

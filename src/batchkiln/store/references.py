@@ -66,13 +66,25 @@ class References:
         if staged:
             self._connection.executemany(query("stage_reference"), staged)
 
-    def mistakes(self, job_id: int | None, files: Sequence[str], diagnostic_at: PlaceDiagnostic) -> list[Diagnostic]:
-        """Find the sources; return a mistake for each place with references that cannot be."""
+    def mistakes(
+        self,
+        job_id: int | None,
+        files: Sequence[str],
+        diagnostic_at: PlaceDiagnostic,
+        *,
+        earlier_jobs: Iterable[str] = (),
+    ) -> list[Diagnostic]:
+        """Find the sources; return a mistake for each place with references that cannot be.
+
+        What is not there yet of `earlier_jobs` is no mistake.
+        """
         if not self:
             return []
         for name in ("index_references", "resolve_reference_jobs", "resolve_references", "resolve_groups"):
             self._connection.execute(query(name), {"job_id": job_id} if "jobs" in name else {})
         self._connection.execute(query("find_reference_problems"))
+        for job in earlier_jobs:
+            self._connection.execute(query("trust_job"), {"job": job})
         rows = self._connection.execute(query("reference_problems"), {"limit": MISTAKES_SHOWN}).fetchall()
         self.omitted += self._connection.execute(query("count_reference_problems")).fetchone()[0] - len(rows)
         found = []

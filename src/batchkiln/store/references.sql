@@ -68,6 +68,9 @@ UPDATE staging.reference SET problem = CASE
         SELECT 1 FROM item AS i WHERE i.id = source_id AND i.state = 'done') THEN 'output'
     END;
 
+-- name: trust_job  (its manifest is applied before this one)
+UPDATE staging.reference SET problem = NULL WHERE problem IN ('no_job', 'no_item') AND job = :job;
+
 -- name: reference_problems  (one of each place in the manifest: a template may have a million)
 SELECT r.*, p.name AS dependent, found.n
 FROM (SELECT min(id) AS id, count(*) AS n FROM staging.reference WHERE problem IS NOT NULL
@@ -127,7 +130,7 @@ FROM staging.reference AS r
 JOIN staging.placed AS p ON p.seq = r.seq
 LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
 LEFT JOIN item AS member ON r.group_id IS NOT NULL AND member.group_id = r.group_id
-WHERE r.problem IS NULL AND (r.group_id IS NULL OR member.id IS NOT NULL);
+WHERE r.problem IS NULL AND coalesce(r.source_id, member.id, -r.source_seq) IS NOT NULL;
 
 -- name: find_edges_of_queue  (of sources that the manifest does not name)
 WITH RECURSIVE reached (item_id) AS (
