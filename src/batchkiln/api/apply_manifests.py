@@ -86,7 +86,7 @@ async def apply_manifests(
         wanted = replace(options, agreed=(agreed or {}).get(path))
         if len(paths) > 1 and not options.dry_run:
             earlier = tuple(each.manifest.job.name for each, _ in ready)
-            await store.run(_apply, app, manifest, replace(wanted, dry_run=True, earlier_jobs=earlier))
+            await store.run(_apply, app, manifest, replace(wanted, dry_run=True, is_trial=True, earlier_jobs=earlier))
         ready.append((manifest, wanted))
     applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()

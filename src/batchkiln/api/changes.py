@@ -3,17 +3,26 @@
 The commands and the dashboard use the same questions. Only this module chooses the time of a change.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
+from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import WITH_SERVICE, ItemState
-from batchkiln.presentation.confirmations import cost_of_cancel, cost_of_pause, cost_of_retry, cost_of_unpause
+from batchkiln.presentation.confirmations import (
+    cost_of_cancel,
+    cost_of_pause,
+    cost_of_redo,
+    cost_of_retry,
+    cost_of_unpause,
+)
 from batchkiln.store import (
     AskedAgain,
     CancelReport,
@@ -21,8 +30,10 @@ from batchkiln.store import (
     ItemDetail,
     QueueLocation,
     Reader,
+    RedoReport,
     Resolved,
     RetryReport,
+    SavedOutputFile,
     Skipped,
     Store,
     Writer,
@@ -35,6 +46,7 @@ class Action(StrEnum):
     """A change of a job, or of items of a job."""
 
     RETRY = "retry"
+    REDO = "redo"
     CANCEL = "cancel"
     PAUSE = "pause"
     UNPAUSE = "unpause"
@@ -73,6 +85,20 @@ class Question:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class MissingFiles:
+    """Files of done items that are gone from the disk, or have another size than the recorded one.
+
+    The service keeps `kept` until its retention ends (14 days from creation), and no longer keeps `lost`. `present`
+    is the number of files that are there.
+    """
+
+    kept: tuple[SavedOutputFile, ...]
+    lost: tuple[SavedOutputFile, ...]
+    present: int
+    skipped: tuple[Skipped, ...]
+
+
 class ItemChangedError(InputError):
     """The item has changed since the person was asked. Nothing was changed."""
 
@@ -85,6 +111,10 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
             number = sum(retried.requeued.values())
             sizes = (number, retried.may_cost or 0, retried.unquoted, retried.paying_again)
             return Question(cost_of_retry(job, retried), number, sizes, retried.skipped)
+        case Action.REDO:
+            redone = reader.preview_redo(job, items)
+            figures = (redone.redone, redone.may_cost or 0, redone.unquoted)
+            return Question(cost_of_redo(job, redone), redone.redone, figures, redone.skipped)
         case Action.CANCEL:
             canceled = reader.preview_cancel(job, items)
             return Question(cost_of_cancel(job, canceled), canceled.canceled, (canceled.canceled,), canceled.skipped)
@@ -114,6 +144,26 @@ class Changes:
         """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again."""
         async with self._to_change() as store:
             return await store.run(Writer.retry, job, items, self._clock())
+
+    async def redo(self, job: str, items: Sequence[str]) -> RedoReport:
+        """Make done items again, each at the price of a new attempt. Earlier files are kept."""
+        async with self._to_change() as store:
+            return await store.run(Writer.redo, job, items, self._clock())
+
+    async def choose_version(self, job: str, item: str, version: int) -> ItemState:
+        """Make the files of a version of an item (from 1) current; return the item's state. It costs nothing."""
+        async with self._to_change() as store:
+            return await store.write(Writer.choose_version, job, item, version, self._clock())
+
+    async def missing_files(self, job: str, items: Sequence[str] = ()) -> MissingFiles:
+        """Find the files of done items that are gone from the disk: of the named items, or of all."""
+        saved, skipped = await self.reader.read(Reader.saved_files, job, items)
+        return await asyncio.to_thread(_missing, saved, skipped, self._clock())
+
+    async def fetch(self, job: str, missing: MissingFiles) -> int:
+        """Let the next run download the missing files again that the service keeps; return the number of items."""
+        async with self._to_change() as store:
+            return await store.write(Writer.fetch_again, job, missing.kept, self._clock())
 
     async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
         """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing."""
@@ -172,6 +222,24 @@ async def open_changes(location: QueueLocation, clock: Callable[[], datetime] = 
     """
     async with Store.open_for_update(location) as store:
         yield Changes(store, store, clock)
+
+
+def _missing(saved: Sequence[SavedOutputFile], skipped: tuple[Skipped, ...], now: datetime) -> MissingFiles:
+    gone = [file for file in saved if not _is_there(file)]
+    kept = tuple(file for file in gone if _is_retained(file, now))
+    lost = tuple(file for file in gone if not _is_retained(file, now))
+    return MissingFiles(kept, lost, len(saved) - len(gone), skipped)
+
+
+def _is_there(file: SavedOutputFile) -> bool:
+    try:
+        return Path(file.path).stat().st_size == file.size_bytes
+    except FileNotFoundError:
+        return False
+
+
+def _is_retained(file: SavedOutputFile, now: datetime) -> bool:
+    return file.generation_created_at is not None and now < retention_ends_at(file.generation_created_at)
 
 
 def _resolve(

@@ -23,8 +23,13 @@ MANIFESTS = click.argument("manifests", metavar="MANIFEST...", nargs=-1, require
 
 
 def on_change_options(function: F) -> F:
-    """Add the options for changed items, removed items, and the catalogue check."""
+    """Add the options for changed, removed and repeated items, and the catalogue check."""
     for option in (
+        click.option(
+            "--allow-duplicates",
+            is_flag=True,
+            help="Pay again for new items whose requests the job has already paid for under other ids.",
+        ),
         click.option(
             "--no-catalogue",
             "is_unchecked",
@@ -55,13 +60,14 @@ def enqueue(
     on_change: Literal["error", "keep"],
     prune: bool,
     is_unchecked: bool,
+    allow_duplicates: bool,
 ) -> ExitStatus:
     """Put each MANIFEST into the queue and return; `-` reads standard input.
 
     Items are checked against the service's catalogue if it can be read; a violation is an error in the manifest.
     Works while another process runs the queue, which then starts on the new items immediately.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune)
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
     return run_async(_enqueue(common, manifests, options, is_unchecked=is_unchecked))
 
 

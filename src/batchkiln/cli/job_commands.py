@@ -20,14 +20,14 @@ MANY: Final = 20
 
 SKIPPED_SHOWN: Final = 20
 
-_ITEMS = click.argument("items", metavar="[ITEM]...", nargs=-1)
-_YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation.")
+ITEMS = click.argument("items", metavar="[ITEM]...", nargs=-1)
+YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @command("retry", example="batchkiln retry field-guide\nbatchkiln retry field-guide red-fox owl-clip --yes")
 @click.argument("job", type=JOB)
-@_ITEMS
-@_YES
+@ITEMS
+@YES
 def retry(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
     """Queue ended items of JOB again: the named items, or all that failed, were rejected or expired.
 
@@ -40,15 +40,15 @@ async def _retry(common: Common, job: str, items: Sequence[str], *, assume_yes: 
     async with open_changes(common.queue) as changes:
         question = await changes.question(Action.RETRY, job, items)
         print_status(question.cost)
-        if not _is_confirmed(question.number, items, assume_yes=assume_yes):
-            return _print_unchanged()
+        if not is_confirmed(question.number, items, assume_yes=assume_yes):
+            return print_unchanged()
         report = await changes.retry(job, items)
         number = sum(report.requeued.values())
     if common.is_json:
         print_json(_retry_document(job, report))
     else:
         print_result(f"{job}: {plural(number, 'item')} queued again.")
-        _print_skipped(report.skipped)
+        print_skipped(report.skipped)
         if number:
             print_result("`batchkiln work` runs the queued items.")
     return ExitStatus.OK
@@ -61,14 +61,14 @@ def _retry_document(job: str, report: RetryReport) -> dict[str, Any]:
         "may_cost": report.may_cost,
         "unquoted": report.unquoted,
         "paying_again": report.paying_again,
-        "skipped": _skipped_document(report.skipped),
+        "skipped": skipped_document(report.skipped),
     }
 
 
 @command("cancel", example="batchkiln cancel field-guide red-fox\nbatchkiln cancel field-guide --yes")
 @click.argument("job", type=JOB)
-@_ITEMS
-@_YES
+@ITEMS
+@YES
 def cancel(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
     """Cancel items of JOB that were never sent: the named items, or all.
 
@@ -82,15 +82,15 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
     async with open_changes(common.queue) as changes:
         question = await changes.question(Action.CANCEL, job, items)
         print_status(question.cost)
-        if not _is_confirmed(question.number, items, assume_yes=assume_yes):
-            return _print_unchanged()
+        if not is_confirmed(question.number, items, assume_yes=assume_yes):
+            return print_unchanged()
         report = await changes.cancel(job, items)
     if common.is_json:
-        skipped = _skipped_document(report.skipped)
+        skipped = skipped_document(report.skipped)
         print_json({"job": job, "canceled": report.canceled, "waiting": report.waiting, "skipped": skipped})
     else:
         print_result(f"{job}: {plural(report.canceled, 'item')} canceled.")
-        _print_skipped(report.skipped)
+        print_skipped(report.skipped)
     return ExitStatus.OK
 
 
@@ -120,7 +120,7 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatu
     return ExitStatus.OK
 
 
-def _is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> bool:
+def is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> bool:
     """Ask for confirmation on a terminal if many items change; return True without a terminal."""
     is_many = number >= MANY if items else number > 1
     if assume_yes or not is_many or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
@@ -128,19 +128,22 @@ def _is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> boo
     return click.confirm("Continue?", err=True)
 
 
-def _print_unchanged() -> ExitStatus:
+def print_unchanged() -> ExitStatus:
+    """Print that nothing was changed; return the exit status."""
     print_status("Nothing was changed.")
     return ExitStatus.OK
 
 
-def _print_skipped(skipped: Sequence[Skipped]) -> None:
+def print_skipped(skipped: Sequence[Skipped]) -> None:
+    """Print the named items that stay unchanged, with the reasons."""
     for entry in skipped[:SKIPPED_SHOWN]:
         print_result(f"  unchanged: {entry.name}: {entry.reason}")
     if len(skipped) > SKIPPED_SHOWN:
         print_result(f"  and {len(skipped) - SKIPPED_SHOWN:,} more")
 
 
-def _skipped_document(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
+def skipped_document(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
+    """Return the named items that stay unchanged as JSON values."""
     return [{"item": entry.name, "reason": entry.reason} for entry in skipped]
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.filenames import render
+from batchkiln.core.filenames import VERSIONS, render
 from batchkiln.core.job import Attempt, InputFile, Order
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
@@ -17,7 +17,8 @@ class Candidate:
 
     `cost` is None until quoted. `is_ready` is true if all its images are uploaded to this account. `missing_inputs`
     holds the ids of images not yet uploaded, of this item and the items directly behind it. `next_item_ids` holds items
-    behind it with equal priority and readiness, which may start in its place. `is_source`: others are made from it.
+    behind it with equal priority and readiness, which may start in its place. `is_of_selection`: only selected items of
+    the job may begin or end in this run. `is_source`: others are made from it.
     """
 
     item_id: int
@@ -36,6 +37,7 @@ class Candidate:
     has_images: bool = False
     next_item_ids: tuple[int, ...] = ()
     is_source: bool = False
+    is_of_selection: bool = False
 
     def next_item_id(self, taken: AbstractSet[int]) -> int:
         """Return the first item that no other worker is starting; the candidate's own item if all are taken."""
@@ -65,9 +67,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The jobs that may start new attempts; all jobs if `job_ids` is None."""
+    """The jobs that may start new attempts; all jobs if `job_ids` is None.
+
+    With `is_selected`, only the items that the driving connection has selected may start them
+    (`store/selected_items.py`).
+    """
 
     job_ids: frozenset[int] | None = None
+    is_selected: bool = False
 
     def holds(self, job_id: int) -> bool:
         """Return whether a job is in scope."""
@@ -122,7 +129,8 @@ class DownloadTask:
 
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
     one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
-    uses.
+    uses. `version` counts the item's attempts with saved files, and `versions` is the
+    pattern of their names.
     """
 
     attempt: Attempt
@@ -138,6 +146,8 @@ class DownloadTask:
     listed: int = 0
     last_read_at: datetime | None = None
     taken: frozenset[str] = frozenset()
+    version: int = 1
+    versions: str = VERSIONS
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -154,6 +164,8 @@ class DownloadTask:
             output=number,
             model=self.model,
             ext=extension,
+            version=self.version,
+            versions=self.versions,
         )
 
 

@@ -32,6 +32,7 @@ class Button:
 
 ACTIONS: Final = {
     Action.RETRY.value: Button("retry", "Retry"),
+    Action.REDO.value: Button("redo", "Make again"),
     Action.CANCEL.value: Button("cancel", "Cancel"),
     Action.PAUSE.value: Button("pause", "Pause"),
     Action.UNPAUSE.value: Button("unpause", "Unpause"),
@@ -65,6 +66,8 @@ async def _change(changes: Changes, action: Action, job: str, items: Sequence[st
     match action:
         case Action.RETRY:
             return sum((await changes.retry(job, items)).requeued.values())
+        case Action.REDO:
+            return (await changes.redo(job, items)).redone
         case Action.CANCEL:
             return (await changes.cancel(job, items)).canceled
         case Action.PAUSE:

@@ -20,6 +20,7 @@ _DIGITS_MAX: Final = 9
 _KEY_DIGITS_MAX: Final = 18  # an id has 63 bits
 _DONE_WORDS: Final = {
     "retry": "queued again",
+    "redo": "queued again",
     "cancel": "canceled",
     "pause": "paused",
     "unpause": "unpaused",

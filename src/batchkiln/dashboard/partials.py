@@ -79,7 +79,11 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     return {"item": html}
 
 
-_ACTIONS: Final[Mapping[ItemState, tuple[str, ...]]] = {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}
+_ACTIONS: Final[Mapping[ItemState, tuple[str, ...]]] = {
+    ItemState.QUEUED: ("cancel",),
+    ItemState.HELD: ("resolve",),
+    ItemState.DONE: ("redo",),
+}
 
 
 def _actions(state: ItemState) -> tuple[str, ...]:

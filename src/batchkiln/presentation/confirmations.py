@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural
-from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, RetryReport
+from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, RedoReport, RetryReport
 
 
 def cost_of_retry(job: str, preview: RetryReport) -> str:
@@ -22,6 +22,19 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
         )
     if preview.paying_again:
         parts.append(f"{preview.paying_again:,} may have been paid before and would be paid again")
+    return "; ".join(parts) + "."
+
+
+def cost_of_redo(job: str, preview: RedoReport) -> str:
+    """Return a sentence with the cost of making done items again."""
+    if not preview.redone:
+        return f"{job}: nothing to make again; this costs nothing."
+    parts = [f"{job}: making {plural(preview.redone, 'done item')} again; the files that they have are kept"]
+    if preview.may_cost is not None:
+        parts.append(f"may cost {plural(preview.may_cost, 'credit')} by the known quotes")
+    if preview.unquoted:
+        verb = "has" if preview.unquoted == 1 else "have"
+        parts.append(f"{plural(preview.unquoted, 'item')} of them {verb} no quote")
     return "; ".join(parts) + "."
 
 

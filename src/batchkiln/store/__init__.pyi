@@ -12,6 +12,7 @@ from .apply import (
 from .copying import (
     Copied as Copied,
     copy_queue as copy_queue,
+    keep_queue as keep_queue,
 )
 from .events import (
     ItemEnded as ItemEnded,
@@ -88,8 +89,12 @@ from .notification_cursor import (
 )
 from .operations import (
     CancelReport as CancelReport,
+    RedoReport as RedoReport,
     RetryReport as RetryReport,
     Skipped as Skipped,
+)
+from .planned_items import (
+    PlannedItem as PlannedItem,
 )
 from .plans import (
     Change as Change,
@@ -119,6 +124,7 @@ from .sqlite.preflight import (
 from .store import (
     Store as Store,
 )
+from .versions import SavedOutputFile as SavedOutputFile
 from .worker_store import (
     ChangeNotifier as ChangeNotifier,
     WorkerStore as WorkerStore,

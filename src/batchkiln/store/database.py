@@ -77,6 +77,10 @@ class Database(ABC):
 
         return database_clock(session)
 
+    async def incarnation(self) -> str | None:
+        """Return a text that changes when the server restores the database; None where nothing tells."""
+        return None
+
     def may_take_leases(self, session: Session) -> bool:
         """Return whether no process has the whole queue, until the end of the transaction."""
         del session

@@ -13,7 +13,6 @@ from typing import Any
 
 from batchkiln.core.job import AttemptState, Charge, Mode, Recipe
 from batchkiln.core.sample_names import DatasetRow
-from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.items import PAGE, Items, ItemSummary
 from batchkiln.store.jobs import Jobs
@@ -58,7 +57,7 @@ class Exports:
 
     def shapes(self, job_name: str, *, below: int) -> Iterator[ItemShape]:
         """Yield the shape of each item with an index below, in the manifest's order."""
-        for ids in _pages(self._connection, job_name, None):
+        for ids in _pages(self._connection, job_name):
             rows = self._connection.execute(query("export_shapes"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: int(row["id"])):
                 if row["position"] < below:
@@ -66,8 +65,11 @@ class Exports:
                     yield ItemShape(makes_video, _parameters(row["parameters"]), json.loads(row["metadata"] or "{}"))
 
     def rows(self, job_name: str, *, below: int) -> Iterator[DatasetRow]:
-        """Yield the outputs of the items that are done and have an index below, by index and number."""
-        for ids in _pages(self._connection, job_name, ItemState.DONE):
+        """Yield the outputs of items with an index below, by index and number: those of their current versions.
+
+        An item that is being made again, or whose redo failed, still has the files that it had.
+        """
+        for ids in _pages(self._connection, job_name):
             rows = self._connection.execute(query("export_rows"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: (row["position"], row["number"])):
                 if row["position"] < below:
@@ -91,9 +93,9 @@ class Exports:
         ]
 
 
-def _pages(connection: Session, job_name: str, state: ItemState | None) -> Iterator[list[int]]:
+def _pages(connection: Session, job_name: str) -> Iterator[list[int]]:
     job_id, after_id = Jobs(connection).id_of(job_name), 0
-    while ids := Items(connection).ids(job_id, state=state, after_id=after_id, limit=PAGE):
+    while ids := Items(connection).ids(job_id, after_id=after_id, limit=PAGE):
         yield ids
         after_id = ids[-1]
 

@@ -11,8 +11,8 @@ SELECT
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id
-JOIN attempt AS a ON a.id = i.attempt_id
-JOIN output AS o ON o.item_id = i.id AND o.attempt_id = i.attempt_id;
+JOIN attempt AS a ON a.id = i.version_id
+JOIN output AS o ON o.attempt_id = a.id;
 
 -- name: report_recipes
 SELECT i.id AS item_id, r.model, r.mode, r.parameters, r.inputs_count, r.max_cost_credits, r.attempts

@@ -80,7 +80,7 @@ JOIN recipe AS r ON r.id = i.recipe_id;
 SELECT o.id, o.item_id, o.number, o.path, o.size_bytes, o.sha256, o.type, o.media_type, o.saved_at
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
-JOIN output AS o ON o.item_id = i.id AND o.attempt_id = i.attempt_id;
+JOIN output AS o ON o.item_id = i.id AND o.attempt_id = coalesce(i.version_id, i.attempt_id);
 
 -- name: detail_item
 SELECT i.*, r.model, r.mode, r.parameters, r.inputs_count, r.max_cost_credits, r.attempts, q.cost_credits

@@ -7,12 +7,13 @@ Unknown names raise `InputError` before anything is changed.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store import drivers
+from batchkiln.store.chains import fill_dependents
 from batchkiln.store.item_sources import waiting_for, waiting_for_queued
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
@@ -28,8 +29,14 @@ _NOT_RETRIED: Final = {
     ItemState.SUBMITTING: "it was sent and waits for a reply",
     ItemState.ACTIVE: "it is being generated",
     ItemState.DOWNLOADING: "it is generated, and its files are being downloaded",
-    ItemState.DONE: "it is done; its files are saved",
+    ItemState.DONE: (
+        "it is done; `batchkiln redo {item}` makes it again, which costs again, and `batchkiln fetch {item}` downloads "
+        "files that are gone"
+    ),
     ItemState.HELD: "it is held; `batchkiln show {item}` explains how to resolve it",
+}
+_NOT_REDONE: Final = dict.fromkeys(RETRYABLE, "it is not done; `batchkiln retry {item}` queues it again") | {
+    state: _NOT_RETRIED[state] for state in _NOT_RETRIED if state is not ItemState.DONE
 }
 _NOT_CANCELED: Final = {state: f"it has ended: {state}" for state in FINAL_STATES} | {
     ItemState.SUBMITTING: (
@@ -85,10 +92,23 @@ class CancelReport:
     waiting: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RedoReport:
+    """The number of done items that are made again.
+
+    `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
+    """
+
+    redone: int
+    skipped: tuple[Skipped, ...]
+    may_cost: int | None
+    unquoted: int
+
+
 def preview_retry(connection: Session, job_name: str, item_names: Sequence[str]) -> RetryReport:
     """Return what `retry` would do and may cost; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
-    ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
+    ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
     if item_names:
         rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
         found = [_Retried(ItemState(state), *figures) for state, *figures in rows]
@@ -108,7 +128,7 @@ def retry(connection: Session, job_name: str, item_names: Sequence[str], now: in
     """Queue ended items again with all their tries. Without names: all that failed, were rejected or expired."""
     report = preview_retry(connection, job_name, item_names)
     job_id = Jobs(connection).id_of(job_name)
-    ids, _ = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
+    ids, _ = choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
 
     def requeue(item_ids: Sequence[int], state: ItemState) -> None:
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
@@ -123,6 +143,32 @@ def retry(connection: Session, job_name: str, item_names: Sequence[str], now: in
         unquoted=report.unquoted,
         paying_again=report.paying_again,
     )
+
+
+def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) -> RedoReport:
+    """Return what `redo` would do and may cost; nothing is changed."""
+    job_id = Jobs(connection).id_of(job_name)
+    ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_REDONE)
+    rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)}).fetchall()
+    costs = [row["cost"] for row in rows if row["cost"] is not None]
+    return RedoReport(len(ids), skipped, sum(costs) if costs else None, sum(row["unquoted"] for row in rows))
+
+
+def redo(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> RedoReport:
+    """Queue done items again, each with all its tries. Their files stay current until new ones are saved.
+
+    Queued items that are made from them wait for the new files.
+    """
+    report = preview_redo(connection, job_name, item_names)
+    ids, _ = choose(connection, Jobs(connection).id_of(job_name), job_name, item_names, _NOT_REDONE)
+
+    def make_again(item_ids: Sequence[int], state: ItemState) -> None:
+        connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
+        transition_all(connection, item_ids, expected=state, event=Event.REDO_REQUESTED, now=now)
+        fill_dependents(connection, item_ids, now)
+
+    counts = _each(connection, _pages_of(ids), frozenset({ItemState.DONE}), make_again)
+    return replace(report, redone=sum(counts.values()))
 
 
 def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]) -> CancelReport:
@@ -149,7 +195,12 @@ def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: i
     waiting = _waiting_for(connection, job_id, ids, item_names)
 
     def drop(item_ids: Sequence[int], state: ItemState) -> None:
-        transition_all(connection, item_ids, expected=state, event=Event.CANCEL_REQUESTED, now=now)
+        made = {row["id"] for row in connection.execute(query("redone"), {"ids": json.dumps(item_ids)})}
+        unmade = [item_id for item_id in item_ids if item_id not in made]
+        transition_all(connection, unmade, expected=state, event=Event.CANCEL_REQUESTED, now=now)
+        if made:  # a canceled redo leaves the item done, with the files that it has
+            transition_all(connection, sorted(made), expected=state, event=Event.REDO_CANCELED, now=now)
+            fill_dependents(connection, sorted(made), now)
 
     queued = (ItemState.QUEUED,)
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)
@@ -165,7 +216,7 @@ def _cancelable(
 
     A queued item is not canceled if a restored copy of the queue lost an attempt of it, which may be paid.
     """
-    ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
+    ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
     rows = connection.execute(query("lost_items_of_job"), {"job_id": job_id})
     lost = {row["item_id"]: row["item"] for row in rows if not item_names or row["item"] in item_names}
     return ids, set(lost), (*skipped, *(Skipped(name, _IS_LOST) for name in lost.values()))
@@ -186,7 +237,7 @@ def _set_paused(connection: Session, job_name: str, now: int, *, is_paused: bool
     return set_paused(connection, job_id, now, is_paused=is_paused)
 
 
-def _choose(
+def choose(
     connection: Session,
     job_id: int,
     job_name: str,
@@ -226,6 +277,7 @@ def _retried(connection: Session, job_id: int, state: ItemState) -> _Retried:
 
 
 def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:
+    """Yield ids in portions of `ITEMS_AT_ONCE`."""
     for start in range(0, len(ids), ITEMS_AT_ONCE):
         yield list(ids[start : start + ITEMS_AT_ONCE])
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from batchkiln.store.leases import Workers
     from batchkiln.store.loads import Loads
     from batchkiln.store.notification_cursor import Notifications
-    from batchkiln.store.operations import CancelReport, RetryReport
+    from batchkiln.store.operations import CancelReport, RedoReport, RetryReport, Skipped
     from batchkiln.store.plans import Plans
+    from batchkiln.store.versions import SavedOutputFile
 
 
 class Reader:
@@ -100,6 +101,20 @@ class Reader:
         from batchkiln.store.operations import preview_cancel  # noqa: PLC0415  as above
 
         return preview_cancel(self._connection, job_name, item_names)
+
+    def preview_redo(self, job_name: str, item_names: Sequence[str]) -> "RedoReport":
+        """Return what `Writer.redo` would do and may cost. Raise `InputError` for unknown names."""
+        from batchkiln.store.operations import preview_redo  # noqa: PLC0415  as above
+
+        return preview_redo(self._connection, job_name, item_names)
+
+    def saved_files(
+        self, job_name: str, item_names: Sequence[str]
+    ) -> "tuple[list[SavedOutputFile], tuple[Skipped, ...]]":
+        """Return the recorded files of done items, and why other named items have none. Raise `InputError`."""
+        from batchkiln.store.versions import saved_files  # noqa: PLC0415  as above
+
+        return saved_files(self._connection, job_name, item_names)
 
 
 @contextmanager

@@ -61,7 +61,15 @@ def test_retry_by_name_says_why_others_are_left(ended: QueueFile) -> None:
     report = retry(ended.connection, "birds", ["canceled", "done", "failed"], NOW)
 
     assert report.requeued == {ItemState.CANCELED: 1, ItemState.FAILED: 1}
-    assert report.skipped == (Skipped("done", "it is done; its files are saved"),)
+    assert report.skipped == (
+        Skipped(
+            "done",
+            (
+                "it is done; `batchkiln redo birds done` makes it again, which costs again, and `batchkiln fetch birds "
+                "done` downloads files that are gone"
+            ),
+        ),
+    )
     assert (told.requeued, told.may_cost) == (report.requeued, 10)
 
 

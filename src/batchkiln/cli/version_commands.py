@@ -1,0 +1,118 @@
+"""`batchkiln redo`, `use-version` and `fetch`: the versions of an item, and files that are gone."""
+
+from collections.abc import Sequence
+
+import click
+
+from batchkiln.api.changes import Action, MissingFiles, open_changes
+from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.job_commands import ITEMS, YES, is_confirmed, print_skipped, print_unchanged, skipped_document
+from batchkiln.cli.output import print_json, print_result, print_status
+from batchkiln.core.errors import ExitStatus
+from batchkiln.presentation.formatting import plural
+
+_WORK = "`batchkiln work` runs the queued items."
+_FILES_SHOWN = 20
+
+
+@command("redo", example="batchkiln redo field-guide red-fox\nbatchkiln redo field-guide red-fox owl-clip --yes")
+@click.argument("job", type=JOB)
+@click.argument("items", metavar="ITEM...", nargs=-1, required=True)
+@YES
+def redo(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
+    """Make done items of JOB again. Each gets a new attempt, which is charged.
+
+    The files that an item has are kept, and stay current until the new ones are saved beside them (red-fox.v2.png).
+    `batchkiln use-version` makes earlier files current again. `batchkiln cancel` ends a redo that was not sent.
+    """
+    return run_async(_redo(common, job, items, assume_yes=assume_yes))
+
+
+async def _redo(common: Common, job: str, items: Sequence[str], *, assume_yes: bool) -> ExitStatus:
+    async with open_changes(common.queue) as changes:
+        question = await changes.question(Action.REDO, job, items)
+        print_status(question.cost)
+        if not is_confirmed(question.number, items, assume_yes=assume_yes):
+            return print_unchanged()
+        report = await changes.redo(job, items)
+    if common.is_json:
+        skipped = skipped_document(report.skipped)
+        print_json(
+            {
+                "job": job,
+                "redone": report.redone,
+                "may_cost": report.may_cost,
+                "unquoted": report.unquoted,
+                "skipped": skipped,
+            }
+        )
+    else:
+        print_result(f"{job}: {plural(report.redone, 'item')} queued again.")
+        print_skipped(report.skipped)
+        if report.redone:
+            print_result(_WORK)
+    return ExitStatus.OK
+
+
+@command("use-version", example="batchkiln use-version field-guide red-fox 1")
+@click.argument("job", type=JOB)
+@click.argument("item")
+@click.argument("version", type=click.IntRange(min=1))
+def use_version(common: Common, job: str, item: str, version: int) -> ExitStatus:
+    """Make the files of a VERSION of ITEM current: exports, reports and items made from it use them. Costs nothing.
+
+    `batchkiln show` lists the versions. Items that were already made from another version stay as they are.
+    """
+    return run_async(_use_version(common, job, item, version))
+
+
+async def _use_version(common: Common, job: str, item: str, version: int) -> ExitStatus:
+    async with open_changes(common.queue) as changes:
+        state = await changes.choose_version(job, item, version)
+    if common.is_json:
+        print_json({"job": job, "item": item, "state": state, "version": version})
+    else:
+        print_result(f"{job}/{item} is {state}, with the files of version {version}.")
+    return ExitStatus.OK
+
+
+@command("fetch", example="batchkiln fetch field-guide\nbatchkiln fetch field-guide red-fox")
+@click.argument("job", type=JOB)
+@ITEMS
+def fetch(common: Common, job: str, items: tuple[str, ...]) -> ExitStatus:
+    """Find files of done items of JOB that are gone from the disk, and let the next run download them. Costs nothing.
+
+    The service keeps a result for 14 days. What it no longer keeps is listed: only `batchkiln redo` makes it again, at
+    the price of a new attempt.
+    """
+    return run_async(_fetch(common, job, items))
+
+
+async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
+    async with open_changes(common.queue) as changes:
+        missing = await changes.missing_files(job, items)
+        fetched = await changes.fetch(job, missing) if missing.kept else 0
+    if common.is_json:
+        print_json(_fetch_document(job, missing, fetched))
+        return ExitStatus.OK
+    print_result(f"{job}: {plural(missing.present, 'file')} on disk; {plural(fetched, 'item')} to download again.")
+    for file in missing.lost[:_FILES_SHOWN]:
+        print_result(
+            f"  lost: {file.path}: the service no longer keeps it; `batchkiln redo {job} {file.item}` costs again"
+        )
+    if len(missing.lost) > _FILES_SHOWN:
+        print_result(f"  and {len(missing.lost) - _FILES_SHOWN:,} more")
+    print_skipped(missing.skipped)
+    if fetched:
+        print_result("`batchkiln work` downloads them.")
+    return ExitStatus.OK
+
+
+def _fetch_document(job: str, missing: MissingFiles, fetched: int) -> dict[str, object]:
+    return {
+        "job": job,
+        "present": missing.present,
+        "items_to_fetch": fetched,
+        "lost": [{"item": file.item, "path": file.path} for file in missing.lost],
+        "skipped": skipped_document(missing.skipped),
+    }
