@@ -29,6 +29,7 @@ from batchkiln.store import (
     DatabaseUrl,
     ItemSummary,
     LoggedEvent,
+    OnChange,
     QueueLocation,
     Reader,
     RetryReport,
@@ -71,7 +72,7 @@ class Queue(Changes):
         self,
         manifest: str | os.PathLike[str] | Mapping[str, object],
         *,
-        on_change: Literal["error", "keep"] = "error",
+        on_change: OnChange = "error",
         prune: bool = False,
         allow_duplicates: bool = False,
     ) -> Applied:
@@ -91,12 +92,7 @@ class Queue(Changes):
         return await self._apply("-", as_stream(header, items), "<mapping>", options)
 
     async def enqueue_text(
-        self,
-        text: str,
-        *,
-        on_change: Literal["error", "keep"] = "error",
-        prune: bool = False,
-        allow_duplicates: bool = False,
+        self, text: str, *, on_change: OnChange = "error", prune: bool = False, allow_duplicates: bool = False
     ) -> Applied:
         """Apply a manifest's text; see `enqueue`."""
         options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
@@ -106,7 +102,7 @@ class Queue(Changes):
         self,
         items: Iterable[str | Mapping[str, object]],
         *,
-        on_change: Literal["error", "keep"] = "error",
+        on_change: OnChange = "error",
         prune: bool = False,
         allow_duplicates: bool = False,
         **header: object,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from batchkiln.api import PAGE, ItemSource, ItemSummary, Reader
+from batchkiln.api import PAGE, ItemSource, ItemSummary, OutputSummary, Reader
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.output import print_json_lines, print_result
@@ -66,15 +66,18 @@ def item_document(item: ItemSummary) -> dict[str, Any]:
         "attempts": item.attempts,
         "generation_id": item.generation_id,
         "credits": item.credits,
-        "outputs": [
-            {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
-            for output in item.outputs
-        ],
+        "outputs": [output_document(output) for output in item.outputs],
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
         "metadata": dict(item.metadata),
+        "version": item.version,
         "waits_for": [_source_document(source) for source in item.sources if source.is_open],
         "stale": any(source.is_stale for source in item.sources),
     }
+
+
+def output_document(output: OutputSummary) -> dict[str, Any]:
+    """Return a saved file as `items --json` prints it."""
+    return {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
 
 
 def _source_document(source: ItemSource) -> dict[str, Any]:

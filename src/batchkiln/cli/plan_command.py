@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import click
 
-from batchkiln.api import ApplyOptions
+from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options
@@ -46,7 +45,7 @@ def plan(
     manifests: tuple[str, ...],
     *,
     is_detailed: bool,
-    on_change: Literal["error", "keep"],
+    on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
     allow_duplicates: bool,

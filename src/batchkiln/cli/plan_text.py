@@ -30,6 +30,7 @@ _SYMBOLS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
     ChangeKind.NEW: ("+", "green"),
     ChangeKind.UPDATED: ("~", "yellow"),
     ChangeKind.REQUEUED: ("~", "yellow"),
+    ChangeKind.REDONE: ("~", "yellow"),
     ChangeKind.REFUSED: ("!", "red"),
     ChangeKind.PRUNED: ("-", "red"),
     ChangeKind.LEFT_ALONE: (" ", "dim"),
@@ -108,6 +109,7 @@ _WORDS: Final[Mapping[ChangeKind, str]] = {
     ChangeKind.NEW: "new",
     ChangeKind.UPDATED: "changed",
     ChangeKind.REQUEUED: "to be queued again",
+    ChangeKind.REDONE: "to be made again",
     ChangeKind.REFUSED: "changed after being sent",
     ChangeKind.PRUNED: "removed",
     ChangeKind.LEFT_ALONE: "no longer in the manifest",
@@ -116,14 +118,15 @@ _WORDS: Final[Mapping[ChangeKind, str]] = {
 
 def _totals(job: JobPlan) -> str:
     numbers = job.manifest.numbers
-    changed = sum(numbers[kind] for kind in (ChangeKind.UPDATED, ChangeKind.REQUEUED, ChangeKind.REFUSED))
+    kinds = (ChangeKind.UPDATED, ChangeKind.REQUEUED, ChangeKind.REDONE, ChangeKind.REFUSED)
+    changed = sum(numbers[kind] for kind in kinds)
     same = job.manifest.report.known - changed
     parts = [f"{numbers[ChangeKind.NEW]:,} new", f"{same:,} known", f"{changed:,} changed"]
     parts.append(f"{numbers[ChangeKind.PRUNED]:,} removed")
     return ", ".join(parts)
 
 
-def _line(change: Change, job: JobPlan) -> str:
+def _line(change: Change, job: JobPlan) -> str:  # noqa: PLR0911  one for each kind
     item = sanitize(change.item)
     fields = sanitize(", ".join(change.fields))
     match change.kind:
@@ -134,6 +137,8 @@ def _line(change: Change, job: JobPlan) -> str:
         case ChangeKind.REQUEUED:
             why = f"{change.state}: {change.reason}" if change.reason else str(change.state)
             return f"{item}  queued again ({why})" + (f": {fields}" if fields else "")
+        case ChangeKind.REDONE:
+            return f"{item}  {fields} ({change.state}), would be made again, which costs again"
         case ChangeKind.REFUSED:
             kept = "kept as it was sent" if job.manifest.report.kept else "refused because it was already sent"
             return f"{item}  {fields} ({change.state}), {kept}"

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import wraps
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import click
 
-from batchkiln.api import ApplyOptions
+from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
@@ -151,7 +151,7 @@ def run(
     max_credits: int | None,
     assume_yes: bool,
     has_dashboard: bool,
-    on_change: Literal["error", "keep"],
+    on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
     allow_duplicates: bool,

@@ -56,6 +56,7 @@ def environment() -> Environment:
         "media_url": media_url,
         "thumb_url": thumb_url,
         "action_url": action_url,
+        "version_url": version_url,
     }
     for name in made.list_templates():
         made.get_template(name)  # compiled now, so that the first page is as fast as the others
@@ -115,6 +116,11 @@ def items_url(job: str, **wanted: Any) -> str:  # noqa: ANN401  texts, numbers a
     """Return the URL of a job's gallery with filters."""
     given = {name: value for name, value in wanted.items() if value not in (None, "")}
     return f"{job_url(job)}/items" + (f"?{urlencode(given)}" if given else "")
+
+
+def version_url(job: str, item: str, version: int) -> str:
+    """Return the URL of the page that asks whether a version becomes current."""
+    return f"{job_url(job)}/use-version?{urlencode({'id': item, 'version': version})}"
 
 
 def action_url(job: str, action: str, item: str | None = None) -> str:

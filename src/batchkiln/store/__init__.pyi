@@ -8,6 +8,7 @@ from .accounts import (
 from .apply import (
     ApplyOptions as ApplyOptions,
     ApplyReport as ApplyReport,
+    OnChange as OnChange,
 )
 from .copying import (
     Copied as Copied,
@@ -46,6 +47,7 @@ from .items import (
     OutputFile as OutputFile,
     OutputSummary as OutputSummary,
     RequestRecord as RequestRecord,
+    VersionDetail as VersionDetail,
 )
 from .jobs import (
     Blocker as Blocker,

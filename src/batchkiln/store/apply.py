@@ -36,6 +36,11 @@ CHANGED_SHOWN: Final = 20
 __all__ = ["ApplyOptions", "ApplyReport", "DiagnosticAt", "Placed", "apply_manifest", "compared"]
 
 
+OnChange = Literal["error", "keep", "redo"]
+"""What to do with an item whose request changed after it was sent: refuse the manifest, keep the item as it was sent,
+or make it again with the new request."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
     """Options of applying a manifest. `dry_run` only computes the report.
@@ -46,7 +51,7 @@ class ApplyOptions:
     requests; with `is_trial` they are mistakes in it as well.
     """
 
-    on_change: Literal["error", "keep"] = "error"
+    on_change: OnChange = "error"
     prune: bool = False
     dry_run: bool = False
     agreed: str | None = None
@@ -66,10 +71,11 @@ class ApplyReport:
 
     `updated` counts known items whose request or settings changed. `changed` names the first 20 of `changed_count`
     items whose request changed after they were sent; `kept` counts them if they were kept on purpose. `requeued` items
-    may run again because of a larger budget, a fixed request or a restored image. `missing` items are in the job, not
-    canceled and not in the manifest; `pruned` of them were canceled. `digest` is a hash of the manifest's whole
-    content, images included. `warnings` are the catalogue's objections that are uncertain or concern queued items.
-    `paid_before` counts new items whose requests the job has as done or under way.
+    may run again because of a larger budget, a fixed request or a restored image. `redone` items had ended and are made
+    again with their new request; they may cost `redo_cost` credits by the known quotes, which `redo_unquoted` of them
+    lack. `missing` items are in the job, not canceled and not in the manifest; `pruned` of them were canceled. `digest`
+    is a hash of the manifest's whole content, images included. `warnings` are the catalogue's objections that are
+    uncertain or concern queued items. `paid_before` counts new items whose requests the job has as done or under way.
     """
 
     job_id: int | None
@@ -80,6 +86,9 @@ class ApplyReport:
     changed_count: int = 0
     kept: int = 0
     requeued: int = 0
+    redone: int = 0
+    redo_cost: int = 0
+    redo_unquoted: int = 0
     missing: int = 0
     pruned: int = 0
     paid_before: int = 0
@@ -234,12 +243,14 @@ class ManifestApplication:
         self, report: ApplyReport, diagnostic_at: DiagnosticAt, observe: Callable[[Difference], None]
     ) -> ApplyReport:
         updated = changed = 0
-        requeued = report.requeued
+        requeued, redone = report.requeued, _Redone()
         shown: list[Difference] = []
-        for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
+        for difference in all_differences(
+            self._connection, at_once=MOVES_AT_ONCE, profile=self._profile, may_redo=self._may_redo
+        ):
             observe(difference)
             kind = difference.kind
-            if kind is DiffKind.TAKE_OVER and self._staging.has_objections:
+            if kind in {DiffKind.TAKE_OVER, DiffKind.REDO} and self._staging.has_objections:
                 self._staging.object_to(difference.seq)
             if kind is DiffKind.SENT:
                 changed += 1
@@ -248,12 +259,18 @@ class ManifestApplication:
                 continue
             updated += kind is not DiffKind.SAME
             requeued += difference.requeues
+            redone.count(difference)
         if changed and self._options.on_change == "error" and not self._options.is_told_only:
             self.mistakes = [self._changed_diagnostic(difference, diagnostic_at) for difference in shown]
             self.omitted += changed - len(shown)
         names = tuple(difference.name for difference in shown)
-        kept = changed if self._options.on_change == "keep" else 0
-        return replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
+        kept = 0 if self._options.on_change == "error" else changed
+        report = replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
+        return redone.told_in(report)
+
+    @property
+    def _may_redo(self) -> bool:
+        return self._options.on_change == "redo"
 
     def _changed_diagnostic(self, difference: Difference, diagnostic_at: DiagnosticAt) -> Diagnostic:
         fields = " and ".join(difference.request_fields)
@@ -261,7 +278,8 @@ class ManifestApplication:
             self._staging.files[difference.file],
             difference.line,
             f"the item {difference.name!r} was already sent (it is {difference.state}), but its {fields} changed",
-            "use a new id to generate both versions, or pass `--on-change keep` to keep the sent version",
+            "use a new id to generate both versions, pass `--on-change keep` to keep the sent version, or pass "
+            "`--on-change redo` to make it again, which costs again",
         )
 
     def _paid_diagnostic(self, same: SameRequest, diagnostic_at: DiagnosticAt) -> Diagnostic:
@@ -312,11 +330,14 @@ class ManifestApplication:
 
     def _take_over_all(self, report: ApplyReport) -> ApplyReport:
         updated = requeued = sent = 0
+        redone = _Redone()
         names: list[str] = []
         seq, is_over = 0, False
         while not is_over:
             with transaction(self._connection):
-                page = differences_after(self._connection, seq, MOVES_AT_ONCE)
+                page = differences_after(
+                    self._connection, seq, MOVES_AT_ONCE, profile=self._profile, may_redo=self._may_redo
+                )
                 for difference in page:
                     apply_change(self._connection, difference, self._now)
                     if difference.kind is DiffKind.SENT:
@@ -324,11 +345,14 @@ class ManifestApplication:
                         names.append(difference.name)
                     updated += difference.kind not in {DiffKind.SAME, DiffKind.SENT}
                     requeued += difference.requeues
+                    redone.count(difference)
             is_over = not page
             seq = page[-1].seq if page else seq
             del names[CHANGED_SHOWN:]
-        kept = sent if self._options.on_change == "keep" else 0
-        return replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
+        kept = 0 if self._options.on_change == "error" else sent
+        return redone.told_in(
+            replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
+        )
 
     def _stage_pending(self, event: Event) -> None:
         self._connection.execute(_of_kind("stage_transitions", event), self._settings() | {"event": event})
@@ -400,6 +424,24 @@ class ManifestApplication:
         }
 
 
+@dataclass(slots=True)
+class _Redone:
+    """The number of items that are made again, and their cost by the known quotes."""
+
+    number: int = 0
+    cost: int = 0
+    unquoted: int = 0
+
+    def count(self, difference: Difference) -> None:
+        if difference.redoes:
+            self.number += 1
+            self.cost += difference.new_cost or 0
+            self.unquoted += difference.new_cost is None
+
+    def told_in(self, report: ApplyReport) -> ApplyReport:
+        return replace(report, redone=self.number, redo_cost=self.cost, redo_unquoted=self.unquoted)
+
+
 def _of_kind(name: str, event: Event) -> str:
     """Return a statement for the items of an event; its placeholder `of_kind` is replaced by their condition."""
     return query(name).replace("of_kind", query(_PENDING[event][1]))
@@ -411,4 +453,4 @@ _PENDING: Final = {
     Event.CANCEL_REQUESTED: (ItemState.QUEUED, "unsent_missing"),
 }
 _OBSTACLES: Final = json.dumps([obstacle.value for obstacle in BudgetLimit])
-_COUNTED: Final = ("new", "known", "updated", "changed_count", "kept", "requeued", "missing", "pruned")
+_COUNTED: Final = ("new", "known", "updated", "changed_count", "kept", "requeued", "redone", "missing", "pruned")

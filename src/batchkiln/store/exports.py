@@ -101,6 +101,10 @@ def _pages(connection: Session, job_name: str) -> Iterator[list[int]]:
 
 
 def _row(connection: Session, row: Row) -> DatasetRow:
+    """Return an output with the request that made it: the item's, unless that may have changed since."""
+    sent = {name: row[name] for name in ("prompt", "model", "mode")} | {"parameters": _parameters(row["parameters"])}
+    if row["body"] is not None:
+        sent |= {"parameters": {}} | json.loads(bytes(row["body"]))
     return DatasetRow(
         item=row["name"],
         index=row["position"],
@@ -110,10 +114,10 @@ def _row(connection: Session, row: Row) -> DatasetRow:
         sha256=row["sha256"],
         media_type=row["media_type"],
         saved_at=from_milliseconds(row["saved_at"]),
-        prompt=row["prompt"],
-        model=row["model"],
-        mode=Mode(row["mode"]),
-        parameters=_parameters(row["parameters"]),
+        prompt=sent["prompt"],
+        model=sent["model"],
+        mode=Mode(sent["mode"]),
+        parameters=sent["parameters"],
         generation_id=row["generation_id"],
         metadata=json.loads(row["metadata"] or "{}"),
     )

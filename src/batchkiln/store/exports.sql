@@ -7,7 +7,9 @@ JOIN recipe AS r ON r.id = i.recipe_id;
 -- name: export_rows
 SELECT
     i.position, i.name, i.prompt, i.metadata, r.model, r.mode, r.parameters, a.generation_id,
-    o.number, o.path, o.size_bytes, o.sha256, o.media_type, o.saved_at
+    o.number, o.path, o.size_bytes, o.sha256, o.media_type, o.saved_at,
+    CASE WHEN i.state <> 'done' OR EXISTS (
+        SELECT 1 FROM attempt AS later WHERE later.item_id = i.id AND later.number > a.number) THEN a.body END AS body
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id

@@ -43,6 +43,7 @@ class ChangeKind(StrEnum):
     NEW = "new"
     UPDATED = "updated"
     REQUEUED = "requeued"
+    REDONE = "redone"  # its request changed after it was sent: it is made again, and charged again
     REFUSED = "refused"  # its request changed after it was sent: applying is refused, or it is kept as sent
     PRUNED = "pruned"
     LEFT_ALONE = "left_alone"  # no longer in the manifest
@@ -167,13 +168,13 @@ class _RecipeCounter:
         self._numbers[change.kind] += 1
         if self._numbers[change.kind] <= CHANGES_SHOWN:
             self._named.append(change)
-        if difference.kind not in {DiffKind.TAKE_OVER, DiffKind.SETTINGS}:
+        if difference.kind not in {DiffKind.TAKE_OVER, DiffKind.SETTINGS, DiffKind.REDO}:
             return
         if difference.state is ItemState.QUEUED:
             self._queued[difference.old_recipe_id] -= 1
-        if difference.requeues:
+        if difference.requeues or difference.redoes:
             self._requeued.add(difference.item_id)
-        if difference.state is ItemState.QUEUED or difference.requeues:
+        if difference.state is ItemState.QUEUED or difference.requeues or difference.redoes:
             self._add(difference.new_recipe_id, 1, difference.seq)
 
     def count(self, report: ApplyReport, show: int) -> None:
@@ -418,6 +419,8 @@ def _change_of(difference: Difference) -> Change | None:
             kind, fields = ChangeKind.REFUSED, difference.request_fields
         case DiffKind.METADATA:
             kind, fields = ChangeKind.UPDATED, ("metadata",)
+        case DiffKind.REDO:
+            kind, fields = ChangeKind.REDONE if difference.redoes else ChangeKind.UPDATED, difference.fields
         case DiffKind.SETTINGS | DiffKind.TAKE_OVER:
             kind, fields = ChangeKind.REQUEUED if difference.requeues else ChangeKind.UPDATED, difference.fields
     return Change(kind, difference.name, difference.state, fields)

@@ -32,6 +32,7 @@ SCANNED: Final = {
     # Lost attempts: none, but for those of a restored copy.
     "outlived_attempts": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "lost_redone": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
+    "ended_lost_items": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "queued_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "accounts_under_way": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "recorded_attempts": {"old"},  # once a start, from the newest on, up to the service's retention

@@ -304,3 +304,34 @@ async def test_every_death_of_a_redo_pays_once_more_and_keeps_a_version(world: W
     assert world.service.charged == 20
     assert world.money() == (0, 20, 0)
     assert shown(world) == ["fox.v2.png"]
+
+
+async def test_export_tells_the_request_that_made_a_file(world: World) -> None:
+    """While the changed request of an item waits, its file has the prompt that it was made from."""
+    await done(world)
+    prompt = next(Exports(world.connection).rows("job", below=9)).prompt
+    make_again(world)
+    world.connection.execute("UPDATE item SET prompt = 'another'")
+
+    assert [row.prompt for row in Exports(world.connection).rows("job", below=9)] == [prompt]
+
+    await world.run()
+
+    assert [row.prompt for row in Exports(world.connection).rows("job", below=9)] == ["another"]
+
+
+async def test_show_lists_versions_and_the_current_one(world: World) -> None:
+    """The detail has each version with its files, whichever is current; the summary has the current number."""
+    await done(world)
+    make_again(world)
+    await world.run()
+    world.write(choose_version, "job", "fox", 1, world.now_ms)
+
+    detail = Items(world.connection).detail("job", "fox")
+
+    assert detail.item.version == 1
+    assert detail.item.generation_id == detail.attempts[0].generation_id
+    assert [(one.number, one.attempt, one.is_current, len(one.outputs)) for one in detail.versions] == [
+        (1, 1, True, 1),
+        (2, 2, False, 1),
+    ]
