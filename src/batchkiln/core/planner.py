@@ -154,11 +154,12 @@ def _lacking(candidate: Candidate, account: AccountView) -> WaitReason:
 def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates in the order in which to try them: priority, job, then the job's order (contract, section 7).
 
-    `pack` begins with the most expensive, because smaller items fill the rest of the day better.
+    `pack` begins with the most expensive, because smaller items fill the rest of the day better. Items that others are
+    made from go before the rest of their job.
     """
 
-    def preference(candidate: Candidate) -> tuple[int, int, int, int]:
+    def preference(candidate: Candidate) -> tuple[int, int, bool, int, int]:
         cost = (candidate.cost or 0) if candidate.order is Order.PACK else 0
-        return (-candidate.priority, candidate.job_id, -cost, candidate.index)
+        return (-candidate.priority, candidate.job_id, not candidate.is_source, -cost, candidate.index)
 
     return sorted(candidates, key=preference)
