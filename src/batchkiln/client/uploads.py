@@ -286,7 +286,7 @@ def _asset_links(nodes: list[JsonNode], part: JsonNode | None = None) -> list[Js
 
 
 def is_unrelated_link(node: JsonNode) -> bool:
-    """Return whether a node, or an object around it, is named as something else than the file."""
+    """Return whether the name of a node, or of an object around it, shows that its link is not the file's."""
     own = words_in(node.path[-1:])
     return bool((own | _words_around(node, 0)) & _ELSEWHERE)
 

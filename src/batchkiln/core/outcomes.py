@@ -65,9 +65,7 @@ class Answer(StrEnum):
     INVALID = "invalid"  # the request itself is refused
     OVER_QUOTE = "over_quote"
     ASSET_GONE = "asset_gone"
-    BLOCKED = (
-        "blocked"  # the account or its key is refused, or has no credits left; the words count, whatever the status
-    )
+    BLOCKED = "blocked"  # the account or its key is refused, or it has no credits left, whatever the status
     LIMITED = "limited"  # 429: this send created nothing
     FIREWALL = "firewall"  # refused before the API: this send created nothing
     BUSY = "busy"  # the account's slot is taken, maybe by this very attempt

@@ -1,4 +1,4 @@
-"""Completion of uploads: every file is decoded before any asset of the request becomes ready."""
+"""Completes uploads. Every file is decoded before any asset of the request becomes ready."""
 
 import asyncio
 import sqlite3
