@@ -114,7 +114,7 @@ CREATE TABLE event (
     state      TEXT,                                         -- the item's state after it
     detail     TEXT CHECK (json_type(detail) = 'object')
 ) STRICT;
-INSERT INTO "event" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(2,1772452800000,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(3,1772452800100,1,1,NULL,'quoted',NULL,'{"cost_credits": 10}');
 INSERT INTO "event" VALUES(4,1772452800100,1,1,1,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
@@ -188,7 +188,7 @@ INSERT INTO "event" VALUES(71,1772463345994,1,NULL,NULL,'manifest_applied',NULL,
 INSERT INTO "event" VALUES(72,1772463345994,1,13,11,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(73,1772463346094,1,13,11,'accepted','active','{"generation_id": "gen-8", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(74,1772466961894,1,13,11,'generation_lost','held','{"code": "not_found", "message": "no such generation"}');
-INSERT INTO "event" VALUES(75,1772466961894,2,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(75,1772466961894,2,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(76,1772466961894,2,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(77,1772466961894,2,14,12,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(78,1772466961994,2,14,12,'outcome_unknown','submitting','{"reason": "the connection broke"}');
@@ -200,9 +200,9 @@ INSERT INTO "event" VALUES(83,1772467052394,1,15,13,'status_seen',NULL,'{"status
 INSERT INTO "event" VALUES(84,1772467052394,1,15,13,'outputs_ready','downloading',NULL);
 INSERT INTO "event" VALUES(85,1772467052494,1,15,13,'file_saved',NULL,'{"number": 1, "of": 2, "path": "/out/guide/two-views.png", "size_bytes": 168}');
 INSERT INTO "event" VALUES(86,1772467112494,1,NULL,NULL,'manifest_applied',NULL,'{"new": 2, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 13, "pruned": 0, "items": 16, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(87,1772467112494,3,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(87,1772467112494,3,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(88,1772467112494,3,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(89,1772467112494,4,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(89,1772467112494,4,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(90,1772467112494,4,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(91,1772467112494,1,16,14,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(92,1772467112494,3,18,15,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
@@ -223,7 +223,7 @@ INSERT INTO "event" VALUES(106,1772467126766,3,18,15,'outcome_unknown','submitti
 INSERT INTO "event" VALUES(107,1772467132994,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
 INSERT INTO "event" VALUES(108,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 15, "pruned": 0, "items": 17, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(109,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 16, "pruned": 0, "items": 18, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(110,1772467196205,5,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(110,1772467196205,5,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(111,1772467196205,5,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(112,1772467196205,5,NULL,NULL,'job_paused',NULL,NULL);
 CREATE TABLE input_file (

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 from batchkiln.rehearsal.network import NetworkConditions
 from batchkiln_service import LocalService
 
-from .decisions import Decision
 from .disk_faults import Trouble
 from .power_cuts import Cut
+from .remakes import Remake
 
 START: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 RESTART_SECONDS: Final = 5.0
@@ -32,12 +32,54 @@ class ClockStep:
     error_seconds: float
 
 
+Stage = Literal[
+    "any",
+    "recorded",  # an attempt is committed, its line is written to the journal, and not flushed
+    "journaled",  # it is flushed, and nothing is sent
+    "sent",  # the first byte of a create is about to be sent
+    "replied",  # the service's word on a create is on its way
+    "in doubt",  # an attempt waits to be sent again
+    "refused",  # an attempt was refused, and its item has no other one yet
+    "failed",  # likewise, after a generation that failed
+    "downloading",
+    "deciding",  # a person is about to cancel, to retry or to resolve, or has just done it
+]
+
+
 @dataclass(frozen=True)
-class Restore:
-    """At a moment the program is killed, and its queue replaced by a copy that is so many seconds old."""
+class QueueCopy:
+    """A person copies the queue at a moment, or as soon after it as an attempt comes to a stage of its life."""
 
     moment: float
-    lost_seconds: float
+    stage: Stage = "any"
+
+
+Hand = Literal[
+    "none",
+    "cancel",  # what the copy has as queued, before anything drives it
+    "move",  # by `queue copy`: to another place, whose journal is empty
+    "move twice",  # the first try is interrupted
+]
+
+
+@dataclass(frozen=True)
+class Restore:
+    """At a moment the program is killed, and its queue replaced by a copy: the newest, or one so many copies older.
+
+    `hand` is what a person does with the copy before the program is started again.
+    """
+
+    moment: float
+    back: int = 0
+    hand: Hand = "none"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """At a moment a person cancels items, or retries those that were canceled, beside the running program."""
+
+    moment: float
+    kind: Literal["cancel", "retry"]
 
 
 @dataclass
@@ -58,7 +100,9 @@ class Plan:
     counts_statements: bool = False  # as points; only a real process can die within a transaction
     kills: tuple[float, ...] = ()  # moments at which the program is killed
     troubles: tuple[Trouble, ...] = ()  # with the program's disk and database
+    copies: tuple[QueueCopy, ...] = ()
     restores: tuple[Restore, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     outages: tuple[Outage, ...] = ()
     clock_steps: tuple[ClockStep, ...] = ()
     revoked_at: float | None = None  # the API key of the first account; the next life has another one
@@ -68,7 +112,7 @@ class Plan:
     calm_at: float = 0.0  # from here on nothing goes wrong any more
     other_outputs: frozenset[str] = frozenset()  # hashes of files that only a dialect has
     replies: str = ""  # of the profile: what a person knows of the service's replies
-    decisions: tuple[Decision, ...] = ()  # of a person about done items, between two lives of the program
+    remakes: tuple[Remake, ...] = ()  # of done items by a person, between two lives of the program
     made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
     is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself
     ends_by: float = 60 * 86_400.0  # by then everything has come to an end: a bound for liveness

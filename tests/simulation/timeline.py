@@ -19,7 +19,10 @@ _EVENTS: Final = (
 )
 _FATES: Final = (
     "kills",
+    "copies",
     "restores",
+    "decisions",
+    "remakes",
     "outages",
     "clock_steps",
     "troubles",

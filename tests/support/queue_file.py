@@ -34,6 +34,8 @@ class Placed:
     file: str
     line: int
     objections: tuple[PlacedObjection, ...] = ()
+    repetition: int = 0
+    has_default_id: bool = False
 
 
 def spec(name: str, **fields: Any) -> ItemSpec:  # noqa: ANN401  any field of the dataclass

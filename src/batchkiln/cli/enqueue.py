@@ -32,8 +32,13 @@ ON_CHANGE = click.option(
 
 
 def on_change_options(function: F) -> F:
-    """Add the options for changed items, removed items, and the catalogue check."""
+    """Add the options for changed, removed and repeated items, and the catalogue check."""
     for option in (
+        click.option(
+            "--allow-duplicates",
+            is_flag=True,
+            help="Pay again for new items whose requests the job has already paid for under other ids.",
+        ),
         click.option(
             "--no-catalogue",
             "is_unchecked",
@@ -59,13 +64,14 @@ def enqueue(
     on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
+    allow_duplicates: bool,
 ) -> ExitStatus:
     """Put each MANIFEST into the queue and return; `-` reads standard input.
 
     Items are checked against the service's catalogue if it can be read; a violation is an error in the manifest.
     Works while another process runs the queue, which then starts on the new items immediately.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune)
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
     return run_async(_enqueue(common, manifests, options, is_unchecked=is_unchecked))
 
 

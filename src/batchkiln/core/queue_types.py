@@ -17,7 +17,8 @@ class Candidate:
 
     `cost` is None until quoted. `is_ready` is true if all its images are uploaded to this account. `missing_inputs`
     holds the ids of images not yet uploaded, of this item and the items directly behind it. `next_item_ids` holds items
-    behind it with equal priority and readiness, which may start in its place.
+    behind it with equal priority and readiness, which may start in its place. `is_of_selection`: only selected items of
+    the job may begin or end in this run.
     """
 
     item_id: int
@@ -35,6 +36,7 @@ class Candidate:
     queued: int = 1
     has_images: bool = False
     next_item_ids: tuple[int, ...] = ()
+    is_of_selection: bool = False
 
     def next_item_id(self, taken: AbstractSet[int]) -> int:
         """Return the first item that no other worker is starting; the candidate's own item if all are taken."""
@@ -64,9 +66,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The jobs that may start new attempts; all jobs if `job_ids` is None."""
+    """The jobs that may start new attempts; all jobs if `job_ids` is None.
+
+    With `is_selected`, only the items that the driving connection has selected may start them
+    (`store/selected_items.py`).
+    """
 
     job_ids: frozenset[int] | None = None
+    is_selected: bool = False
 
     def holds(self, job_id: int) -> bool:
         """Return whether a job is in scope."""
@@ -89,6 +96,10 @@ class Outstanding:
     def under_way(self) -> int:
         """The number of items that were sent or are being downloaded."""
         return sum(n for state, n in self.by_state.items() if state != "queued")
+
+
+Look = tuple["Viewpoint", Sequence[datetime]]
+"""The account that looks at the queue, and the service days whose usage it needs."""
 
 
 @dataclass(frozen=True, slots=True)

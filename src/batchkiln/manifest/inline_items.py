@@ -10,6 +10,7 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
+from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
 from batchkiln.manifest.settings import SettingsReader, describe
 from batchkiln.manifest.templates import text_of
@@ -18,6 +19,9 @@ from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, SeqNode, scalar_value
 
 MAX_COMBINATIONS: Final = 10_000_000
+DEFAULT_ID: Final = "item"
+"""The beginning of the id of an item that names none. It holds no file name: a renamed manifest makes nothing again."""
+
 _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 
 
@@ -25,13 +29,16 @@ _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 class LocatedItem:
     """An item and its location: the line (from 1) of the manifest, or of its row's source file.
 
-    `objections` are the reasons, from the service's catalogue, why the service would refuse the item.
+    `objections` are the reasons, from the service's catalogue, why the service would refuse the item. `repetition` is
+    the number of an item of `repeat`, 0 for other items. `has_default_id`: the id is made from the position alone.
     """
 
     spec: ItemSpec
     file: str
     line: int
     objections: tuple[PlacedObjection, ...] = ()
+    repetition: int = 0
+    has_default_id: bool = False
 
 
 class InvalidEntry(Exception):
@@ -42,18 +49,18 @@ class InvalidEntry(Exception):
 class ManifestContext:
     """The state that all entries of a manifest share.
 
-    `stem` begins the ids of items that name none. `pattern_fields` are the fields of the file name `pattern` that are
-    not built in. Source files are relative to `folder`, which the person wrote as `shown_folder`. `combinations_left`
-    limits the matrices of the whole manifest together, because a few words can ask for many combinations.
+    `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
+    `folder`, which the person wrote as `shown_folder`; those at URLs are in `remote`. `combinations_left` limits the
+    matrices of the whole manifest together, because a few words can ask for many combinations.
     """
 
     diagnostics: Diagnostics
     settings: SettingsReader
     pattern: str
     pattern_fields: frozenset[str]
-    stem: str
     folder: Path
     shown_folder: str
+    remote: RemoteSources
     combinations_left: int = MAX_COMBINATIONS
 
     def invalid(self, mark: Mark, reason: str, remedy: Remedy = None) -> InvalidEntry:
@@ -83,7 +90,7 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
     if prompt_node is None:
         context.diagnostics.at(entry.start_mark, "`prompt` is missing", "describe what to make: `prompt: …`")
     prompt = None if prompt_node is None else _text(context, prompt_node, "prompt")
-    name = _text(context, pairs["id"][1], "id") if "id" in pairs else _default_id(context, entry, position)
+    name = _text(context, pairs["id"][1], "id") if "id" in pairs else f"{DEFAULT_ID}-{position}"
     inputs = context.settings.inputs(entry)
     settings = context.settings.resolve(entry, context.settings.inputs_count(entry) if inputs is None else len(inputs))
     metadata = context.settings.metadata(pairs["metadata"][1] if "metadata" in pairs else None)
@@ -101,17 +108,9 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
         mark = (prompt_node or node).start_mark
         location = Location(context.diagnostics.file, mark.line + 1, mark.column + 1)
         objections = (*objections, located_objection(objection, location))
-    return repeated(context, spec, repeat, Location(context.diagnostics.file, entry.start_mark.line + 1), objections)
-
-
-def _default_id(context: ManifestContext, entry: MapNode, position: int) -> str | None:
-    """Return the manifest's name and the position. A file name may contain characters that an id may not."""
-    try:
-        return checked_id(f"{context.stem}-{position}")
-    except InvalidValue as error:
-        reason = f"the default id comes from the manifest's name, and {error.reason}"
-        context.diagnostics.at(entry.start_mark, reason, "set `id`, or rename the manifest")
-        return None
+    location = Location(context.diagnostics.file, entry.start_mark.line + 1)
+    item = LocatedItem(spec, location.file, location.line or 0, objections, has_default_id="id" not in pairs)
+    return repeated(context, item, repeat)
 
 
 def _text(context: ManifestContext, node: Node, field: str) -> str | None:
@@ -149,21 +148,14 @@ def located_objection(objection: Objection, location: Location, *, addition: str
     )
 
 
-def repeated(
-    context: ManifestContext,
-    spec: ItemSpec,
-    repeat: int | None,
-    location: Location,
-    objections: tuple[PlacedObjection, ...] = (),
-) -> Iterable[LocatedItem]:
+def repeated(context: ManifestContext, item: LocatedItem, repeat: int | None) -> Iterable[LocatedItem]:
     """Return the item, or `repeat` items with numbered ids."""
-    item = LocatedItem(spec, location.file, location.line or 0, objections)
     if repeat is None:
         return (item,)
     try:
-        checked_id(f"{spec.name}-{repeat}")
+        checked_id(f"{item.spec.name}-{repeat}")
     except InvalidValue as error:
-        context.diagnostics.add(location, error.reason, error.remedy)
+        context.diagnostics.add(Location(item.file, item.line), error.reason, error.remedy)
         return ()
     return _repetitions(item, repeat)
 
@@ -173,7 +165,7 @@ def _repetitions(item: LocatedItem, repeat: int) -> Iterator[LocatedItem]:
     for number in range(1, repeat + 1):
         name = f"{spec.name}-{number}"
         numbered = ItemSpec(name, spec.recipe, spec.prompt, spec.inputs, spec.priority, spec.metadata, spec.file_name)
-        yield LocatedItem(numbered, item.file, item.line, item.objections)
+        yield LocatedItem(numbered, item.file, item.line, item.objections, number, item.has_default_id)
 
 
 def file_name_for(context: ManifestContext, metadata: Mapping[str, Any], variables: Mapping[str, Any]) -> str:

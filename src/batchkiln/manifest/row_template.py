@@ -113,10 +113,11 @@ class ItemTemplate:
             except InvalidValue as error:
                 self._diagnostics.add(Location(file, line), error.reason, error.remedy)
                 continue
+            item = LocatedItem(spec, file, line, objections)
             if repeat is None:
-                yield LocatedItem(spec, file, line, objections)
+                yield item
             else:
-                yield from repeated(self._context, spec, repeat, Location(file, line), objections)
+                yield from repeated(self._context, item, repeat)
 
     def _spec(self, variables: dict[str, Any], line: int) -> tuple[ItemSpec, tuple[PlacedObjection, ...]]:
         field = self._prompt

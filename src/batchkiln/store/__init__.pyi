@@ -13,6 +13,7 @@ from .apply import (
 from .copying import (
     Copied as Copied,
     copy_queue as copy_queue,
+    keep_queue as keep_queue,
 )
 from .events import (
     ItemEnded as ItemEnded,
@@ -89,6 +90,9 @@ from .operations import (
     RedoReport as RedoReport,
     RetryReport as RetryReport,
     Skipped as Skipped,
+)
+from .planned_items import (
+    PlannedItem as PlannedItem,
 )
 from .plans import (
     Change as Change,

@@ -17,6 +17,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
+from batchkiln.store.identity import SameRequest, adopt_old_ids, find_paid_before, new_job_detail, paid_before
 from batchkiln.store.notification_cursor import remember_audience
 from batchkiln.store.session import Session
 from batchkiln.store.shared_paths import stored_dir
@@ -45,12 +46,21 @@ class ApplyOptions:
     """Options of applying a manifest. `dry_run` only computes the report.
 
     `agreed` is the digest of what a person confirmed: if the manifest has changed since, nothing is enqueued.
+    `allow_duplicates`: new items may repeat requests that the job has paid for. A dry run reports changed and repeated
+    requests; with `is_trial` they are mistakes in it as well.
     """
 
     on_change: OnChange = "error"
     prune: bool = False
     dry_run: bool = False
     agreed: str | None = None
+    allow_duplicates: bool = False
+    is_trial: bool = False
+
+    @property
+    def is_told_only(self) -> bool:
+        """Whether changed and repeated requests are only reported."""
+        return self.dry_run and not self.is_trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class ApplyReport:
     again with their new request; they may cost `redo_cost` credits by the known quotes, which `redo_unquoted` of them
     lack. `missing` items are in the job, not canceled and not in the manifest; `pruned` of them were canceled. `digest`
     is a hash of the manifest's whole content, images included. `warnings` are the catalogue's objections that are
-    uncertain or concern queued items.
+    uncertain or concern queued items. `paid_before` counts new items whose requests the job has as done or under way.
     """
 
     job_id: int | None
@@ -79,6 +89,7 @@ class ApplyReport:
     redo_unquoted: int = 0
     missing: int = 0
     pruned: int = 0
+    paid_before: int = 0
     digest: str = field(default="", compare=False)
     warnings: tuple[Diagnostic, ...] = ()
 
@@ -123,9 +134,9 @@ def compared(
     """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
         mistakes = staging.fill(placed)
+        application = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += staging.duplicates(diagnostic_at)
         mistakes += staging.collisions(diagnostic_at)
-        application = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += application.profile_mistakes()
         mistakes += application.disagreement(staging.digest) if not mistakes else []
         application.report = replace(application.compare(diagnostic_at, observe), digest=staging.digest)
@@ -159,7 +170,7 @@ class ManifestApplication:
         now: int,
         options: ApplyOptions,
     ) -> None:
-        """Find the job; nothing is compared yet."""
+        """Find the job, and the ids that it has from earlier versions. Compare nothing yet."""
         self.mistakes: list[Diagnostic] = []
         self.omitted = 0
         self.report = ApplyReport(job_id=None)
@@ -172,6 +183,9 @@ class ManifestApplication:
         found = connection.execute(query("applied_job"), {"name": spec.name}).fetchone()
         self._job_id: int | None = found[0] if found else None
         self._old_profile: str | None = found[1] if found else None
+        self._has_old_ids = adopt_old_ids(
+            connection, job_id=self._job_id, job=spec.name, manifest_path=spec.manifest_path
+        )
 
     def profile_mistakes(self) -> list[Diagnostic]:
         """Return an error if a sent job would change its profile: its generations belong to an account there."""
@@ -202,7 +216,13 @@ class ManifestApplication:
         fresh = self._one("count_fresh")
         known = self._one("count_placed") - fresh
         report = self._count_pending(ApplyReport(job_id=self._job_id, new=fresh, known=known))
-        return self._count_differences(report, diagnostic_at, observe)
+        report = replace(report, paid_before=find_paid_before(self._connection, self._job_id) if fresh else 0)
+        report = self._count_differences(report, diagnostic_at, observe)
+        if report.paid_before and not (self._options.allow_duplicates or self._options.is_told_only):
+            found = [self._paid_diagnostic(same, diagnostic_at) for same in paid_before(self._connection)]
+            self.mistakes += found
+            self.omitted += report.paid_before - len(found)
+        return report
 
     def _count_differences(
         self, report: ApplyReport, diagnostic_at: DiagnosticAt, observe: Callable[[Difference], None]
@@ -225,7 +245,7 @@ class ManifestApplication:
             updated += kind is not DiffKind.SAME
             requeued += difference.requeues
             redone.count(difference)
-        if changed and self._options.on_change == "error" and not self._options.dry_run:
+        if changed and self._options.on_change == "error" and not self._options.is_told_only:
             self.mistakes = [self._changed_diagnostic(difference, diagnostic_at) for difference in shown]
             self.omitted = changed - len(shown)
         names = tuple(difference.name for difference in shown)
@@ -245,6 +265,14 @@ class ManifestApplication:
             f"the item {difference.name!r} was already sent (it is {difference.state}), but its {fields} changed",
             "use a new id to generate both versions, pass `--on-change keep` to keep the sent version, or pass "
             "`--on-change redo` to make it again, which costs again",
+        )
+
+    def _paid_diagnostic(self, same: SameRequest, diagnostic_at: DiagnosticAt) -> Diagnostic:
+        return diagnostic_at(
+            self._staging.files[same.file],
+            same.line,
+            f"the new item {same.name!r} asks for the same as {same.old_name!r}, which is {same.state} and paid for",
+            f"give it the id {same.old_name!r} to keep that one, or pass `--allow-duplicates` to pay for it again",
         )
 
     def _count_pending(self, report: ApplyReport) -> ApplyReport:
@@ -281,7 +309,7 @@ class ManifestApplication:
                 self._connection.execute(query("update_job"), self._settings())
                 return int(found[0])
             job_id: int = self._connection.execute(query("insert_job"), self._settings()).fetchone()[0]
-            detail = {"manifest": self._spec.manifest_path}
+            detail = new_job_detail(self._spec.manifest_path, has_old_ids=self._has_old_ids)
             log_job_event(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
             return job_id
 

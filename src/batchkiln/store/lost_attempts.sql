@@ -25,7 +25,11 @@ SELECT lost_item.job, lost_item.item, a.idempotency_key
 FROM lost_item
 CROSS JOIN item AS i ON i.id = lost_item.item_id
 CROSS JOIN attempt AS a ON a.id = i.attempt_id
-WHERE lost_item.state IN ('submitting', 'held') AND a.state = 'sent' AND a.number < lost_item.number;
+WHERE lost_item.state IN ('submitting', 'held') AND a.state IN ('sent', 'disputed')
+  AND a.number < lost_item.number;
+
+-- name: ended_lost_items
+SELECT * FROM lost_item WHERE state IN ('failed', 'rejected', 'expired', 'canceled', 'done');
 
 -- name: recorded_attempts -- as the journal has them, behind the last one before the horizon; a refused one created nothing
 SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,

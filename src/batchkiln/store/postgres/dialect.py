@@ -31,7 +31,8 @@ _RULES: Final = tuple(
             r"\bCREATE INDEX staging\.(\w+) ON (\w+) (\([^)]*\))",
             r"CREATE INDEX \1 ON staging.\2 \3; ANALYZE staging.\2",
         ),
-        (r"\bstaging\.", "pg_temp."),
+        (r"\bCREATE INDEX IF NOT EXISTS temp\.(\w+) ON (\w+)", r"CREATE INDEX IF NOT EXISTS \1 ON temp.\2"),
+        (r"\b(staging|temp)\.", "pg_temp."),
     )
 )
 
@@ -106,7 +107,7 @@ def translated(statement: str) -> Translated:
         for pattern, replacement in _RULES:
             text = pattern.sub(replacement, text)
     text = text.strip().rstrip(";").rstrip()
-    if text.startswith("CREATE TABLE pg_temp."):
+    if text.startswith(("CREATE TABLE pg_temp.", "CREATE TABLE IF NOT EXISTS pg_temp.")):
         for pattern, replacement in _COLUMNS:
             text = pattern.sub(replacement, text)
     copied = _COPIED.fullmatch(text)
