@@ -28,7 +28,11 @@ _NOT_FETCHED: Final[Mapping[ItemState, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SavedOutputFile:
-    """A recorded file of the current version of a done item. `path` is absolute on this machine."""
+    """A recorded file of the current version of a done item.
+
+    `path` is absolute on this machine, unless it is in a shared folder that is not configured. `generation_created_at`
+    is None if the service did not keep the result.
+    """
 
     item_id: int
     attempt_id: int
