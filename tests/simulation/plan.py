@@ -8,9 +8,9 @@ from typing import Final, Literal
 from batchkiln.rehearsal.network import NetworkConditions
 from batchkiln_service import LocalService
 
+from .decisions import Decision
 from .disk_faults import Trouble
 from .power_cuts import Cut
-from .remakes import Remake
 
 START: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 RESTART_SECONDS: Final = 5.0
@@ -75,7 +75,7 @@ class Restore:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Intervention:
     """At a moment a person cancels items, or retries those that were canceled, beside the running program."""
 
     moment: float
@@ -102,7 +102,7 @@ class Plan:
     troubles: tuple[Trouble, ...] = ()  # with the program's disk and database
     copies: tuple[QueueCopy, ...] = ()
     restores: tuple[Restore, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     outages: tuple[Outage, ...] = ()
     clock_steps: tuple[ClockStep, ...] = ()
     revoked_at: float | None = None  # the API key of the first account; the next life has another one
@@ -112,7 +112,7 @@ class Plan:
     calm_at: float = 0.0  # from here on nothing goes wrong any more
     other_outputs: frozenset[str] = frozenset()  # hashes of files that only a dialect has
     replies: str = ""  # of the profile: what a person knows of the service's replies
-    remakes: tuple[Remake, ...] = ()  # of done items by a person, between two lives of the program
+    decisions: tuple[Decision, ...] = ()  # of a person about done items, between two lives of the program
     made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
     is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself
     ends_by: float = 60 * 86_400.0  # by then everything has come to an end: a bound for liveness

@@ -36,6 +36,7 @@ from batchkiln.worker.run_state import RunState
 from batchkiln_service import LocalService, ServiceConfig
 
 from .crash_point_counter import DiedError, Points
+from .decisions import Decisions
 from .fault_schedule import fates_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
@@ -53,7 +54,6 @@ from .oversleeping import Oversleeping
 from .plan import RESTART_SECONDS, Plan, Restore
 from .power_cuts import JOURNAL, Disk, FollowedFiles
 from .queue_copies import QueueCopies
-from .remakes import Remakes
 from .secret_scan import Canaries
 from .timeline import Happening, tell
 from .virtual_loop import VirtualLoop
@@ -101,7 +101,7 @@ class World:
         self.loop = VirtualLoop(MemoryNetwork(plan.weather() if plan.weather else None), now=plan.goes_on_at)
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
-        self.watch = Watch(self.program_folder / "queue.db")
+        self.watch = Watch(self.program_folder / "queue.db", folder / "service" / "assets")
         self.copies = QueueCopies(self.program_folder / "queue.db", folder, partial(self.note, "a person"))
         self.canaries = Canaries()
         self._wake_program: Callable[[], None] = lambda: None
@@ -111,7 +111,7 @@ class World:
         self.blind_restores: list[float] = []  # from copies that lack no attempt, so that nobody can tell
         self.happenings: list[Happening] = []
         self.revoked_key: str | None = None  # its hash
-        self.remakes = Remakes(plan.seed, plan.remakes)
+        self.decisions = Decisions(plan.seed, plan.decisions)
         self.violations: list[str] = []
         self._died = asyncio.Event()
         self._graves: list[object] = []
@@ -160,14 +160,14 @@ class World:
         if not lost_attempts_of(queue):
             self.blind_restores.append(self.loop.time())
         if restore.hand == "cancel":
-            self.decide("cancel")
+            self.intervene("cancel")
         elif restore.hand != "none":
             move(queue, self.wall(), is_interrupted=restore.hand == "move twice")
             (self.program_folder / JOURNAL).unlink(missing_ok=True)  # the other place has one of its own
             self.copies.taken.clear()  # older ones are of the queue that was moved away
             self.copies.take("any")
 
-    def decide(self, kind: str) -> None:
+    def intervene(self, kind: str) -> None:
         """Let a person cancel some items, or retry those that were canceled."""
         queue, now = self.program_folder / "queue.db", round(self.wall().timestamp() * 1000)
         self.copies.reach("deciding")
@@ -259,7 +259,7 @@ class World:
 
     async def _live(self) -> float | None:
         """Live one life of the program; return how long to rest before the next one, None when all is done."""
-        if self.lives and (decided := self.remakes.next(self.program_folder / "queue.db")):
+        if self.lives and (decided := self.decisions.next(self.program_folder / "queue.db")):
             self.note("a person", decided)
         self.points.begin_life()
         self._disk = Disk(self.program_folder, violations=self.violations)
@@ -301,7 +301,7 @@ class World:
             self.note("a person", f"has {asked} calls asked again")
         if left or doubts or unfetched:
             return STANDSTILL_SECONDS
-        if decided := self.remakes.next(self.program_folder / "queue.db", is_last_call=True):
+        if decided := self.decisions.next(self.program_folder / "queue.db", is_last_call=True):
             self.note("a person", decided)
             return RESTART_SECONDS
         return None

@@ -53,6 +53,14 @@ def job_document(view: JobView) -> dict[str, Any]:
             }
             for problem in summary.problems
         ],
+        "waiting": {
+            "items": summary.waiting,
+            "stuck": summary.stuck,
+            "for": [
+                {"job": each.job, "item": each.item, "state": each.state.value, "items": each.count}
+                for each in summary.blockers
+            ],
+        },
         "estimated_end_at": iso(view.estimated_end_at),
         "warnings": alerts_of(view),
     }

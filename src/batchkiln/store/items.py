@@ -7,7 +7,7 @@ read a million rows, so a search reads a limited number of items for each page.
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.item_sources import ItemSource, sources_of
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import input_file_of, instant, recipe_of
 from batchkiln.store.session import Row, Session
@@ -45,7 +46,7 @@ class ItemSummary:
 
     `credits` is the cost of its attempts minus refunds, of all its versions; `generation_id` is the one that made the
     files of a done item, else the latest one known. `version` is the number of its current version, None before the
-    first file is saved.
+    first file is saved. `sources` are the inputs that other items make.
     """
 
     id: int
@@ -61,6 +62,7 @@ class ItemSummary:
     error: ErrorInfo | None
     metadata: Mapping[str, Any]
     version: int | None = None
+    sources: tuple[ItemSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,10 @@ class Items:
             file_name=row["file_name"],
             failures=row["failures"],
             quote_credits=row["cost_credits"],
-            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("detail_inputs"), params)),
+            inputs=tuple(
+                replace(file, path=local_path_of(self._connection, file.path))
+                for file in map(input_file_of, self._connection.execute(query("detail_inputs"), params))
+            ),
             attempts=tuple(_attempt(one) for one in self._connection.execute(query("detail_attempts"), params)),
             events=tuple(_event(one) for one in self._connection.execute(query("detail_events"), params)),
             arrival=_event(arrival) if arrival else None,
@@ -307,7 +312,8 @@ class Items:
         for row in self._connection.execute(query("item_outputs"), params):
             outputs.setdefault(row["item_id"], []).append(_output(self._connection, row))
         details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
-        return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
+        made_from = sources_of(self._connection, [item_id for item_id, row in details.items() if row["has_inputs"]])
+        return [_item(details[item_id], outputs.get(item_id, []), made_from.get(item_id, ())) for item_id in ids]
 
     def search(
         self,
@@ -369,7 +375,7 @@ class Items:
         return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())
 
 
-def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
+def _item(row: Row, outputs: Sequence[OutputSummary], sources: tuple[ItemSource, ...]) -> ItemSummary:
     code = row["error_code"]
     return ItemSummary(
         id=row["id"],
@@ -384,6 +390,7 @@ def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
         outputs=tuple(sorted(outputs, key=lambda output: output.number)),
         error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
         metadata=json.loads(row["metadata"] or "{}"),
+        sources=sources,
         version=row["version"],
     )
 
