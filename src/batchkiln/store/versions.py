@@ -98,7 +98,6 @@ def redo_lost(connection: Session, now: int, item_id: int | None = None) -> bool
             now=now,
             detail=detail,
         )
-    fill_dependents(connection, ids, now)
     return bool(ids)
 
 
@@ -156,7 +155,6 @@ def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: in
             attempt_id=attempt_id,
             detail={"files": len(numbers)},
         )
-        fill_dependents(connection, [item_id], now)
         fetched += 1
     return fetched
 
