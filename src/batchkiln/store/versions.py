@@ -28,7 +28,11 @@ _NOT_FETCHED: Final[Mapping[ItemState, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SavedOutputFile:
-    """A recorded file of the current version of a done item. `path` is absolute on this machine."""
+    """A recorded file of the current version of a done item.
+
+    `path` is absolute on this machine, unless it is in a shared folder that is not configured. `generation_created_at`
+    is None if the service did not keep the result.
+    """
 
     item_id: int
     attempt_id: int
@@ -94,7 +98,6 @@ def redo_lost(connection: Session, now: int, item_id: int | None = None) -> bool
             now=now,
             detail=detail,
         )
-    fill_dependents(connection, ids, now)
     return bool(ids)
 
 
@@ -152,7 +155,6 @@ def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: in
             attempt_id=attempt_id,
             detail={"files": len(numbers)},
         )
-        fill_dependents(connection, [item_id], now)
         fetched += 1
     return fetched
 
