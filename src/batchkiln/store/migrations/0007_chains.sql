@@ -58,7 +58,8 @@ CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
 -- What is beside each file: nothing, or its origin as JSON or as a caption.
 ALTER TABLE job ADD COLUMN sidecar TEXT CHECK (sidecar IN ('json', 'txt'));
 
--- An item that was made again may have lost several attempts: each was paid.
+-- An item that was made again may have lost several attempts: each was paid. `delivered` has the numbers of the item's
+-- earlier attempts with saved files, which a lost attempt does not end.
 DROP VIEW lost_item;
 ALTER TABLE lost_attempt RENAME TO lost_attempt_before;
 CREATE TABLE lost_attempt (
@@ -72,9 +73,10 @@ CREATE TABLE lost_attempt (
     checksum        INTEGER NOT NULL,
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
+    delivered       TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO lost_attempt SELECT * FROM lost_attempt_before;
+INSERT INTO lost_attempt SELECT *, '[]' FROM lost_attempt_before;
 DROP TABLE lost_attempt_before;
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
 CREATE VIEW lost_item AS
