@@ -60,9 +60,12 @@ JOIN job ON job.id = item.job_id
 JOIN account ON account.id = attempt.account_id
 WHERE attempt.id = :attempt_id;
 
--- name: next_lost -- of an account, the oldest whose item may be begun
+-- name: next_lost -- of an account, the oldest whose item may be begun; an item's versions come back in their order
 SELECT * FROM lost_item
 WHERE profile = :profile AND account = :account AND state = 'queued'
+    AND NOT EXISTS (
+        SELECT 1 FROM lost_attempt AS earlier
+        WHERE earlier.job = lost_item.job AND earlier.item = lost_item.item AND earlier.number < lost_item.number)
 ORDER BY recorded_at, number LIMIT 1;
 
 -- name: forget_lost -- it is an attempt again

@@ -1,5 +1,6 @@
 """A queue that was restored from an older copy: what it lost is in the journal beside it, and is replayed."""
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -485,6 +486,26 @@ async def test_paid_attempt_under_way_that_another_machine_followed_is_not_given
     assert world.attempts(item) == ["succeeded", "succeeded"]
     assert world.service.charged == 20
     assert world.money() == (0, 20, 0)
+
+
+@pytest.mark.parametrize("accounts", [("main", "second"), ("second", "main")])
+async def test_versions_of_several_accounts_come_back_in_their_order(world: World, accounts: tuple[str, str]) -> None:
+    """The newest version is the current one again, and each file has its own name."""
+    (item,) = world.enqueue("fox", accounts=accounts[:1])
+    copy = copied(world)
+    await world.run()
+    world.rows("UPDATE job SET accounts = ?", json.dumps(accounts[1:]))
+    redo(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+    files = dict(world.outputs.files)
+
+    restored(world, copy)
+    await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["succeeded", "succeeded"])
+    assert world.service.charged == 20
+    assert world.outputs.files == files
+    assert world.one("SELECT number FROM attempt JOIN item ON item.version_id = attempt.id") == 2
 
 
 def _restored_by_machines(world: World, copy: Path, order: Sequence[str]) -> None:
