@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +13,17 @@ from unittest import mock
 import pytest
 from structlog.testing import capture_logs
 
-from batchkiln.core.errors import QueueBusy
+from batchkiln.core.errors import LeaseLost, QueueBusy
+from batchkiln.core.outcomes import FACTS, Fact
+from batchkiln.core.queue_changes import Facts
+from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import ErrorInfo, GenerationStatus, RefusalKind, Refused
 from batchkiln.core.states import ItemState
 from batchkiln.store import attempt_journal
 from batchkiln.store.lost_attempts import _compare
 from batchkiln.store.meta import write_meta
 from batchkiln.store.operations import cancel, pause, preview_cancel, redo, retry, unpause
+from batchkiln.store.planner_snapshot import snapshot
 from batchkiln.store.resolution import Decision, _set_aside, resolve
 from batchkiln.store.session import Session
 from support.builders import NO
@@ -506,6 +511,25 @@ async def test_versions_of_several_accounts_come_back_in_their_order(world: Worl
     assert world.service.charged == 20
     assert world.outputs.files == files
     assert world.one("SELECT number FROM attempt JOIN item ON item.version_id = attempt.id") == 2
+
+
+async def test_outcome_is_refused_where_a_restored_database_gave_the_id_to_another_attempt(world: World) -> None:
+    """A worker that does not know of the restore yet has an attempt that the database lacks."""
+    (item,) = world.enqueue("fox", accounts=("main",))
+    await world.run_until(item, ItemState.ACTIVE)
+    attempt = snapshot(world.connection, world.workers[0].viewpoint, [world.clock.instant]).queue.unresolved
+    assert attempt is not None
+    facts, now = Facts(), world.clock.now()
+
+    for stale in (replace(attempt, idempotency_key="bk-another"), replace(attempt, id=attempt.id + 1)):
+        with pytest.raises(LeaseLost):
+            await world.store.commit(stale, FACTS[Fact.KEY_MISSING], facts, now)
+    request = RequestNote(attempt.account_id + 1, RequestKind.CREATE, now.instant, (now.instant,))
+    for attempt_id in (attempt.id, attempt.id + 1):
+        with pytest.raises(LeaseLost):
+            await world.store.resend(attempt_id, request)
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.ACTIVE, ["active"])
 
 
 def _restored_by_machines(world: World, copy: Path, order: Sequence[str]) -> None:
