@@ -59,11 +59,23 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantGroup:
+    """The group of an item that is one of several variants of a prompt.
+
+    Whoever is made from the group waits until `choose` of its items are kept; None: nothing is chosen.
+    """
+
+    name: str
+    choose: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ItemSpec:
     """An item as a manifest specifies it: one prompt and its request.
 
     `metadata` is a JSON object in canonical form, or None. `file_name` is the job's pattern, with the item's variables
-    and metadata filled in (see `filenames.prerender`); None if the pattern contains none of them.
+    and metadata filled in (see `filenames.prerender`); None if the pattern contains none of them. With `needs_review`,
+    items that are made from it wait until a person keeps it.
     """
 
     name: str
@@ -73,6 +85,8 @@ class ItemSpec:
     priority: int = 0
     metadata: str | None = None
     file_name: str | None = None
+    group: VariantGroup | None = None
+    needs_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)

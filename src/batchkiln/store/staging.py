@@ -19,6 +19,7 @@ from batchkiln.core.request import parameters_json, price_key, recipe_key
 from batchkiln.store import drivers
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
+from batchkiln.store.variants import Variants
 
 ROWS_AT_ONCE: Final = 2_000
 MISTAKES_SHOWN: Final = 100
@@ -103,6 +104,7 @@ class Staging:
         self._connection = connection
         self._may_store = may_store
         self._job = job
+        self.variants = Variants(connection)
         self._names_collide = not identifies_item(job.filename) and "index" not in fields(job.filename)
         self._file_numbers: dict[str, int] = {}
         self._recipe_ids: dict[str, int] = {}
@@ -204,10 +206,12 @@ class Staging:
         self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
         self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
         rows = [self._row(placed, key) for placed, key in zip(chunk, recipe_keys, strict=True)]
+        first_seq = self._staged + 1
         for placed, key in zip(chunk, recipe_keys, strict=True):
             self._digest.update(_as_bytes(placed.spec, key))
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
+        self.variants.stage((placed.spec for placed in chunk), first_seq)
         self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk)))
         self._connection.execute("COMMIT")
 
@@ -305,4 +309,7 @@ class Staging:
 def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
     """Return a unique byte representation of an item; `repr` separates its parts."""
     images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
-    return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()
+    parts: tuple[object, ...] = (spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)
+    if spec.group is not None or spec.needs_review:
+        parts += (spec.group, spec.needs_review)
+    return repr(parts).encode()
