@@ -58,6 +58,13 @@ class InputFile:
     media_type: str
 
 
+class Verdict(StrEnum):
+    """What a person decided about the current version of an item."""
+
+    KEPT = "kept"
+    DROPPED = "dropped"
+
+
 @dataclass(frozen=True, slots=True)
 class VariantGroup:
     """The group of an item that is one of several variants of a prompt.

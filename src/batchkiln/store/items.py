@@ -9,10 +9,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, Literal
 
 from batchkiln.core.filenames import render
-from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe
+from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe, Verdict
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
@@ -43,7 +44,8 @@ class OutputSummary:
 class ItemSummary:
     """One item of a list. `id` is the key for paging; `attempts` is their number.
 
-    `credits` is the cost of its attempts minus refunds; `generation_id` is the latest one known.
+    `credits` is the cost of its attempts minus refunds; `generation_id` is the latest one known. `group` is the name of
+    its group of variants. `version` is the current one of its versions, from 1; `verdict` is about that version.
     """
 
     id: int
@@ -58,6 +60,10 @@ class ItemSummary:
     outputs: tuple[OutputSummary, ...]
     error: ErrorInfo | None
     metadata: Mapping[str, Any]
+    group: str | None = None
+    version: int | None = None
+    verdict: Verdict | None = None
+    needs_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +144,22 @@ LOOKED_AT: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`."""
+    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`.
+
+    A `verdict` of "unreviewed" matches done items without a verdict.
+    """
 
     state: ItemState | None = None
     model: str | None = None
     code: str | None = None
     key: str | None = None
     value: str | None = None
+    verdict: Literal["kept", "dropped", "unreviewed"] | None = None
 
     @property
     def is_by_content(self) -> bool:
         """Return whether the search needs more than the index on states."""
-        return any(wish is not None for wish in (self.model, self.code, self.key))
+        return any(wish is not None for wish in (self.model, self.code, self.key, self.verdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +228,16 @@ class Items:
             yield from page
             after_id = page[-1].id
 
+    def matching(self, job_name: str, states: Sequence[ItemState], wanted: Filter) -> Iterator[ItemSummary]:
+        """Yield the items in some states, or in all, that match a filter (without its `state`), page by page."""
+        if not wanted.is_by_content:
+            yield from self.iterate(job_name, states)
+            return
+        items = self.iterate(job_name, states)
+        while page := list(islice(items, PAGE)):
+            found = set(matching_ids(self._connection, [item.id for item in page], wanted, PAGE))
+            yield from (item for item in page if item.id in found)
+
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items in the job's order, in one state or in all."""
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
@@ -247,11 +267,16 @@ class Items:
             file_name=row["file_name"],
             failures=row["failures"],
             quote_credits=row["cost_credits"],
-            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("detail_inputs"), params)),
+            inputs=tuple(file for _, file in self.inputs_of(item_id)),
             attempts=tuple(_attempt(one) for one in self._connection.execute(query("detail_attempts"), params)),
             events=tuple(_event(one) for one in self._connection.execute(query("detail_events"), params)),
             arrival=_event(arrival) if arrival else None,
         )
+
+    def inputs_of(self, item_id: int) -> list[tuple[int, InputFile]]:
+        """Return the images that an item is made from, each with its id."""
+        rows = self._connection.execute(query("detail_inputs"), {"item_id": item_id})
+        return [(row["id"], input_file_of(row)) for row in rows]
 
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
         """Return the exact request of each of an item's attempts."""
@@ -290,7 +315,7 @@ class Items:
         looked_at = [row[0] for row in rows]
         found = looked_at
         if wanted.is_by_content:
-            found = _matching(self._connection, looked_at, wanted, limit + 1)
+            found = matching_ids(self._connection, looked_at, wanted, limit + 1)
         shown, is_more = found[:limit], len(found) > limit
         is_cut = not is_more and len(looked_at) == most
         goes_on = shown[-1] if is_more else looked_at[-1] if is_cut else None
@@ -342,6 +367,10 @@ def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
         outputs=tuple(sorted(outputs, key=lambda output: output.number)),
         error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
         metadata=json.loads(row["metadata"] or "{}"),
+        group=row["group_name"],
+        version=row["version"] or None,
+        verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
+        needs_review=bool(row["needs_review"]),
     )
 
 
@@ -392,13 +421,15 @@ def _event(row: Row) -> EventRecord:
     )
 
 
-def _matching(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+def matching_ids(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+    """Return the first `limit` of some items that match a filter, without its `state`."""
     params = {
         "ids": json.dumps(ids),
         "model": wanted.model,
         "code": wanted.code,
         "key": wanted.key,
         "value": wanted.value,
+        "verdict": wanted.verdict,
         "limit": limit,
     }
     return [row[0] for row in connection.execute(query("matching_items"), params)]

@@ -20,6 +20,7 @@ FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id
 WHERE (CAST(:model AS TEXT) IS NULL OR r.model = :model)
+    AND (CAST(:verdict AS TEXT) IS NULL OR (i.state = 'done' AND coalesce(i.verdict, 'unreviewed') = :verdict))
     AND (CAST(:code AS TEXT) IS NULL OR i.error_code = :code)
     AND (CAST(:key AS TEXT) IS NULL OR EXISTS (
         SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
@@ -70,10 +71,15 @@ SELECT
     (SELECT sum(CASE WHEN a.is_refunded = 1 THEN 0 ELSE a.cost_credits END)
         FROM attempt AS a WHERE a.item_id = i.id) AS credits,
     (SELECT a.generation_id FROM attempt AS a WHERE a.item_id = i.id AND a.generation_id IS NOT NULL
-        ORDER BY a.number DESC LIMIT 1) AS generation_id
+        ORDER BY a.number DESC LIMIT 1) AS generation_id,
+    i.verdict, i.needs_review, g.name AS group_name,
+    (SELECT count(DISTINCT o.attempt_id) FROM output AS o JOIN attempt AS a ON a.id = o.attempt_id
+        WHERE o.item_id = i.id AND a.number <= v.number) AS version
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
-JOIN recipe AS r ON r.id = i.recipe_id;
+JOIN recipe AS r ON r.id = i.recipe_id
+LEFT JOIN attempt AS v ON v.id = i.version_id
+LEFT JOIN variant_group AS g ON g.id = i.group_id;
 
 -- name: item_outputs
 SELECT o.id, o.item_id, o.number, o.path, o.size_bytes, o.sha256, o.type, o.media_type, o.saved_at

@@ -68,7 +68,8 @@ class JobSummary:
     """A job's progress.
 
     `items` contains every state, even those without items. `queued_cost` is the cost of the queued items by the known
-    quotes; `queued_unquoted` of them have no quote. If `is_finished`, only a person can change an item.
+    quotes; `queued_unquoted` of them have no quote. If `is_finished`, only a person can change an item. `to_review`
+    done items wait for a review, `to_choose` groups of variants for a choice.
     """
 
     name: str
@@ -86,6 +87,8 @@ class JobSummary:
     queued_unquoted: int
     under_way: tuple[UnderWay, ...]
     problems: tuple[ProblemGroup, ...]
+    to_review: int = 0
+    to_choose: int = 0
 
     @property
     def total(self) -> int:
@@ -142,6 +145,7 @@ class Jobs:
         params = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
         counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), params)}
         cost = self._connection.execute(query("queued_cost"), params).fetchone()
+        to_review, to_choose = self.to_decide(job["id"])
         return JobSummary(
             name=job["name"],
             description=job["description"],
@@ -158,7 +162,15 @@ class Jobs:
             queued_unquoted=cost["unquoted"],
             under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), params)),
             problems=tuple(_problem_group(row) for row in self._connection.execute(query("job_problems"), params)),
+            to_review=to_review,
+            to_choose=to_choose,
         )
+
+    def to_decide(self, job_id: int) -> tuple[int, int]:
+        """Return how many items of a job wait for a review, and how many of its groups for a choice."""
+        params = {"job_id": job_id}
+        items = self._connection.execute(query("count_to_review"), params).fetchone()[0]
+        return int(items), int(self._connection.execute(query("count_to_choose"), params).fetchone()[0])
 
     def work(self, scope: Scope) -> Work:
         """Return the work in a scope. Items under way count even if their job is not in the scope."""

@@ -77,3 +77,16 @@ SELECT DISTINCT j.name
 FROM tally AS t
 CROSS JOIN job AS j ON j.id = t.job_id
 WHERE t.n > 0 AND t.state IN ('queued', 'submitting', 'active', 'downloading');
+
+-- name: count_to_review  (without the members of groups to choose from: those are counted as groups)
+SELECT count(*) FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL)
+    AND i.verdict IS NULL AND i.needs_review = 1 AND g.choose IS NULL;
+
+-- name: count_to_choose  (groups of which too few are kept, and no more are made)
+SELECT count(*) FROM variant_group AS g
+WHERE g.job_id = :job_id AND g.choose IS NOT NULL
+    AND g.choose > (SELECT count(*) FROM item AS k WHERE k.group_id = g.id AND k.state = 'done' AND k.verdict = 'kept')
+    AND EXISTS (SELECT 1 FROM item AS d WHERE d.group_id = g.id AND d.state = 'done')
+    AND NOT EXISTS (SELECT 1 FROM item AS m
+        WHERE m.group_id = g.id AND m.state IN ('queued', 'submitting', 'active', 'downloading'));

@@ -370,7 +370,10 @@ def _change_of(difference: Difference) -> Change | None:
         case DiffKind.SENT:
             kind, fields = ChangeKind.REFUSED, difference.request_fields
         case DiffKind.METADATA:
-            kind, fields = ChangeKind.UPDATED, ("metadata",)
+            kind, fields = (
+                ChangeKind.UPDATED,
+                difference.choice + (("metadata",) if difference.metadata_differs else ()),
+            )
         case DiffKind.SETTINGS | DiffKind.TAKE_OVER:
             kind, fields = ChangeKind.REQUEUED if difference.requeues else ChangeKind.UPDATED, difference.fields
     return Change(kind, difference.name, difference.state, fields)

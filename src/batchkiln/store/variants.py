@@ -38,7 +38,12 @@ class Variants:
     def stage(self, specs: Iterable[ItemSpec], first: int) -> None:
         """Stage items by their numbers, which begin with `first`, as far as they belong to a group or need a review."""
         rows = [
-            (seq, spec.group.name if spec.group else None, spec.group.choose if spec.group else None, spec.needs_review)
+            (
+                seq,
+                spec.group.name if spec.group else None,
+                spec.group.choose if spec.group else None,
+                int(spec.needs_review),
+            )
             for seq, spec in enumerate(specs, first)
             if spec.group is not None or spec.needs_review
         ]

@@ -11,7 +11,7 @@ import pytest
 from batchkiln.store.sql import QUERIES
 from batchkiln.store.sqlite.file_database import migrations
 
-COLD: Final = frozenset({"apply", "staging", "diff", "plans", "integrity", "misunderstood"})
+COLD: Final = frozenset({"apply", "staging", "variants", "diff", "plans", "integrity", "misunderstood"})
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
 
 SCANNED: Final = {
