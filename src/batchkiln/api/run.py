@@ -102,6 +102,7 @@ class RunResult:
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT
         is_short = self.left or has_paused_items or any(problem_count_of(view) for view in self.views)
+        is_short = is_short or any(view.summary.to_choose for view in self.views)
         return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
 
 

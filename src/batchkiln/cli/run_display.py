@@ -21,7 +21,7 @@ from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
-from batchkiln.presentation.overview import JobView, Overview
+from batchkiln.presentation.overview import JobView, Overview, review_line
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
@@ -184,6 +184,8 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
             yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
+        if to_review := review_line(view.summary):
+            yield f"{to_review}."
     for profile, account, error in result.blocked:
         message = sanitize(f"{error.error.code}: {error.error.message}")
         yield (

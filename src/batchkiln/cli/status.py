@@ -53,6 +53,8 @@ def job_document(view: JobView) -> dict[str, Any]:
             }
             for problem in summary.problems
         ],
+        "to_review": summary.to_review,
+        "to_choose": summary.to_choose,
         "estimated_end_at": iso(view.estimated_end_at),
         "warnings": alerts_of(view),
     }

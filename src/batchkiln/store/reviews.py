@@ -163,6 +163,12 @@ class Reviews:
             left=sum(Jobs(self._connection).to_decide(job_id)),
         )
 
+    def item(self, job_name: str, item_id: int) -> ItemSummary | None:
+        """Return an item of a job by its id; None if the job has none with this id."""
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "item_id": item_id}
+        is_there = self._connection.execute(query("review_place"), params).fetchone() is not None
+        return Items(self._connection).of_ids([item_id])[0] if is_there else None
+
     def waiting(self, job_name: str, *, is_all: bool = False) -> Iterator[ReviewStep]:
         """Yield all steps with something to review, or with `is_all` all steps. In `Store.run`, each is a snapshot."""
         step = self.step(job_name, is_all=is_all)
