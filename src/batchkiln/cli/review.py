@@ -1,7 +1,11 @@
 """`batchkiln review`: keep or drop what was made, in a terminal or by options."""
 
+import os
 import sys
-from collections.abc import Sequence
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -19,7 +23,7 @@ from batchkiln.presentation.overview import review_line
 
 _SHOWN: Final = 1000
 _KEYS: Final = "k keep, d drop, r make again, u undo, n next, p previous, q quit"
-_ENDS: Final = frozenset({"q", "\x03", "\x04", "\x1b"})
+_ENDS: Final = frozenset({"q", "", "\x04"})
 
 
 @command(
@@ -126,7 +130,7 @@ def _lines(step: ReviewStep) -> list[str]:
     for item in step.items:
         files = ", ".join(output.path for output in item.outputs)
         word = item.verdict or ("to review" if item.state is ItemState.DONE else item.state)
-        lines.append(sanitize(f"{indent}{item.name}: {word}{': ' if files else ''}{files}"))
+        lines.append(indent + sanitize(f"{item.name}: {word}{': ' if files else ''}{files}"))
     return lines
 
 
@@ -136,7 +140,8 @@ def _lines(step: ReviewStep) -> list[str]:
 async def _go_through(common: Common, job: str, *, is_all: bool, is_opened: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         session = _Session(changes, job, is_all=is_all, is_opened=is_opened)
-        await session.run()
+        with _single_keys():
+            await session.run()
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
     print_result(f"{job}: {session.decided:,} decided. {review_line(summary) or 'Nothing is left to review.'}")
     return ExitStatus.OK
@@ -163,7 +168,7 @@ class _Session:
                 step, name = await self._step(step.next_at), None
                 continue
             self._show(step, item)
-            key = click.getchar().lower()
+            key = _key()
             if key in _ENDS:
                 return
             step, name = await self._act(key, step, item)
@@ -209,7 +214,8 @@ class _Session:
     async def _redo(self, item: ItemSummary) -> None:
         question = await self._changes.question(Action.REDO, self._job, [item.name])
         print_status(question.cost)
-        if question.number and click.confirm("Make it again?", err=True):
+        print_status("Make it again? (y/n)")
+        if question.number and _key() == "y":
             await self._changes.redo(self._job, [item.name])
             print_status("It is queued again; `batchkiln work` makes it.")
 
@@ -229,6 +235,23 @@ class _Session:
             if self._is_opened:
                 click.launch(output.path)
         print_status(_KEYS)
+
+
+@contextmanager
+def _single_keys() -> Iterator[None]:
+    """Let standard input give each key at once. Keys that are typed ahead are not lost, as click's `getchar` does."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal, termios.TCSADRAIN)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _key() -> str:
+    """Wait for a key; return it in lower case, or nothing at the end of the input."""
+    return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace").lower()
 
 
 def _undecided(step: ReviewStep, name: str | None) -> ItemSummary | None:

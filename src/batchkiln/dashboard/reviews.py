@@ -29,9 +29,9 @@ async def act(request: web.Request) -> web.Response:
         raise web.HTTPBadRequest(text="There is no such decision; nothing was changed.\n") from None
     if version is None:
         raise web.HTTPBadRequest(text="The version is missing; nothing was changed.\n")
+    at, is_all = _number(form.get("at")), _is_all(request)
     async with open_changes(context.queue, context.machine_now) as changes:
         report = await changes.review(job, {name: version}, decided, by=BY)
-    at, is_all = _number(form.get("at")), _is_all(request)
     if report.skipped:
         return await _page(context, request, refused=report, at=at)
     step, item = await context.reader.read(_after, job, name, at, is_all=is_all)
