@@ -34,6 +34,14 @@ RECIPE: Final = Recipe(
     "epsilon-2", Mode.TEXT_TO_IMAGE, (("aspect_ratio", "1:1"), ("resolution", "1024x1024")), 0, 20, 3
 )
 JOB: Final = JobSpec("big", "", None, (), Order.MANIFEST, None, None, "out", "{job}/{item}.{ext}", "big.yaml")
+RECIPE_ROW: Final = (
+    "INSERT INTO recipe (recipe_key, price_key, model, mode, parameters, inputs_count, attempts)"
+    " VALUES ('r', 'p', 'epsilon-2', 'text-to-image', '{}', 0, 3)"
+)
+JOB_ROW: Final = (
+    "INSERT INTO job (name, description, profile, accounts, item_order, output_dir, filename, manifest_path,"
+    " created_at) VALUES ('big', '', 'local', '[]', 'manifest', 'out', '{item}', 'big.yaml', 0)"
+)
 PROMPT: Final = "A harbour at dusk, seen from the water, with lanterns on the quay and gulls above the masts. " * 2
 MANIFEST: Final = """version: 1
 job: big
@@ -53,6 +61,8 @@ class Placed:
     file: str
     line: int
     objections: tuple[PlacedObjection, ...] = ()
+    repetition: int = 0
+    has_default_id: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +100,8 @@ def opened(folder: Path, name: str) -> sqlite3.Connection:
 
 def plain(connection: sqlite3.Connection, rows: int) -> None:
     """Store the rows with nothing but sqlite3."""
-    connection.execute(
-        "INSERT INTO recipe (recipe_key, price_key, model, mode, parameters, inputs_count, attempts)"
-        " VALUES ('r', 'p', 'epsilon-2', 'text-to-image', '{}', 0, 3)"
-    )
-    connection.execute(
-        "INSERT INTO job (name, description, profile, accounts, item_order, output_dir, filename, manifest_path,"
-        " created_at) VALUES ('big', '', 'local', '[]', 'manifest', 'out', '{item}', 'big.yaml', 0)"
-    )
+    connection.execute(RECIPE_ROW)
+    connection.execute(JOB_ROW)
     insert = (
         "INSERT INTO item (job_id, position, name, recipe_id, priority, prompt, inputs, metadata, file_name)"
         " VALUES (1, ?, ?, 1, ?, ?, NULL, ?, ?)"

@@ -59,6 +59,8 @@ class Placed:
     file: str
     line: int
     objections: tuple[PlacedObjection, ...] = ()
+    repetition: int = 0
+    has_default_id: bool = False
 
 
 def items(count: int) -> Iterator[Placed]:

@@ -23,15 +23,16 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
-import peers
 from figure import Figure, at_least
 from scheduler import MANIFEST, bare_loop
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import Engine, open_engine
+from batchkiln.api.fleet_engine import identity_of, open_fleet_engine
 from batchkiln.config import load_config
 from batchkiln.core.job import SavedFile
+from batchkiln.core.lease_types import Egress
 from batchkiln.core.responses import (
     Accepted,
     CreateReply,
@@ -46,7 +47,7 @@ from batchkiln.core.responses import (
     QuoteReply,
 )
 from batchkiln.logs import configure_logging
-from batchkiln.store import Store
+from batchkiln.store import DatabaseUrl, Store
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.run_state import RunState
@@ -56,10 +57,10 @@ default_profile: none
 profiles:
   none:
     base_url: http://127.0.0.1:9/api/v1
-    accounts: [{name: main, keys: [{file: key}]}]
+    accounts: [ACCOUNTS]
     limits: {creates_per_minute: 1000000, creates_per_day: 1000000000, reads_per_minute: 1000000,
       reads_per_day: 1000000000, credits_per_day: 1000000000, requests_per_minute_per_ip: 1000000,
-      poll_interval_seconds: 0}
+      poll_interval_seconds: 1}
 """
 KEY = "k-none"
 LINK = OutputLink(type="image", url="memory:", expires_at=None)
@@ -71,8 +72,9 @@ class ServiceInMemory:
     newest_key = KEY
     fingerprints = frozenset({KEY})
 
-    def __init__(self) -> None:
-        """Count from one."""
+    def __init__(self, account: int = 0) -> None:
+        """Count from one; each account's ids are its own."""
+        self._account = account
         self._numbers = itertools.count(1)
 
     def has_key(self, _: str) -> bool:
@@ -89,7 +91,7 @@ class ServiceInMemory:
 
     async def create(self, **_: object) -> CreateReply:
         """Succeed at once."""
-        name = f"gen_{next(self._numbers)}"
+        name = f"gen_{self._account}_{next(self._numbers)}"
         return Accepted(
             GenerationRecord(name, GenerationStatus.SUCCESS, "success", datetime.now(UTC), 1, (LINK,), None)
         )
@@ -121,7 +123,9 @@ class PartInMemory:
 
 
 class NoOutputs:
-    """Files that are nowhere."""
+    """Files that are nowhere. `finished_at` is the moment of the last one."""
+
+    finished_at = 0.0
 
     async def check_writable(self, _: Path) -> None:
         """Nothing is written."""
@@ -132,33 +136,43 @@ class NoOutputs:
 
     async def finish(self, _: PartInMemory, *, name_for: Callable[[str], str], **__: object) -> SavedFile:
         """Publish it."""
+        self.finished_at = time.perf_counter()
         return SavedFile(f"/nowhere/{name_for('png')}", 1, "0" * 64, "image/png")
 
 
-async def run(folder: Path, items: int) -> tuple[float, float]:
-    """Enqueue and drive; return wall and CPU seconds of the drive alone."""
-    (folder / "key").write_text("benchmark-key")
-    (folder / "batchkiln.yaml").write_text(CONFIG)
+async def run(folder: Path, items: int, *, accounts: int = 1, queue: DatabaseUrl | None = None) -> tuple[float, float]:
+    """Enqueue and drive; return wall and CPU seconds of the drive alone, up to the last file.
+
+    A queue in a database is driven as one of several workers would, with leases and the fence.
+    """
+    names = [f"a{number}" for number in range(accounts)]
+    for name in names:
+        (folder / f"key-{name}").write_text(f"benchmark-{name}")
+    entries = ", ".join(f"{{name: {name}, keys: [{{file: key-{name}}}]}}" for name in names)
+    (folder / "batchkiln.yaml").write_text(CONFIG.replace("ACCOUNTS", entries))
     numbers = ", ".join(str(number) for number in range(items))
-    (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
-    app = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    manifest = MANIFEST.format(folder=folder, numbers=numbers) + f"accounts: [{', '.join(names)}]\n"
+    (folder / "m.yaml").write_text(manifest)
+    app = AppContext(queue or folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
     store = await Store.open_for_writing(app.queue)
     manifests = [str(folder / "m.yaml")]
     applied = await apply_manifests(store, app, manifests, options=ApplyOptions(), stdin=BytesIO())
+    outputs = NoOutputs()
     real_worker = Engine._worker  # noqa: SLF001  what a worker talks to is exchanged, and nothing else
 
     async def worker(self: Engine, *args: Any, **kwargs: Any) -> AccountWorker:  # noqa: ANN401
         made = await real_worker(self, *args, **kwargs)
-        service, outputs = cast("Any", ServiceInMemory()), cast("Any", NoOutputs())  # what no image needs is left out
-        made.ports = replace(made.ports, service=service, outputs=outputs)
+        service = cast("Any", ServiceInMemory(names.index(made.viewpoint.account)))  # what no image needs is left out
+        made.ports = replace(made.ports, service=service, outputs=cast("Any", outputs))
         return made
 
     with mock.patch.object(Engine, "_worker", worker):
         control = RunState(scope=scope_of(applied))
-        async with open_engine(store, app, control, command="benchmark") as driver:
+        fleet = open_fleet_engine(store, app, control, worker=identity_of("bench"), egress=Egress("bench", 1_000_000))
+        async with open_engine(store, app, control, command="benchmark") if queue is None else fleet as driver:
             began, cpu = time.perf_counter(), time.process_time()
             left = await driver.run()
-            seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+            seconds, cpu = outputs.finished_at - began, time.process_time() - cpu
     await store.close()
     assert left.total == 0, left
     return seconds, cpu
@@ -172,6 +186,8 @@ def commits_of(queue: Path) -> int:
 
 def figures(items: int) -> Iterator[Figure]:
     """Give the lines of the table: the bare loop beside it, and the peers."""
+    import peers  # noqa: PLC0415  needs other people's queues, which only this comparison does
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)  # PostgreSQL runs as a user of its own

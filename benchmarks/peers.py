@@ -11,25 +11,19 @@ started here on sockets in a temporary folder; a peer whose server is not instal
 import argparse
 import asyncio
 import contextlib
-import getpass
 import logging
-import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
 from huey import SqliteHuey
 from procrastinate import App, PsycopgConnector
 from redis.asyncio import Redis
 from saq import Worker
 from saq.queue.redis import RedisQueue
-
-STARTS_WITHIN_SECONDS: Final = 30.0
+from servers import postgres, running
 
 Peer = tuple[str, str, Callable[[Path], contextlib.AbstractContextManager[str]], Callable[[str, int], float]]
 
@@ -60,7 +54,7 @@ def redis(folder: Path) -> Iterator[str]:
     """Run Redis, every command synced before its answer; give its URL."""
     address = folder / "redis.sock"
     options = ["--port", "0", "--unixsocket", str(address), "--dir", str(folder), "--save", ""]
-    with _running(["redis-server", *options, "--appendonly", "yes", "--appendfsync", "always"], address):
+    with running(["redis-server", *options, "--appendonly", "yes", "--appendfsync", "always"], address):
         yield f"unix://{address}"
 
 
@@ -84,27 +78,6 @@ async def _saq_rate(url: str, jobs: int) -> float:
     return jobs / seconds
 
 
-@contextlib.contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """Run PostgreSQL as it is by default, which is synced at each commit; give its connection string."""
-    as_user = ["runuser", "-u", "postgres", "--"] if getpass.getuser() == "root" else []
-    if as_user:
-        shutil.chown(folder, "postgres")
-    data, binaries = folder / "data", _postgres_binaries()
-    initdb = [*as_user, str(binaries / "initdb"), "-D", str(data), "-U", "bench", "-A", "trust", "-E", "UTF8"]
-    subprocess.run(initdb, check=True, capture_output=True, cwd=folder)
-    server = [*as_user, str(binaries / "postgres"), "-D", str(data), "-k", str(folder), "-h", ""]
-    with _running(server, folder / ".s.PGSQL.5432"):
-        yield f"host={folder} user=bench dbname=postgres"
-
-
-def _postgres_binaries() -> Path:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
-        raise FileNotFoundError("postgresql")
-    return found[-1].parent
-
-
 def procrastinate_rate(conninfo: str, jobs: int) -> float:
     """Return jobs a second of one procrastinate worker, one at a time."""
     return asyncio.run(_procrastinate_rate(conninfo, jobs))
@@ -124,26 +97,6 @@ async def _procrastinate_rate(conninfo: str, jobs: int) -> float:
         left = [job for job in await app.job_manager.list_jobs_async() if job.status != "succeeded"]
     assert not left
     return jobs / seconds
-
-
-@contextlib.contextmanager
-def _running(command: list[str], address: Path) -> Iterator[None]:
-    """Run a server until the end of the block; begin it once it listens at its socket."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            give_up_at = time.monotonic() + STARTS_WITHIN_SECONDS
-            while not _listens(address):
-                if server.poll() is not None or time.monotonic() > give_up_at:
-                    raise RuntimeError(f"{command[0]} did not start")
-                time.sleep(0.05)
-            yield
-        finally:
-            server.terminate()
-
-
-def _listens(address: Path) -> bool:
-    with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
-        return probe.connect_ex(str(address)) == 0
 
 
 def measured(folder: Path, jobs: int) -> dict[str, float | str]:

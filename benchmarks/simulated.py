@@ -75,7 +75,7 @@ def play(
             if world.violations:
                 raise AssertionError(world.violations[0])
             return Played(
-                generations=_generations(folder / "service" / "service.db"),
+                generations=generations_of(folder / "service" / "service.db"),
                 requests=_requests(folder / "service" / "service.db"),
                 real_seconds=time.perf_counter() - began,
             )
@@ -129,7 +129,8 @@ def durations(seconds_of: Callable[[str], float] | None) -> Iterator[None]:
         yield
 
 
-def _generations(books: Path) -> tuple[Generation, ...]:
+def generations_of(books: Path) -> tuple[Generation, ...]:
+    """Return the generations in the service's books, in the order in which they were created."""
     with closing(sqlite3.connect(books)) as connection:
         rows = connection.execute(
             "SELECT account, created_at_ms, finish_at_ms, end_seen_at_ms, cost_credits FROM generations"

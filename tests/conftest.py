@@ -56,15 +56,20 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure() -> None:
-    """Name the PostgreSQL server that all processes of this run share; whoever needs it first starts it."""
+    """Name what all processes of this run share, and keep them out of the person's own folders.
+
+    Whoever needs the PostgreSQL server first starts it. Journals of attempts and tokens go to a folder of the run.
+    """
     if "BATCHKILN_TESTS_POSTGRES" not in os.environ:
         room = os.environ.get("PYTEST_DEBUG_TEMPROOT")
         os.environ["BATCHKILN_TESTS_POSTGRES"] = tempfile.mkdtemp(prefix="batchkiln-pg-", dir=room)
         os.environ["BATCHKILN_TESTS_BEGUN_BY"] = str(os.getpid())
+        os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="batchkiln-state-", dir=room)
 
 
 def pytest_unconfigure() -> None:
-    """Remove the folder of a server that nobody needed; a server's own watcher removes the other."""
+    """Remove the run's folders; a server that somebody needed has a watcher of its own, which removes its folder."""
     if os.environ.get("BATCHKILN_TESTS_BEGUN_BY") == str(os.getpid()):
+        shutil.rmtree(os.environ["XDG_STATE_HOME"], ignore_errors=True)
         with suppress(OSError):
             Path(os.environ["BATCHKILN_TESTS_POSTGRES"]).rmdir()

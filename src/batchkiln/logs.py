@@ -20,7 +20,7 @@ ALLOWED: Final = frozenset(
         "account", "attempt", "attempts", "bytes", "call", "code", "command", "cost_credits", "credits", "dropped",
         "duration_ms", "duration_seconds", "egress", "error", "event", "exit", "fault", "file", "folder", "frames",
         "generation_id", "ip",
-        "item", "items", "job", "kind", "level", "line", "message", "method", "model",
+        "hosts", "item", "items", "job", "kind", "level", "line", "message", "method", "model",
         "notifier", "number", "path", "pid", "port",
         "profile", "queue", "reason", "remedy", "retry_after_seconds", "sha256", "signal", "size_bytes", "state",
         "status", "timestamp", "until", "worker",

@@ -22,6 +22,7 @@ from PIL import Image
 
 from crash.service_books import Books
 from crash.small_disk import SmallDisk
+from support.tcp_gate import free_port
 
 PATIENCE_SECONDS = 600.0
 JOB = "proof"
@@ -73,7 +74,7 @@ class Ground:
     image_prompts: list[str]
     clip_prompts: list[str]
     scale: float = 60.0
-    port: int = field(default_factory=lambda: free_port())  # noqa: PLW0108  looked up late
+    port: int = field(default_factory=free_port)
     door: int | None = None  # the port where clients reach the service; None: its own
     disk: SmallDisk | None = None  # whose mounts batchkiln sees; None: those of everybody
     queue: str = ".batchkiln/queue.db"
@@ -239,11 +240,3 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
         return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         return None
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

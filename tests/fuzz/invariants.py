@@ -191,7 +191,7 @@ def check_rows(folder: Path, content: bytes, kind: str) -> None:
     """A file of rows gives rows, findings or `SourceUnreadable`."""
     path = folder / f"fuzzed.{kind}"
     path.write_bytes(gzip.compress(content, 1) if kind.endswith(".gz") and content[:1] != b"!" else content)
-    source = source_for(path, path.name)
+    source = source_for(path.name, path, path.name)
     assert source is not None
     findings = Diagnostics(path.name, path)
     with open_bytes(source.path) as stream:

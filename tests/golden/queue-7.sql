@@ -72,7 +72,7 @@ CREATE TABLE attempt (
     recorded_at           INTEGER NOT NULL,
     ended_at              INTEGER,
     last_read_at          INTEGER,
-    lost_since            INTEGER, seen_going_ms INTEGER CHECK (seen_going_ms >= 0), seen_ended_ms INTEGER CHECK (seen_ended_ms > 0), contact_at INTEGER,                           -- since when the service denies the id
+    lost_since            INTEGER, seen_going_ms INTEGER CHECK (seen_going_ms >= 0), seen_ended_ms INTEGER CHECK (seen_ended_ms > 0), contact_at INTEGER, version INTEGER CHECK (version >= 1),                           -- since when the service denies the id
     UNIQUE (item_id, number),
     UNIQUE (account_id, generation_id),
     CHECK (state NOT IN ('active', 'succeeded', 'failed', 'canceled', 'expired') OR generation_id IS NOT NULL),
@@ -81,22 +81,22 @@ CREATE TABLE attempt (
     CHECK ((generation_id IS NULL) = (cost_credits IS NULL)),
     CHECK (is_refunded = 0 OR state = 'failed')
 ) STRICT;
-INSERT INTO "attempt" VALUES(1,1,1,1,1,'succeeded',0,'bk-4d69bd83e751989591a46974cf80ee3db8f920d6','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a done"}' AS BLOB),2996562967,10,10,0,1772409600000,1,0,'gen-1','success',1772452800150,1772452800100,1772452830500,1772452830400,NULL,20150,30350,NULL);
-INSERT INTO "attempt" VALUES(2,2,1,1,1,'failed',0,'bk-639f895ece27c19903aaee52c2d67abe5ccc454a','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a second-try"}' AS BLOB),2340161053,10,10,1,1772409600000,1,0,'gen-2','failed',1772452830650,1772452830600,1772452861000,1772452860900,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(3,2,1,1,2,'succeeded',0,'bk-45c18599f47d0b27e852a4be8f24d191e570d5f9','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a second-try"}' AS BLOB),2002820973,10,10,0,1772409600000,1,0,'gen-3','success',1772452861050,1772452861000,1772452891400,1772452891300,NULL,20150,30350,NULL);
-INSERT INTO "attempt" VALUES(4,3,1,1,1,'failed',0,'bk-0a12afad5701d4a3038024e573f5fafa81a0aa81','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a failed"}' AS BLOB),2953426394,10,10,1,1772409600000,1,0,'gen-4','failed',1772452891550,1772452891500,1772452921900,1772452921800,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(5,4,1,1,1,'canceled',0,'bk-f7d02081d8663b116c5b22c9d8bc714aefe8a320','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a canceled-there"}' AS BLOB),2728725210,10,10,0,1772409600000,1,0,'gen-5','canceled',1772452921950,1772452921900,1772452952300,1772452952200,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(6,5,1,1,1,'expired',0,'bk-20df6642c5f6595fb4e9eb49b13b58aa29efea16','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a expired"}' AS BLOB),4128824522,10,10,0,1772409600000,1,0,'gen-6','expired',1772452952350,1772452952300,1772452982700,1772452982600,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(7,7,1,1,1,'refused',0,'bk-58b013c53ceb9d07b3d3759e1c84ab5c8ed2288e','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a rejected"}' AS BLOB),3151879327,10,NULL,0,1772409600000,1,0,NULL,NULL,NULL,1772452982700,1772452982800,NULL,NULL,NULL,NULL,1772452982800);
-INSERT INTO "attempt" VALUES(8,8,1,1,1,'succeeded',0,'bk-7219c4a0cb83cac47acb0efe1049ead211415a9f','key-1',CAST('{"inputs":[{"type":"image","url":"https://assets/10f7127b980b0b06.png"}],"max_cost_credits":10,"mode":"image-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a with-image"}' AS BLOB),2558000410,10,10,0,1772409600000,1,0,'gen-7','success',1772452983250,1772452983200,1772453013600,1772453013500,NULL,20150,30350,NULL);
-INSERT INTO "attempt" VALUES(9,10,1,1,1,'disputed',0,'bk-8c0d7f3c9187922c8ce8864c885134a9661cd9d7','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-conflict"}' AS BLOB),1429852768,10,NULL,0,1772409600000,6,0,NULL,NULL,NULL,1772453013700,1772458184300,NULL,NULL,NULL,NULL,1772458184300);
-INSERT INTO "attempt" VALUES(10,11,1,1,1,'disputed',0,'bk-f73d972b13be7d8aa8fd59c2ef68bdb06e0973d0','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-in-doubt"}' AS BLOB),3358412235,10,NULL,0,1772409600000,6,5,NULL,NULL,NULL,1772458184300,1772463345994,NULL,NULL,NULL,NULL,1772463345994);
-INSERT INTO "attempt" VALUES(11,13,1,1,1,'disputed',0,'bk-c01f88965f23ecb91aabc42b2db7558393fd0e20','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-lost"}' AS BLOB),494523080,10,10,0,1772409600000,1,0,'gen-8','processing',1772463346044,1772463345994,1772466961894,1772466961794,1772463356194,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(12,14,2,4,1,'sent',0,'bk-6efaa3db47d6abe99db954cd11e4bd0a2f331f19','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-key"}' AS BLOB),884352348,10,NULL,0,1772409600000,1,0,NULL,NULL,NULL,1772466961894,NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(13,15,1,1,1,'succeeded',0,'bk-0646672dd9dbe0f5ce0d6fe9caa59404d882615a','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"two views of a fox"}' AS BLOB),3387094826,10,10,0,1772409600000,1,0,'gen-10','success',1772467022044,1772467021994,1772467052394,1772467132694,NULL,20150,30350,NULL);
-INSERT INTO "attempt" VALUES(14,16,1,1,1,'active',0,'bk-13c94f42289f0bd674a3869faa9a48f218b9db4d','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a active"}' AS BLOB),1806571844,10,10,0,1772409600000,1,0,'gen-11','processing',1772467112544,1772467112494,NULL,1772467136105,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(15,18,3,2,1,'sent',0,'bk-af70f835f61e88e9b361166746fa4f634b7be567','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-made"}' AS BLOB),2741144749,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "attempt" VALUES(16,19,4,3,1,'sent',0,'bk-6f56f58edf57fc968ebecffa359b44ef74dc840c','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-unmade"}' AS BLOB),2152197639,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(1,1,1,1,1,'succeeded',0,'bk-4d69bd83e751989591a46974cf80ee3db8f920d6','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a done"}' AS BLOB),2996562967,10,10,0,1772409600000,1,0,'gen-1','success',1772452800150,1772452800100,1772452830500,1772452830400,NULL,20150,30350,NULL,1);
+INSERT INTO "attempt" VALUES(2,2,1,1,1,'failed',0,'bk-639f895ece27c19903aaee52c2d67abe5ccc454a','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a second-try"}' AS BLOB),2340161053,10,10,1,1772409600000,1,0,'gen-2','failed',1772452830650,1772452830600,1772452861000,1772452860900,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(3,2,1,1,2,'succeeded',0,'bk-45c18599f47d0b27e852a4be8f24d191e570d5f9','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a second-try"}' AS BLOB),2002820973,10,10,0,1772409600000,1,0,'gen-3','success',1772452861050,1772452861000,1772452891400,1772452891300,NULL,20150,30350,NULL,1);
+INSERT INTO "attempt" VALUES(4,3,1,1,1,'failed',0,'bk-0a12afad5701d4a3038024e573f5fafa81a0aa81','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a failed"}' AS BLOB),2953426394,10,10,1,1772409600000,1,0,'gen-4','failed',1772452891550,1772452891500,1772452921900,1772452921800,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(5,4,1,1,1,'canceled',0,'bk-f7d02081d8663b116c5b22c9d8bc714aefe8a320','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a canceled-there"}' AS BLOB),2728725210,10,10,0,1772409600000,1,0,'gen-5','canceled',1772452921950,1772452921900,1772452952300,1772452952200,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(6,5,1,1,1,'expired',0,'bk-20df6642c5f6595fb4e9eb49b13b58aa29efea16','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a expired"}' AS BLOB),4128824522,10,10,0,1772409600000,1,0,'gen-6','expired',1772452952350,1772452952300,1772452982700,1772452982600,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(7,7,1,1,1,'refused',0,'bk-58b013c53ceb9d07b3d3759e1c84ab5c8ed2288e','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a rejected"}' AS BLOB),3151879327,10,NULL,0,1772409600000,1,0,NULL,NULL,NULL,1772452982700,1772452982800,NULL,NULL,NULL,NULL,1772452982800,NULL);
+INSERT INTO "attempt" VALUES(8,8,1,1,1,'succeeded',0,'bk-7219c4a0cb83cac47acb0efe1049ead211415a9f','key-1',CAST('{"inputs":[{"type":"image","url":"https://assets/10f7127b980b0b06.png"}],"max_cost_credits":10,"mode":"image-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a with-image"}' AS BLOB),2558000410,10,10,0,1772409600000,1,0,'gen-7','success',1772452983250,1772452983200,1772453013600,1772453013500,NULL,20150,30350,NULL,1);
+INSERT INTO "attempt" VALUES(9,10,1,1,1,'disputed',0,'bk-8c0d7f3c9187922c8ce8864c885134a9661cd9d7','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-conflict"}' AS BLOB),1429852768,10,NULL,0,1772409600000,6,0,NULL,NULL,NULL,1772453013700,1772458184300,NULL,NULL,NULL,NULL,1772458184300,NULL);
+INSERT INTO "attempt" VALUES(10,11,1,1,1,'disputed',0,'bk-f73d972b13be7d8aa8fd59c2ef68bdb06e0973d0','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-in-doubt"}' AS BLOB),3358412235,10,NULL,0,1772409600000,6,5,NULL,NULL,NULL,1772458184300,1772463345994,NULL,NULL,NULL,NULL,1772463345994,NULL);
+INSERT INTO "attempt" VALUES(11,13,1,1,1,'disputed',0,'bk-c01f88965f23ecb91aabc42b2db7558393fd0e20','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-lost"}' AS BLOB),494523080,10,10,0,1772409600000,1,0,'gen-8','processing',1772463346044,1772463345994,1772466961894,1772466961794,1772463356194,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(12,14,2,4,1,'sent',0,'bk-6efaa3db47d6abe99db954cd11e4bd0a2f331f19','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a held-key"}' AS BLOB),884352348,10,NULL,0,1772409600000,1,0,NULL,NULL,NULL,1772466961894,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(13,15,1,1,1,'succeeded',0,'bk-0646672dd9dbe0f5ce0d6fe9caa59404d882615a','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"two views of a fox"}' AS BLOB),3387094826,10,10,0,1772409600000,1,0,'gen-10','success',1772467022044,1772467021994,1772467052394,1772467132694,NULL,20150,30350,NULL,1);
+INSERT INTO "attempt" VALUES(14,16,1,1,1,'active',0,'bk-13c94f42289f0bd674a3869faa9a48f218b9db4d','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a active"}' AS BLOB),1806571844,10,10,0,1772409600000,1,0,'gen-11','processing',1772467112544,1772467112494,NULL,1772467136105,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(15,18,3,2,1,'sent',0,'bk-af70f835f61e88e9b361166746fa4f634b7be567','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-made"}' AS BLOB),2741144749,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "attempt" VALUES(16,19,4,3,1,'sent',0,'bk-6f56f58edf57fc968ebecffa359b44ef74dc840c','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-unmade"}' AS BLOB),2152197639,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
 CREATE TABLE egress (
     name                TEXT PRIMARY KEY,
     requests_per_minute INTEGER NOT NULL CHECK (requests_per_minute >= 1),
@@ -114,7 +114,7 @@ CREATE TABLE event (
     state      TEXT,                                         -- the item's state after it
     detail     TEXT CHECK (json_type(detail) = 'object')
 ) STRICT;
-INSERT INTO "event" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(2,1772452800000,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(3,1772452800100,1,1,NULL,'quoted',NULL,'{"cost_credits": 10}');
 INSERT INTO "event" VALUES(4,1772452800100,1,1,1,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
@@ -188,7 +188,7 @@ INSERT INTO "event" VALUES(71,1772463345994,1,NULL,NULL,'manifest_applied',NULL,
 INSERT INTO "event" VALUES(72,1772463345994,1,13,11,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(73,1772463346094,1,13,11,'accepted','active','{"generation_id": "gen-8", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(74,1772466961894,1,13,11,'generation_lost','held','{"code": "not_found", "message": "no such generation"}');
-INSERT INTO "event" VALUES(75,1772466961894,2,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(75,1772466961894,2,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(76,1772466961894,2,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(77,1772466961894,2,14,12,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(78,1772466961994,2,14,12,'outcome_unknown','submitting','{"reason": "the connection broke"}');
@@ -200,9 +200,9 @@ INSERT INTO "event" VALUES(83,1772467052394,1,15,13,'status_seen',NULL,'{"status
 INSERT INTO "event" VALUES(84,1772467052394,1,15,13,'outputs_ready','downloading',NULL);
 INSERT INTO "event" VALUES(85,1772467052494,1,15,13,'file_saved',NULL,'{"number": 1, "of": 2, "path": "/out/guide/two-views.png", "size_bytes": 168}');
 INSERT INTO "event" VALUES(86,1772467112494,1,NULL,NULL,'manifest_applied',NULL,'{"new": 2, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 13, "pruned": 0, "items": 16, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(87,1772467112494,3,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(87,1772467112494,3,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(88,1772467112494,3,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(89,1772467112494,4,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(89,1772467112494,4,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(90,1772467112494,4,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(91,1772467112494,1,16,14,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(92,1772467112494,3,18,15,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
@@ -223,7 +223,7 @@ INSERT INTO "event" VALUES(106,1772467126766,3,18,15,'outcome_unknown','submitti
 INSERT INTO "event" VALUES(107,1772467132994,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
 INSERT INTO "event" VALUES(108,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 15, "pruned": 0, "items": 17, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(109,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 16, "pruned": 0, "items": 18, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(110,1772467196205,5,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(110,1772467196205,5,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
 INSERT INTO "event" VALUES(111,1772467196205,5,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(112,1772467196205,5,NULL,NULL,'job_paused',NULL,NULL);
 CREATE TABLE input_file (
@@ -261,14 +261,14 @@ CREATE TABLE item (
     CHECK (state <> 'queued' OR attempt_id IS NULL),
     CHECK (state NOT IN ('failed', 'rejected', 'expired', 'held') OR error_code IS NOT NULL)
 ) STRICT;
-INSERT INTO "item" VALUES(1,1,0,'done','done',1,0,'a done',NULL,NULL,NULL,0,1,NULL,NULL,0,0,NULL,0,NULL,NULL);
-INSERT INTO "item" VALUES(2,1,1,'second-try','done',1,0,'a second-try',NULL,NULL,NULL,1,3,NULL,NULL,0,0,NULL,0,NULL,NULL);
+INSERT INTO "item" VALUES(1,1,0,'done','done',1,0,'a done',NULL,NULL,NULL,0,1,NULL,NULL,0,0,NULL,0,NULL,1);
+INSERT INTO "item" VALUES(2,1,1,'second-try','done',1,0,'a second-try',NULL,NULL,NULL,1,3,NULL,NULL,0,0,NULL,0,NULL,3);
 INSERT INTO "item" VALUES(3,1,2,'failed','failed',2,0,'a failed',NULL,NULL,NULL,1,4,'model_error','it failed',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(4,1,3,'canceled-there','failed',1,0,'a canceled-there',NULL,NULL,NULL,0,5,'canceled_by_service','the service canceled the generation',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(5,1,4,'expired','expired',1,0,'a expired',NULL,NULL,NULL,0,6,'expired','paid, but the service has deleted the outputs',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(6,1,5,'over-cap','rejected',3,0,'a over-cap',NULL,NULL,NULL,0,NULL,'over_cap','its quote of 10 credits exceeds its own cap (5); nothing was sent or charged',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(7,1,6,'rejected','rejected',1,0,'a rejected',NULL,NULL,NULL,0,7,'invalid_parameter','the service did not like it',0,0,NULL,0,NULL,NULL);
-INSERT INTO "item" VALUES(8,1,7,'with-image','done',4,0,'a with-image','[1]',NULL,NULL,0,8,NULL,NULL,0,0,NULL,0,NULL,NULL);
+INSERT INTO "item" VALUES(8,1,7,'with-image','done',4,0,'a with-image','[1]',NULL,NULL,0,8,NULL,NULL,0,0,NULL,0,NULL,8);
 INSERT INTO "item" VALUES(9,1,8,'canceled','canceled',1,0,'a canceled',NULL,NULL,NULL,0,NULL,NULL,NULL,0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(10,1,9,'held-conflict','held',1,0,'a held-conflict',NULL,NULL,NULL,0,9,'idempotency_conflict','the same key with another body',0,0,NULL,0,NULL,NULL);
 INSERT INTO "item" VALUES(11,1,10,'held-in-doubt','held',1,0,'a held-in-doubt',NULL,NULL,NULL,0,10,'over_quote','dearer',0,0,NULL,0,NULL,NULL);
@@ -314,12 +314,12 @@ CREATE TABLE job (
     reserved               INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= 0),
     charged                INTEGER NOT NULL DEFAULT 0 CHECK (charged >= 0),
     refunded               INTEGER NOT NULL DEFAULT 0 CHECK (refunded BETWEEN 0 AND charged)
-, sidecar TEXT CHECK (sidecar IN ('json', 'txt'))) STRICT;
-INSERT INTO "job" VALUES(1,'guide','Birds and foxes','test','[]','manifest',2000,900,'/out','{job}/{item}.{ext}','job.yaml',0,1772452800000,18,20,100,20,NULL);
-INSERT INTO "job" VALUES(2,'fourth','','test','["fourth"]','manifest',NULL,NULL,'/out','{job}/{item}.{ext}','job.yaml',0,1772466961894,1,10,0,0,NULL);
-INSERT INTO "job" VALUES(3,'second','','test','["second"]','manifest',NULL,100,'/out','{job}/{item}.{ext}','job.yaml',0,1772467112494,1,10,0,0,NULL);
-INSERT INTO "job" VALUES(4,'third','','test','["third"]','manifest',100,NULL,'/out','{job}/{item}.{ext}','job.yaml',0,1772467112494,1,10,0,0,NULL);
-INSERT INTO "job" VALUES(5,'later','','test','[]','manifest',NULL,NULL,'/out','{job}/{item}.{ext}','job.yaml',1,1772467196205,1,0,0,0,NULL);
+, versions TEXT NOT NULL DEFAULT '.v{version}', sidecar TEXT CHECK (sidecar IN ('json', 'txt'))) STRICT;
+INSERT INTO "job" VALUES(1,'guide','Birds and foxes','test','[]','manifest',2000,900,'/out','{job}/{item}.{ext}','job.yaml',0,1772452800000,18,20,100,20,'.v{version}',NULL);
+INSERT INTO "job" VALUES(2,'fourth','','test','["fourth"]','manifest',NULL,NULL,'/out','{job}/{item}.{ext}','job.yaml',0,1772466961894,1,10,0,0,'.v{version}',NULL);
+INSERT INTO "job" VALUES(3,'second','','test','["second"]','manifest',NULL,100,'/out','{job}/{item}.{ext}','job.yaml',0,1772467112494,1,10,0,0,'.v{version}',NULL);
+INSERT INTO "job" VALUES(4,'third','','test','["third"]','manifest',100,NULL,'/out','{job}/{item}.{ext}','job.yaml',0,1772467112494,1,10,0,0,'.v{version}',NULL);
+INSERT INTO "job" VALUES(5,'later','','test','[]','manifest',NULL,NULL,'/out','{job}/{item}.{ext}','job.yaml',1,1772467196205,1,0,0,0,'.v{version}',NULL);
 CREATE TABLE job_day (
     job_id       INTEGER NOT NULL REFERENCES job (id),
     day_start_at INTEGER NOT NULL,
@@ -349,7 +349,7 @@ CREATE TABLE lost_attempt (
     checksum        INTEGER NOT NULL,
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
-    PRIMARY KEY (job, item)
+    PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -723,15 +723,16 @@ CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
 CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
 WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
 BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
+CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
+CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
+CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
+CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
 CREATE VIEW lost_item AS
 SELECT item.id AS item_id, item.state, lost_attempt.*
 FROM lost_attempt
 CROSS JOIN job ON job.name = lost_attempt.job
 CROSS JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item;
-CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
-CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
-CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
 CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC, id)
     WHERE state = 'queued' AND open_inputs = 0;
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id, open_inputs ON item

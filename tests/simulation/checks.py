@@ -130,6 +130,10 @@ class Aftermath:
         return replace(books, requests=[row for row in books.requests if not self._is_upset(row)])
 
     def _is_upset(self, row: sqlite3.Row) -> bool:
+        if self._plan.restores and row["code"] == "generation_active":
+            return (
+                True  # an attempt that was refused after the copy was made is sent again, while a later one is active
+            )
         after_ms = UPSET_MS if row["status"] == TOO_MANY_REQUESTS else LATE_MS
         is_blind = any(0 <= row["arrived_at_ms"] - blind_ms <= BLIND_MS for blind_ms in self._blind_ms)
         return is_blind or any(-LATE_MS <= row["arrived_at_ms"] - late_ms <= after_ms for late_ms in self._late_ms)
@@ -158,7 +162,10 @@ class Aftermath:
         failures = Counter(made.prompt for made in self._made if made.outcome == "failed")
         canceled = {made.prompt for made in self._made if made.outcome == "canceled"}
         late = self._decided_too_late()
+        paid = {made.prompt for made in self._made if made.outcome != "failed"}
         for row in self._items:
+            if self._plan.decisions and row["state"] == "canceled" and row["prompt"] not in paid:
+                continue  # by a person, who does not want it
             is_excused = self._revoked_key is not None and row["state"] in {"failed", "held"}
             is_excused |= row["prompt"] in late and row["state"] == "expired"
             has_failed = row["prompt"] in canceled or failures[row["prompt"]] >= row["tries_allowed"]

@@ -2,11 +2,9 @@
 
 import asyncio
 import random
-import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
@@ -15,7 +13,7 @@ from batchkiln.rehearsal.nodes import as_node
 from batchkiln_service import open_account_admin
 from batchkiln_service.db.keys import digest_of
 
-from .plan import Outage, Restore
+from .plan import Decision, Outage, QueueCopy, Restore
 
 if TYPE_CHECKING:
     from .simulated_world import World
@@ -38,8 +36,12 @@ def fates_of(world: "World") -> "Iterator[Any]":
         yield _at(plan.calm_at, partial(_calm, world))
     for moment in plan.kills:
         yield _at(moment, partial(_kill, world))
-    for number, restore in enumerate(plan.restores):
-        yield _restore(world, restore, world.folder / f"copy-{number}.db")
+    for copy in plan.copies:
+        yield _at(copy.moment, partial(_copy, world, copy))
+    for restore in plan.restores:
+        yield _at(restore.moment, partial(_restore, world, restore))
+    for decision in plan.decisions:
+        yield _at(decision.moment, partial(_decide, world, decision))
     for outage in plan.outages:
         yield _at(outage.moment, partial(_out, world, outage))
     if plan.revoked_at is not None:
@@ -64,17 +66,17 @@ async def _kill(world: "World") -> None:
     world.kill_program()
 
 
-async def _restore(world: "World", restore: Restore, copy: Path) -> None:
-    """Copy the queue, and put the copy in its place later; what lies beside the queue stays."""
-    queue = world.program_folder / "queue.db"
-    await asyncio.sleep(max(0.0, restore.moment - restore.lost_seconds))
-    with (
-        closing(sqlite3.connect(f"{queue.as_uri()}?mode=ro", uri=True)) as source,
-        closing(sqlite3.connect(copy)) as to,
-    ):
-        source.backup(to)
-    await asyncio.sleep(min(restore.moment, restore.lost_seconds))
-    world.restore(copy, f"{restore.lost_seconds:.1f} s")
+async def _copy(world: "World", copy: QueueCopy) -> None:
+    world.copies.expect(copy.stage)
+
+
+async def _restore(world: "World", restore: Restore) -> None:
+    world.restore(restore)
+
+
+async def _decide(world: "World", decision: Decision) -> None:
+    with as_node("person"):
+        world.decide(decision.kind)
 
 
 async def _out(world: "World", outage: Outage) -> None:

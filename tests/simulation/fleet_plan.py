@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from batchkiln_service import LocalService
 
-from .plan import Plan
+from .plan import Plan, Restore
 
 if TYPE_CHECKING:
     from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
@@ -50,6 +50,18 @@ class Machine:
     starts_at: float = 0.0
 
 
+@dataclass(frozen=True)
+class DatabaseRestore:
+    """At a moment the database is restored to what it was at another.
+
+    `is_told`: the server says so itself, else a person does.
+    """
+
+    copied_at: float
+    moment: float
+    is_told: bool = False
+
+
 @dataclass
 class FleetPlan:
     """A world with several workers. Moments are virtual seconds."""
@@ -57,6 +69,7 @@ class FleetPlan:
     world: Plan = field(default_factory=Plan)
     machines: tuple[Machine, ...] = ()
     misadventures: tuple[Misadventure, ...] = ()
+    restores: tuple[DatabaseRestore, ...] = ()
     database_error: float = 0.0  # of the database's clock
     weather: float = 0.0  # probability of a misfortune of each write on the network
     ends_by: float = 8 * HOUR
@@ -115,6 +128,18 @@ def draw_fleet(seed: int) -> FleetPlan:
         database_error=chance.choice((0.0, 180.0, -180.0)),
         weather=chance.choice((0.0, 0.0, 0.003, 0.01)),
     )
+
+
+def draw_restored_fleet(seed: int) -> FleetPlan:
+    """Return the fleet of a seed with a database that is restored twice, while accounts change hands."""
+    plan, chance = draw_fleet(seed), random.Random(f"restored fleet {seed}")
+    moments = sorted(chance.uniform(20, 300) for _ in range(2))
+    plan.restores = tuple(
+        DatabaseRestore(max(1.0, moment - chance.uniform(0.1, 60.0)), moment, is_told=chance.random() < 0.5)
+        for moment in moments
+    )
+    plan.world.restores = tuple(Restore(each.moment) for each in plan.restores)  # what the checks make of it
+    return plan
 
 
 def _keys(chance: random.Random, accounts: tuple[str, ...], number: int) -> tuple[str, ...]:

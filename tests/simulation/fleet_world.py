@@ -10,8 +10,8 @@ import random
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext, suppress
 from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,12 +26,14 @@ from batchkiln.api.apply_manifests import apply_manifests
 from batchkiln.api.fleet_engine import FleetEngine, open_fleet_engine
 from batchkiln.config import load_config
 from batchkiln.core.errors import OutputDirNotWritable, QueueConnectionLost
-from batchkiln.core.lease_types import Egress, WorkerIdentity
+from batchkiln.core.lease_types import LEASE_SECONDS, Egress, WorkerIdentity
 from batchkiln.core.rate_limits import Limits
 from batchkiln.rehearsal.network import MemoryNetwork, NetworkFault
 from batchkiln.rehearsal.nodes import as_node, node_of
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.known_journals import await_all
+from batchkiln.store.session import Session
 from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.run_state import RunState
@@ -39,7 +41,7 @@ from batchkiln_service import LocalService, ServiceConfig
 
 from .crash_point_counter import DiedError, PointedFiles
 from .disk_faults import error_of
-from .fleet_plan import FleetPlan, Machine, Misadventure
+from .fleet_plan import DatabaseRestore, FleetPlan, Machine, Misadventure
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
 from .scenarios import Storms
@@ -84,13 +86,21 @@ class RemoteDatabase(SqliteDatabase):
 
     link: Link
     _is_lost = False
+    _restores = 0
     _turn: asyncio.Lock
+
+    async def incarnation(self) -> str | None:
+        return self.link.world.incarnation
+
+    def clock(self, session: Session) -> int:
+        del session
+        return self.link.world.database_now()
 
     async def reconnect(self) -> None:
         await asyncio.sleep(0.01)
         if self.link.is_away:
             raise QueueConnectionLost("the database does not answer")
-        self._is_lost = False
+        self._is_lost, self._restores = False, self.link.world.counts["restores"]
 
     async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
         if not hasattr(self, "link"):  # while it is opened
@@ -112,7 +122,8 @@ class RemoteDatabase(SqliteDatabase):
             return result
 
     def _check(self) -> None:
-        if self._is_lost or self.link.is_away:
+        is_restored = self._restores != self.link.world.counts["restores"]  # which ends all connections
+        if self._is_lost or is_restored or self.link.is_away:
             self._lose()
 
     def _lose(self) -> None:
@@ -124,9 +135,12 @@ class RemoteDatabase(SqliteDatabase):
 class FleetStore(Store):
     """A store without a named pipe: workers on other machines hear nothing of it."""
 
-    async def reconnect(self, *, now: datetime) -> None:
-        del now
-        await self._database.reconnect()
+    node: "Node"
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        async with self._sharing(self.node.world.program_folder / f"journals-{self.node.number}" / "queue"):
+            yield
 
     def listen(self, heard: Callable[[], None]) -> AbstractContextManager[None]:
         del heard
@@ -233,6 +247,8 @@ class FleetWorld:
         self.service: LocalService | None = None
         self._key_owners: dict[str, str] = {}
         self.log: list[str] = []
+        self.incarnation = "1"
+        self._restored_at = -LEASE_SECONDS
 
     def play(self) -> None:
         """Run the queue to its end, through everything that is to happen."""
@@ -363,8 +379,8 @@ class FleetWorld:
             _CALL.match(content),
             _KEY.search(content.partition(b"\r\n\r\n")[0] + b"\r\n"),
         )
-        if number is None or call is None:
-            return
+        if number is None or call is None or self.loop.time() < self._restored_at + LEASE_SECONDS:
+            return  # what a worker had recorded before a restore, it may send while its lease holds
         node, now = self.nodes[number], self.database_now()
         with self._connection() as connection:
             sql = "SELECT worker FROM egress WHERE name = ? AND expires_at > ?"
@@ -407,6 +423,7 @@ class FleetWorld:
         await self._submit()
         lives = [asyncio.create_task(self._live(node)) for node in self.nodes]
         fates = [asyncio.create_task(self._befall(each)) for each in self.plan.misadventures]
+        fates += [asyncio.create_task(self._restore(each)) for each in self.plan.restores]
         try:
             await asyncio.wait_for(self._until_done(), self.plan.ends_by)
         except TimeoutError:
@@ -446,6 +463,26 @@ class FleetWorld:
             self.strike(node, blow)
         else:
             node.armed.append(blow)
+
+    async def _restore(self, restore: DatabaseRestore) -> None:
+        """Copy the database at a moment, and restore it later: all connections are lost, and journals stay."""
+        await asyncio.sleep(restore.copied_at)
+        copy = self.folder / f"copy-{restore.copied_at}.db"
+        with self._connection() as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        await asyncio.sleep(restore.moment - restore.copied_at)
+        with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(self.queue)) as target:
+            source.backup(target)
+            target.row_factory = sqlite3.Row
+            if not restore.is_told:  # the person says so, by `workers restored`
+                await_all(target, self.database_now())
+                target.commit()
+        for node in self.nodes:
+            node.link.away_until = self.loop.time() + self.chance.choice((0.5, 0.5, 20.0, 60.0))
+        self.incarnation += "'" if restore.is_told else ""
+        self.counts["restores"] += 1
+        self._restored_at = self.loop.time()
+        self.note(f"the database is as it was at {restore.copied_at:.3f}")
 
     async def _live(self, node: Node) -> None:
         await asyncio.sleep(node.machine.starts_at)
@@ -487,8 +524,10 @@ class FleetWorld:
         app = self._app(node)
         database = await RemoteDatabase.open_for_writing(self.queue)
         database._turn = asyncio.Lock()
+        database._restores = self.counts["restores"]
         database.link = node.link
         store = FleetStore(database)
+        store.node = node
         try:
             control = RunState(waits_for_more=True)
             limit = Limits(**self.plan.world.limits).requests_per_minute_per_ip

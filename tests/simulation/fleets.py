@@ -23,7 +23,7 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.checks import Aftermath
-from simulation.fleet_plan import HANDOVERS, Blow, FleetPlan, Misadventure, draw_fleet, handover
+from simulation.fleet_plan import HANDOVERS, Blow, FleetPlan, Misadventure, draw_fleet, draw_restored_fleet, handover
 from simulation.fleet_world import FleetWorld, Node
 from simulation.log_silencing import silence, silent_pool
 from simulation.plan_runner import place_for_worlds, seeded_secrets
@@ -96,6 +96,11 @@ def play_fleet_seed(seed: int) -> tuple[int, FleetOutcome]:
     return seed, play_fleet(draw_fleet(seed))
 
 
+def play_restored_fleet_seed(seed: int) -> tuple[int, FleetOutcome]:
+    """Play the fleet of a seed whose database is restored."""
+    return seed, play_fleet(draw_restored_fleet(seed))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=_range, default=range(20), help="one, or first-last")
@@ -104,16 +109,18 @@ def main() -> int:
     parser.add_argument("--blow", choices=get_args(Blow), default="kill")
     parser.add_argument("--first", action="store_true", help="end with the first broken promise")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--restored", action="store_true", help="the database is restored to older states")
     args = parser.parse_args()
+    play_seed = play_restored_fleet_seed if args.restored else play_fleet_seed
     if args.handover is not None or args.verbose:
         for seed in args.seeds if args.handover is None else (0,):
             with silence():
-                outcome = play_fleet_seed(seed)[1] if args.handover is None else play_handover(args.handover, args.blow)
+                outcome = play_seed(seed)[1] if args.handover is None else play_handover(args.handover, args.blow)
             print("\n".join([*outcome.story, *outcome.violations, f"{len(outcome.violations)} broken"]))
         return 0
     began, counts, broken, takeovers, generations = time.perf_counter(), Counter[str](), 0, list[float](), 0
     with silent_pool(args.processes) as pool:
-        for seed, outcome in pool.imap_unordered(play_fleet_seed, args.seeds):
+        for seed, outcome in pool.imap_unordered(play_seed, args.seeds):
             counts.update(outcome.counts)
             takeovers += outcome.takeovers
             generations += outcome.generations

@@ -1,13 +1,17 @@
 """What a person does in a simulated world: end what only they can end."""
 
+import random
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
-from batchkiln.store import misunderstood
+from batchkiln.store import copying, misunderstood
 from batchkiln.store.attempt_journal import AttemptJournal
+from batchkiln.store.operations import cancel, retry
 from batchkiln.store.resolution import Decision, resolve
 
 _KNOWN: Final = (
@@ -76,6 +80,45 @@ def lost_attempts_of(queue: Path) -> int:
         known = {(row["job"], row["item"]): row["number"] for row in connection.execute(_KNOWN)}
     entries, _ = AttemptJournal(queue).read()
     return sum(entry.number > known.get((entry.job, entry.item), 0) for entry in entries)
+
+
+def cancel_some(queue: Path, chance: random.Random, now: int) -> list[str]:
+    """Cancel some of the items that are queued, or may be by now; return their names."""
+    with _queue(queue) as connection:
+        names = _named(connection, "queued")
+        for job, name in (drawn := chance.sample(names, min(3, len(names)))):
+            cancel(connection, job, [name], now)
+    return [name for _, name in drawn]
+
+
+def retry_canceled(queue: Path, now: int) -> list[str]:
+    """Retry the items that were canceled; return their names."""
+    with _queue(queue) as connection:
+        names = _named(connection, "canceled")
+        for job, name in names:
+            retry(connection, job, [name], now)
+    return [name for _, name in names]
+
+
+def move(queue: Path, now: datetime, *, is_interrupted: bool) -> None:
+    """Move the queue to another place by `queue copy`, and put what stands there in its own place."""
+    target = queue.with_name("moved.db")
+
+    def interrupt(*_: object) -> None:
+        raise InterruptedError
+
+    if is_interrupted:
+        with suppress(InterruptedError), mock.patch.object(copying._Copy, "_copy_meta", interrupt):
+            copying.copy_queue(queue, target, keep_image=lambda _: None, now=now)
+    copying.copy_queue(queue, target, keep_image=lambda _: None, now=now)
+    for path in queue.parent.glob(f"{queue.name}-*"):
+        path.unlink()
+    target.rename(queue)
+
+
+def _named(connection: sqlite3.Connection, state: str) -> list[tuple[str, str]]:
+    sql = "SELECT job.name, item.name FROM item JOIN job ON job.id = item.job_id WHERE item.state = ? ORDER BY item.id"
+    return [(job, name) for job, name in connection.execute(sql, (state,))]
 
 
 @contextmanager

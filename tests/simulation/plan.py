@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 from batchkiln.rehearsal.network import NetworkConditions
 from batchkiln_service import LocalService
@@ -31,12 +31,54 @@ class ClockStep:
     error_seconds: float
 
 
+Stage = Literal[
+    "any",
+    "recorded",  # an attempt is committed, its line is written to the journal, and not flushed
+    "journaled",  # it is flushed, and nothing is sent
+    "sent",  # the first byte of a create is about to be sent
+    "replied",  # the service's word on a create is on its way
+    "in doubt",  # an attempt waits to be sent again
+    "refused",  # an attempt was refused, and its item has no other one yet
+    "failed",  # likewise, after a generation that failed
+    "downloading",
+    "deciding",  # a person is about to cancel, to retry or to resolve, or has just done it
+]
+
+
 @dataclass(frozen=True)
-class Restore:
-    """At a moment the program is killed, and its queue replaced by a copy that is so many seconds old."""
+class QueueCopy:
+    """A person copies the queue at a moment, or as soon after it as an attempt comes to a stage of its life."""
 
     moment: float
-    lost_seconds: float
+    stage: Stage = "any"
+
+
+Hand = Literal[
+    "none",
+    "cancel",  # what the copy has as queued, before anything drives it
+    "move",  # by `queue copy`: to another place, whose journal is empty
+    "move twice",  # the first try is interrupted
+]
+
+
+@dataclass(frozen=True)
+class Restore:
+    """At a moment the program is killed, and its queue replaced by a copy: the newest, or one so many copies older.
+
+    `hand` is what a person does with the copy before the program is started again.
+    """
+
+    moment: float
+    back: int = 0
+    hand: Hand = "none"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """At a moment a person cancels items, or retries those that were canceled, beside the running program."""
+
+    moment: float
+    kind: Literal["cancel", "retry"]
 
 
 @dataclass
@@ -57,7 +99,9 @@ class Plan:
     counts_statements: bool = False  # as points; only a real process can die within a transaction
     kills: tuple[float, ...] = ()  # moments at which the program is killed
     troubles: tuple[Trouble, ...] = ()  # with the program's disk and database
+    copies: tuple[QueueCopy, ...] = ()
     restores: tuple[Restore, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     outages: tuple[Outage, ...] = ()
     clock_steps: tuple[ClockStep, ...] = ()
     revoked_at: float | None = None  # the API key of the first account; the next life has another one

@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS: Final = 900
 TIMED_OUT: Final = 124
 _FLEETS: Final = ["tests/simulation/fleets.py", "--first", "--seeds", "0-119", "--processes", "2"]
+_RESTORED_FLEETS: Final = [*_FLEETS, "--restored"]
+_RESTORES: Final = ["tests/simulation/restores.py", "--first", "--seeds", "0-119", "--processes", "2"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Bug:
     more: tuple[tuple[str, str, str], ...] = ()  # further changes: path, before, after
     caught_by: str | None = None  # the tests that are to catch it, where no simulated world can
     is_of_fleets: bool = False  # it shows only where several workers share a queue
+    is_of_restores: bool = False  # it shows only where older copies are restored, of a fleet's database or a file
 
 
 _RUN_IN_TRANSACTION: Final = """        result = work(connection, *args, **kwargs)
@@ -53,7 +56,7 @@ BUGS: Final = (
         "store/database.py",
         _RUN_IN_TRANSACTION,
         _SEND_FIRST,
-        (("store/database.py", "\n\ndef _in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef _in_snapshot("),),
+        (("store/database.py", "\n\ndef in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef in_snapshot("),),
     ),
     Bug(
         "an item that is free again wakes nobody else",
@@ -468,7 +471,7 @@ BUGS: Final = (
         "store/attempt_journal.py",
         "            _sync(self._handle)\n",
         "            pass\n",
-        caught_by="tests/simulation/test_restores.py",
+        is_of_restores=True,
     ),
     Bug(
         "a lost attempt is begun by any account",
@@ -476,14 +479,65 @@ BUGS: Final = (
         "\n  AND id NOT IN (SELECT item_id FROM lost_item)",
         "",
         (("store/attempts.py", 'if row["is_lost"] or row["is_paused"]', 'if row["is_paused"]'),),
-        caught_by="tests/simulation/test_restores.py",
+        is_of_restores=True,
     ),
     Bug(
         "a restored queue sends at once",
         "worker/account_worker.py",
         "        if due.at <= now.monotonic:\n            return\n        for is_create",
         "        if due.at:\n            return\n        for is_create",
-        caught_by="tests/simulation/test_restores.py",
+        is_of_restores=True,
+    ),
+    Bug(
+        "an attempt that a lost one followed is sent again",
+        "store/lost_attempts.py",
+        "    _end_outlived(connection, paid_keys, now)\n",
+        "",
+        is_of_restores=True,
+    ),
+    Bug(
+        "a lost attempt of an item that has ended is ignored",
+        "store/lost_attempts.py",
+        "    ended = _reopen_ended(connection, now)\n",
+        "    ended: list[str] = []\n",
+        is_of_restores=True,
+    ),
+    Bug(
+        "the journal is written after the send",
+        "store/worker_store.py",
+        "            self._journal.append(*entries)\n",
+        "            asyncio.get_running_loop().call_later(0.3, self._journal.append, *entries)\n",
+        is_of_restores=True,
+    ),
+    Bug(
+        "the journal drops what it has given back",
+        "store/lost_attempts.py",
+        "        if ended_at is None or ended_at >= horizon:\n",
+        "        if entry.idempotency_key in known and (ended_at is None or ended_at >= horizon):\n",
+        is_of_restores=True,
+    ),
+    Bug(
+        "a moved queue leaves behind what it has lost",
+        "store/copying.py",
+        "            record_lost(session, journals, to_milliseconds(now))\n",
+        "            session.in_transaction\n",
+        is_of_restores=True,
+    ),
+    Bug(
+        "a restored fleet waits for nobody's journal",
+        "store/known_journals.py",
+        "    if is_other or (has_lost and not is_expected):\n",
+        "    if False:\n",
+        (("store/leases.py", 'if row is None or row["seen_at"] < self._beaten_at:', "if False:"),),
+        is_of_fleets=True,
+        is_of_restores=True,
+    ),
+    Bug(
+        "of two lost attempts the earlier one counts",
+        "store/lost_attempts.py",
+        '    all_own = sorted((*own, *beside), key=attrgetter("number"))\n',
+        '    all_own = sorted((*own, *beside), key=attrgetter("number"), reverse=True)\n',
+        is_of_restores=True,
     ),
     Bug(
         "one recipe that fails holds up the others",
@@ -593,7 +647,10 @@ def hunt(bug: Bug | None) -> str | None:
         if bug is not None:
             plant(bug, copy / "src")
         tests = None if bug is None else bug.caught_by
-        worlds = _FLEETS if bug is not None and bug.is_of_fleets else ["tests/simulation/first_violation.py"]
+        worlds = ["tests/simulation/first_violation.py"]
+        if bug is not None:
+            restored = _RESTORED_FLEETS if bug.is_of_fleets else _RESTORES
+            worlds = restored if bug.is_of_restores else _FLEETS if bug.is_of_fleets else worlds
         command = worlds if tests is None else ["-m", "pytest", "-q", "-x", "--no-header", tests]
         done = subprocess.run(
             ["timeout", str(PATIENCE_SECONDS), sys.executable, "-W", "ignore", *command],

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import datetime, timedelta
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -38,10 +39,20 @@ from .crash_point_counter import DiedError, Points
 from .fault_schedule import fates_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
-from .operator_actions import ask_again, end_doubts, fetch_again, give_up_unreachable, lost_attempts_of
+from .operator_actions import (
+    ask_again,
+    cancel_some,
+    end_doubts,
+    fetch_again,
+    give_up_unreachable,
+    lost_attempts_of,
+    move,
+    retry_canceled,
+)
 from .oversleeping import Oversleeping
-from .plan import RESTART_SECONDS, Plan
-from .power_cuts import Disk, FollowedFiles
+from .plan import RESTART_SECONDS, Plan, Restore
+from .power_cuts import JOURNAL, Disk, FollowedFiles
+from .queue_copies import QueueCopies
 from .secret_scan import Canaries
 from .timeline import Happening, tell
 from .virtual_loop import VirtualLoop
@@ -90,7 +101,9 @@ class World:
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
         self.watch = Watch(self.program_folder / "queue.db")
+        self.copies = QueueCopies(self.program_folder / "queue.db", folder, partial(self.note, "a person"))
         self.canaries = Canaries()
+        self._wake_program: Callable[[], None] = lambda: None
         self.lives = 0
         self.service_lives = 0
         self.died_at: list[str] = []
@@ -110,7 +123,7 @@ class World:
         with _quiet(self.loop), inline, mock.patch.object(attempt_journal, "_sync", self._sync_journal):
             self.loop.network.on_write = self.points.pass_by
             self.loop.network.on_misfortune = lambda node, what: self.note(node, f"bytes on the way: {what}")
-            self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
+            self.loop.network.on_bytes += [self.watch.see, self.copies.see, self.canaries.see]
             self.loop.run_until_complete(self._history_in_time())
         self.violations += self.watch.violations
 
@@ -132,16 +145,35 @@ class World:
         if not self._died.is_set():
             self._die("a moment")
 
-    def restore(self, copy: Path, lost: str) -> None:
-        """Let the program die, and replace its queue by a copy of it that is older."""
+    def restore(self, restore: Restore) -> None:
+        """Let the program die, and replace its queue by a copy of it that is older; the journal beside it stays."""
         self.kill_program()
         self.died_at.append(RESTORED)
-        self.note("a person", f"restores the queue from a copy that lacks the last {lost}")
+        queue, copies = self.program_folder / "queue.db", self.copies.taken
+        copy = copies[-1 - min(restore.back, len(copies) - 1)]
+        self.note("a person", f"restores the queue from {copy.name}; then: {restore.hand}")
         for ending in ("-wal", "-shm"):
-            (self.program_folder / f"queue.db{ending}").unlink(missing_ok=True)
-        shutil.copyfile(copy, self.program_folder / "queue.db")
-        if not lost_attempts_of(self.program_folder / "queue.db"):
+            Path(f"{queue}{ending}").unlink(missing_ok=True)
+        shutil.copyfile(copy, queue)
+        if not lost_attempts_of(queue):
             self.blind_restores.append(self.loop.time())
+        if restore.hand == "cancel":
+            self.decide("cancel")
+        elif restore.hand != "none":
+            move(queue, self.wall(), is_interrupted=restore.hand == "move twice")
+            (self.program_folder / JOURNAL).unlink(missing_ok=True)  # the other place has one of its own
+            self.copies.taken.clear()  # older ones are of the queue that was moved away
+            self.copies.take("any")
+
+    def decide(self, kind: str) -> None:
+        """Let a person cancel some items, or retry those that were canceled."""
+        queue, now = self.program_folder / "queue.db", round(self.wall().timestamp() * 1000)
+        self.copies.reach("deciding")
+        chance = random.Random(f"{self.plan.seed} decides at {self.loop.time()}")
+        names = cancel_some(queue, chance, now) if kind == "cancel" else retry_canceled(queue, now)
+        self.note("a person", f"has {kind}: {', '.join(names)}")
+        self._wake_program()
+        self.copies.reach("deciding")
 
     async def kill_service(self) -> None:
         """Let the service die now, unless it is dead."""
@@ -251,8 +283,10 @@ class World:
             return self._until_topped_up() if left else None
         if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
+        self.copies.reach("deciding")
         if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):
             self.note("a person", f"ends {doubts} doubts")
+            self.copies.reach("deciding")
         if unfetched := fetch_again(self.program_folder / "queue.db"):
             self.note("a person", f"has the outputs of {unfetched} items fetched again")
         if left and (asked := ask_again(self.program_folder / "queue.db")):
@@ -285,14 +319,17 @@ class World:
             connection.set_trace_callback(self.points.state)
 
     def _sync_journal(self, handle: int) -> None:
+        self.copies.reach("recorded")
         self.points.pass_by("before sync_file")
         os.fsync(handle)
         self._disk.journal_synced(handle)
         self.points.pass_by("after sync_file")
+        self.copies.reach("journaled")
 
     def _committed(self, call: Callable[[], object]) -> None:
         if self.plan.cuts_power:
             self._disk.committed(call)
+        self.copies.committed()
 
     async def _program(self) -> int:
         """Do what `batchkiln run` does, without its screen; return how much is left that could still move."""
@@ -318,9 +355,10 @@ class World:
                 control.scope = scope_of(applied)
                 sleepers = Oversleeping(driver, Path(str(app.queue)), self.violations)
                 self.loop.on_move = sleepers.look
+                self._wake_program = driver.on_wakeup  # as a command of another process does
                 outstanding = await driver.run()
         finally:
-            self.loop.on_move = lambda: None
+            self.loop.on_move = self._wake_program = lambda: None
             await store.close()
         return outstanding.total
 

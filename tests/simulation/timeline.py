@@ -19,7 +19,9 @@ _EVENTS: Final = (
 )
 _FATES: Final = (
     "kills",
+    "copies",
     "restores",
+    "decisions",
     "outages",
     "clock_steps",
     "troubles",

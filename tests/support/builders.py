@@ -73,6 +73,8 @@ class PlacedItem:
     file: str = "job.yaml"
     line: int = 1
     objections: tuple[PlacedObjection, ...] = ()
+    repetition: int = 0
+    has_default_id: bool = False
 
 
 def diagnostic_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:

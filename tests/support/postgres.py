@@ -9,6 +9,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,16 @@ def require() -> None:
         if os.environ.get(NEEDED) == "1":
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+def program(name: str, place: str) -> str:
+    """Return the path of a program of another package; skip the test, or fail it, where it is missing."""
+    if found := shutil.which(name) or (place if Path(place).is_file() else None):
+        return found
+    reason = f"{name} is not installed"
+    if os.environ.get(NEEDED) == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @cache
@@ -155,14 +166,31 @@ def _deletions(admin: psycopg.Connection) -> str:
     return _deletions_of(tuple(row[0] for row in tables), tuple(row[0] for row in sequences))
 
 
+@contextmanager
+def reachable_folder() -> Iterator[Path]:
+    """Lend a folder with a short path, as a socket needs, that the database's own role can reach."""
+    memory = Path("/dev/shm")
+    made = Path(tempfile.mkdtemp(prefix="kiln-", dir=memory if memory.is_dir() else None))
+    made.chmod(0o755)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def owner_prefix(folder: Path) -> list[str | Path]:
+    """Return what a command on a cluster begins with; give its folder to the role that may run a server."""
+    if os.getuid() != 0:
+        return []
+    user = pwd.getpwnam("postgres")  # PostgreSQL refuses to run as root
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+
+
 def _start(folder: Path) -> None:
     programs = binaries()
     assert programs is not None, "ask `require` first"
-    prefix: list[str] = []
-    if os.getuid() == 0:  # PostgreSQL refuses to run as root
-        user = pwd.getpwnam("postgres")
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        prefix = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    prefix = owner_prefix(folder)
     folder.chmod(0o755)
     make: list[str | Path] = [
         programs / "initdb",

@@ -34,6 +34,8 @@ class Placed:
     file: str
     line: int
     objections: tuple[PlacedObjection, ...] = ()
+    repetition: int = 0
+    has_default_id: bool = False
 
 
 def spec(name: str, **fields: Any) -> ItemSpec:  # noqa: ANN401  any field of the dataclass
@@ -218,13 +220,15 @@ class QueueFile:
 
     def finish(self, name: str, path: str | None = None) -> int:
         """Bring a queued item to its end, with a file."""
-        attempt_id = self.send(name, generation_id=f"gen-{path or name}")
+        version = self.one("SELECT count(*) + 1 FROM attempt WHERE version > 0 AND item_id = ?", self.item(name)["id"])
+        attempt_id = self.send(name, generation_id=f"gen-{name}" if version == 1 else f"gen-{name}-{version}")
         self.end(attempt_id, "succeeded")
+        self.connection.execute("UPDATE attempt SET version = ? WHERE id = ?", (version, attempt_id))
         self.move(name, Event.OUTPUTS_READY)
         self.connection.execute(
             "INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)"
             " VALUES (?, ?, 1, 'image', ?, 7, 'abc', 'image/png', ?)",
-            (self.item(name)["id"], attempt_id, path or f"out/{name}.png", NOW),
+            (self.item(name)["id"], attempt_id, path or f"out/{name}{'' if version == 1 else f'.v{version}'}.png", NOW),
         )
         self.move(name, Event.FILES_SAVED)
         return attempt_id

@@ -15,22 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from batchkiln.store.location import DatabaseUrl
-from support.source_relay import relay
+from support.tcp_gate import Gate, free_port, gate
 
 PATIENCE_SECONDS = 120.0
 
 _SERVICE = """
 state_dir: service
 port: {port}
+public_url: http://127.0.0.1:{files}
 time_scale: {scale}
 tiny_media: true
 accounts: [{accounts}]
-limits: {{requests_per_minute_per_ip: 1000}}  # links to files do not lead through the relays
+limits: {{requests_per_minute_per_ip: 1000}}  # all machines' downloads come from one address
 """
 
 _CONFIG = """
 queue: {url}
-allow_lost_commits: true
+allow_lost_commits: {lossy}
 shared_dir: .
 default_profile: studio
 profiles:
@@ -65,20 +66,23 @@ class SharedQueue:
     url: DatabaseUrl
     accounts: Sequence[str]
     scale: float = 60.0
-    port: int = field(default_factory=lambda: free_port())  # noqa: PLW0108  defined below
+    credits: int = 100_000  # of each account
+    port: int = field(default_factory=free_port)
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
-    doors: dict[str, int] = field(default_factory=dict)
+    gates: dict[str, Gate] = field(default_factory=dict)  # between each machine and the service
+    files: Gate | None = None  # before the links to files
     stack: ExitStack = field(default_factory=ExitStack)
 
     @contextmanager
     def serving(self) -> Iterator["SharedQueue"]:
         """Run the service; at the end, end all processes."""
-        accounts = ", ".join(f"{{name: {name}, credits: 100000}}" for name in self.accounts)
+        accounts = ", ".join(f"{{name: {name}, credits: {self.credits}}}" for name in self.accounts)
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = _SERVICE.format(port=self.port, scale=self.scale, accounts=accounts)
-        (self.folder / "service.yaml").write_text(text)
         try:
             with self.stack:
+                self.files = self.stack.enter_context(gate(self.port, delivers_requests=True))
+                text = _SERVICE.format(port=self.port, files=self.files.port, scale=self.scale, accounts=accounts)
+                (self.folder / "service.yaml").write_text(text)
                 self.start("serve", "--config", "service.yaml", log="serve.log")
                 wait_until(self._is_serving, self.said)
                 yield self
@@ -94,17 +98,28 @@ class SharedQueue:
             return (self.folder / "service" / f"key-{self.accounts[-1]}").exists()
         return False
 
-    def machine(self, name: str, accounts: Sequence[str] | None = None, *, limit: int = 120) -> str:
-        """Write the configuration of a machine with the keys of some accounts; return the file's name."""
-        if name not in self.doors:
-            source = f"127.0.0.{2 + len(self.doors)}"
-            self.doors[name] = self.stack.enter_context(relay(self.port, source))
+    def machine(
+        self, name: str, accounts: Sequence[str] | None = None, *, limit: int = 120, url: DatabaseUrl | None = None
+    ) -> str:
+        """Write the configuration of a machine with the keys of some accounts; return the file's name.
+
+        `url` is the machine's own way to the database.
+        """
+        url = url or self.url
+        if name not in self.gates:
+            source = f"127.0.0.{2 + len(self.gates)}"
+            self.gates[name] = self.stack.enter_context(gate(self.port, source=source, delivers_requests=True))
         keys = {account: f"service/key-{account}" for account in self.accounts}
         if accounts is not None:
             keys |= {account: "no-key-here" for account in self.accounts if account not in accounts}
         entries = ", ".join(f"{{name: {account}, keys: [{{file: {file}}}]}}" for account, file in keys.items())
         text = _CONFIG.format(
-            url=self.url.secret, door=self.doors[name], scale=self.scale, accounts=entries, limit=limit
+            url=url.secret,
+            lossy=str(url.may_lose_commits).lower(),
+            door=self.gates[name].port,
+            scale=self.scale,
+            accounts=entries,
+            limit=limit,
         )
         (self.folder / f"{name}.yaml").write_text(text)
         return f"{name}.yaml"
@@ -173,11 +188,3 @@ def wait_until(is_so: Callable[[], bool], said: Callable[[], str], seconds: floa
     while not is_so():
         assert time.monotonic() < deadline, said()
         time.sleep(0.1)
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -74,4 +74,4 @@ def shared_by(*, silent_seconds: float = 1.0, undriven: tuple[Undriven, ...] = (
         able=frozenset({1}),
     )
     driver = Driver("studio", "anna", worker.name, 3, NOW)
-    return SharedBy((worker,), (driver,), undriven, {("studio", "anna"): 2})
+    return SharedBy((worker,), (driver,), undriven, {("studio", "anna"): 2}, {("studio", "anna"): 1})

@@ -199,7 +199,7 @@ class World:
     async def _drive(self) -> Outstanding:
         host = HostState(HostRateLimit.of(self.limits))
         if self.keeps_journal:
-            await open_journal(self.database, self.journal, self.clock.instant)
+            await open_journal(self.database, self.journal, to_milliseconds(self.clock.instant))
             if found_at := await self.store.lost_attempts_found_at():
                 passed = (self.clock.instant - found_at).total_seconds()
                 host.quiet_until = self.clock.now().monotonic + quiet_seconds_left(self.limits, passed)

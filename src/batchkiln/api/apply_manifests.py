@@ -85,7 +85,7 @@ async def apply_manifests(
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
         if len(paths) > 1 and not options.dry_run:
-            await store.run(_apply, app, manifest, replace(wanted, dry_run=True))
+            await store.run(_apply, app, manifest, replace(wanted, dry_run=True, is_trial=True))
         ready.append((manifest, wanted))
     applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()

@@ -90,16 +90,17 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingFiles:
-    """Files of done items that are gone from the disk, or have another size than the recorded one.
+class FetchReport:
+    """The result of looking for files that are gone from the disk, or have another size than the recorded one.
 
-    The service keeps `kept` until its retention ends (14 days from creation), and no longer keeps `lost`. `present`
-    is the number of files that are there.
+    `present` is the number of files that are there, and `fetched` the number of items that the next run downloads again
+    at no cost. `lost` files are no longer kept by the service (14 days from creation): only a redo makes them again, at
+    the price of a new attempt. `skipped` are named items that are not done.
     """
 
-    kept: tuple[SavedOutputFile, ...]
-    lost: tuple[SavedOutputFile, ...]
     present: int
+    fetched: int
+    lost: tuple[SavedOutputFile, ...]
     skipped: tuple[Skipped, ...]
 
 
@@ -154,7 +155,11 @@ class Changes:
         async with self._to_change() as store:
             return await store.run(Writer.redo, job, items, self._clock())
 
-    async def choose_version(self, job: str, item: str, version: int) -> ItemState:
+    async def preview_redo(self, job: str, items: Sequence[str]) -> RedoReport:
+        """Return the effect and the possible cost of `redo`, without a change."""
+        return await self.reader.read(Reader.preview_redo, job, items)
+
+    async def use_version(self, job: str, item: str, version: int) -> ItemState:
         """Make the files of a version of an item (from 1) current; return the item's state. It costs nothing."""
         async with self._to_change() as store:
             return await store.write(Writer.choose_version, job, item, version, self._clock())
@@ -190,15 +195,21 @@ class Changes:
         """Return what is to be reviewed at a place, or first; None if there is nothing. See `ReviewStep`."""
         return await self.reader.read(lambda reader: reader.reviews.step(job, at, is_all=is_all))
 
-    async def missing_files(self, job: str, items: Sequence[str] = ()) -> MissingFiles:
-        """Find the files of done items that are gone from the disk: of the named items, or of all."""
-        saved, skipped = await self.reader.read(Reader.saved_files, job, items)
-        return await asyncio.to_thread(_missing, saved, skipped, self._clock())
+    async def fetch(self, job: str, items: Sequence[str] = ()) -> FetchReport:
+        """Find the current files of done items that are gone, and let the next run download them again.
 
-    async def fetch(self, job: str, missing: MissingFiles) -> int:
-        """Let the next run download the missing files again that the service keeps; return the number of items."""
-        async with self._to_change() as store:
-            return await store.write(Writer.fetch_again, job, missing.kept, self._clock())
+        Of the named items, or of all. It costs nothing.
+        """
+        saved, skipped = await self.reader.read(Reader.saved_files, job, items)
+        gone = await asyncio.to_thread(_gone, saved)
+        now = self._clock()
+        kept = [file for file in gone if _is_retained(file, now)]
+        lost = tuple(file for file in gone if not _is_retained(file, now))
+        fetched = 0
+        if kept:
+            async with self._to_change() as store:
+                fetched = await store.write(Writer.fetch_again, job, kept, now)
+        return FetchReport(len(saved) - len(gone), fetched, lost, skipped)
 
     async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
         """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing."""
@@ -267,11 +278,8 @@ def _user() -> str:
         return "unknown"
 
 
-def _missing(saved: Sequence[SavedOutputFile], skipped: tuple[Skipped, ...], now: datetime) -> MissingFiles:
-    gone = [file for file in saved if not _is_there(file)]
-    kept = tuple(file for file in gone if _is_retained(file, now))
-    lost = tuple(file for file in gone if not _is_retained(file, now))
-    return MissingFiles(kept, lost, len(saved) - len(gone), skipped)
+def _gone(saved: Sequence[SavedOutputFile]) -> list[SavedOutputFile]:
+    return [file for file in saved if not _is_there(file)]
 
 
 def _is_there(file: SavedOutputFile) -> bool:

@@ -1,12 +1,11 @@
 """The engine that runs one queue: its lock, its workers, and its services."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,7 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.store import ChangeNotifier, Store, Work
+from batchkiln.store import ChangeNotifier, Store, Work, Writer
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.lease_keeper import ALWAYS_HELD, HeldLease
 from batchkiln.worker.loop import drive
@@ -34,6 +33,7 @@ from batchkiln.worker.run_state import HostState, RunState
 from batchkiln.worker.spans import Spans
 
 if TYPE_CHECKING:
+    from batchkiln.core.lease_types import AccountRest
     from batchkiln.store import WorkerStore
     from batchkiln.tracing import Tracing
     from batchkiln_service import LocalService
@@ -76,6 +76,8 @@ class Engine:
         self._session: ClientSession | None = None
         self._is_woken = True
         self.has_started = False
+        self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
+        """The accounts, by profile and name, that rest in other processes, as the end of the run found them."""
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
@@ -116,6 +118,8 @@ class Engine:
         is_start, self.has_started, self._is_woken = not self.has_started, True, False
         before = len(self.workers)
         try:
+            if self.control.scope.is_selected:
+                await self.store.run(Writer.follow_changes_of_selected)
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
             await self._check_outputs(work)
             await self._build_workers(work, is_start=is_start)
@@ -302,9 +306,7 @@ class Engine:
             suspended=None if profile.is_embedded else environment.suspended,
             seed=environment.seed,
         )
-        found_at = await store.lost_attempts_found_at()
-        passed = inf if found_at is None else (environment.wall() - found_at).total_seconds() * profile.time_scale
-        quiet_until = clock.monotonic() + quiet_seconds_left(profile.limits, passed)
+        quiet_until = clock.monotonic() + await self._quiet_seconds(store, profile)
         self.services[name] = ServiceRuntime(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
@@ -316,6 +318,18 @@ class Engine:
             embedded=embedded,
         )
         return self.services[name]
+
+    async def _quiet_seconds(self, store: "WorkerStore", profile: Profile) -> float:
+        """Return what is left of the quiet minute of a restored queue."""
+        found_at = await store.lost_attempts_found_at()
+        if found_at is None:
+            return 0.0
+        passed = (await self._now_of_queue() - found_at).total_seconds() * profile.time_scale
+        return quiet_seconds_left(profile.limits, passed)
+
+    async def _now_of_queue(self) -> datetime:
+        """Return the time by which the queue was found to be restored: this machine's."""
+        return self.app.environment.wall()
 
     def _host_limit(self, profile: Profile) -> HostRateLimit:
         return HostRateLimit.of(profile.limits)

@@ -4,8 +4,10 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from math import inf
 from typing import Final
 
 import structlog
@@ -23,9 +25,10 @@ from batchkiln.core.errors import (
     QueueBusy,
     QueueConnectionLost,
 )
-from batchkiln.core.lease_types import RENEWAL_SECONDS, Egress, WorkerIdentity, accounts_carried
-from batchkiln.core.queue_types import Outstanding
+from batchkiln.core.lease_types import RENEWAL_SECONDS, AccountRest, Egress, WorkerIdentity, accounts_carried
+from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.rate_limits import HostRateLimit
+from batchkiln.core.waits import WaitReason
 from batchkiln.core.wakes import Change
 from batchkiln.store import Reader, Store, StoreClock
 from batchkiln.worker.account_worker import AccountWorker
@@ -40,6 +43,14 @@ LONGEST_RECONNECT_WAIT_SECONDS: Final = 30.0
 
 END_LOOK_SECONDS: Final = 1.0
 """How often a run looks whether its jobs have ended, which other workers may drive, in seconds of real time."""
+
+EXPIRY_MARGIN_SECONDS: Final = 0.05
+
+LOOKS_WITHOUT_EVENTS: Final = 10
+"""Of so many looks, one is made although the history has not grown: few changes by a person leave no event."""
+
+REST_SECONDS: Final = LOOK_SECONDS + RENEWAL_SECONDS
+"""How long accounts of other workers must have rested until a run takes it for their end: they look so often."""
 
 DISK_REST_SECONDS: Final = 60.0
 """How long a worker takes no accounts after its output folder refused a write."""
@@ -70,6 +81,8 @@ class FleetEngine(Engine):
         self._refused_profiles: set[str] = set()
         self._seen: dict[int, AccountWorker] = {}
         self._wanted_ids: dict[int, tuple[str, str]] | None = None  # accounts with work, once they were read
+        self._known_fleet: str | None = None  # the last one in which nothing was to be taken or handed over
+        self._others_rest: tuple[Mapping[int, AccountRest], float] = {}, 0.0  # as of which moment
 
     @property
     def workers_seen(self) -> list[AccountWorker]:
@@ -128,12 +141,28 @@ class FleetEngine(Engine):
         others = self._wanted_ids.keys() - {worker.account_id for worker in self.workers} - self.control.cut_off
         if self._ends_early() and self._seen:
             return True  # it ends for this process alone
-        if others & await self.store.read(_able_accounts):
+        able, rests = await self.store.read(_others_accounts)
+        resting = self._at_rest(rests, others)
+        if others - resting & able:
             return False
-        if others and not self._seen:
-            profile, account = self._wanted_ids[min(others)]
+        self.elsewhere = {self._wanted_ids[account_id]: rests[account_id] for account_id in resting}
+        if others - resting and not self._seen:
+            profile, account = self._wanted_ids[min(others - resting)]
             self.app.config.profiles[profile].keys(account)
         return True
+
+    def _at_rest(self, rests: Mapping[int, AccountRest], others: AbstractSet[int]) -> AbstractSet[int]:
+        """Return which accounts of other workers can do nothing more.
+
+        A worker never begins anything on an account again that the service refused. Any other account may get work,
+        which its worker learns a minute later at most.
+        """
+        found = {account_id: rest for account_id, rest in rests.items() if account_id in others}
+        known, since = self._others_rest
+        if found != known:
+            self._others_rest = known, since = found, self._ticker.monotonic()
+        is_lasting = self._ticker.monotonic() - since >= REST_SECONDS
+        return {account_id for account_id, rest in found.items() if is_lasting or rest.blocked is not None}
 
     def _ends_early(self) -> bool:
         """Return whether the person bounds this run by credits or time."""
@@ -143,7 +172,7 @@ class FleetEngine(Engine):
     # --- renewals ---
 
     async def _renew_leases(self) -> None:
-        look_at = self._ticker.monotonic() + LOOK_SECONDS
+        look_at, looks, seen_at_look, seen = self._ticker.monotonic() + LOOK_SECONDS, 0, 0, 0
         while True:
             try:
                 await self._keeper.renew()
@@ -155,29 +184,38 @@ class FleetEngine(Engine):
                 log.warning("renewal_failed", worker=self._keeper.worker.name, reason=str(error))
             if self._keeper.is_draining:
                 self.control.stop()
-            if self._ticker.monotonic() >= look_at:  # makes up for a missed wakeup
-                look_at = self._ticker.monotonic() + LOOK_SECONDS
-                self.announce()
-            self._is_woken = True
-            self.control.pulse.set()
-            self.news.announce(Change.ELSEWHERE)
-            await self._ticker.sleep_until(self._ticker.monotonic() + RENEWAL_SECONDS, self._connection_suspected)
+            history = self._keeper.history
+            if self._ticker.monotonic() >= look_at:  # a bell that nobody heard is made up for
+                look_at, looks = self._ticker.monotonic() + LOOK_SECONDS, looks + 1
+                if history != seen_at_look or looks % LOOKS_WITHOUT_EVENTS == 0:
+                    self._known_fleet, seen_at_look = None, history
+                    self.announce()
+            if self._keeper.fleet != self._known_fleet or self._rests() != self._keeper.rests:
+                self._is_woken = True
+                self.control.pulse.set()
+            if history != seen:
+                seen = history
+                self.news.announce(Change.ELSEWHERE)
+            # Right after another worker's lease has expired is the moment to take it.
+            wait = min(RENEWAL_SECONDS, self._keeper.free_in_seconds + EXPIRY_MARGIN_SECONDS)
+            await self._ticker.sleep_until(self._ticker.monotonic() + wait, self._connection_suspected)
             self._connection_suspected.clear()
 
     async def _reconnect(self, error: QueueConnectionLost) -> None:
         """End all accounts' workers, as a crash would, and connect again. Raise `error` after `RECONNECT_SECONDS`."""
-        self._is_connected = False
+        self._is_connected, self._known_fleet = False, None
         self._keeper.lose_all()
         wait, began = 1.0, self._ticker.monotonic()
         log.warning("database_lost", worker=self._keeper.worker.name, reason=str(error))
         while True:
             try:
-                await self.store.reconnect(now=self.app.environment.wall())
+                await self.store.reconnect()
             except QueueBusy:  # away still, or with too many connections
                 if self._ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
                     raise
             else:
                 log.info("database_found", worker=self._keeper.worker.name)
+                self._account_ids.clear()  # of an older state, which may give the same ids to other accounts
                 return
             await self._ticker.sleep_until(self._ticker.monotonic() + wait, self.control.stopping)
             wait = min(2 * wait, LONGEST_RECONNECT_WAIT_SECONDS)
@@ -185,22 +223,27 @@ class FleetEngine(Engine):
     # --- accounts ---
 
     async def new_workers(self) -> list[AccountWorker]:
-        """Take the accounts that are this worker's to drive; return their workers, and end those to be handed over."""
-        if not self._is_woken:
+        """Take the accounts that are this worker's to drive; return their workers, and end those to be handed over.
+
+        A configuration error stops a start; later it is only logged, because other jobs have work.
+        """
+        if not self._is_woken or not self._is_connected:
             return []
-        self._is_woken = False
+        is_start, self.has_started, self._is_woken = not self.has_started, True, False
         try:
-            return await self._take() if self._may_take() else []
+            return await self._take()
         except QueueBusy as error:
             self._check_connection(error)
         except InputError as error:
+            if is_start and not isinstance(error.__cause__, OutputDirNotWritable):
+                raise
             log.warning("job_postponed", reason=str(error))
         return []
 
     def _may_take(self) -> bool:
         """Return whether accounts may be taken; with a new epoch of the address only when the old workers ended."""
         epoch = self._keeper.egress_epoch
-        if not self._is_connected or epoch is None or self._ticker.monotonic() < self._disk_rests_until:
+        if self._ticker.monotonic() < self._disk_rests_until:
             return False
         if epoch != self._host_epoch:
             if self._leases:
@@ -225,6 +268,13 @@ class FleetEngine(Engine):
             if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
                 able.add(account_id)
         self._wanted_ids = names
+        fleet = self._keeper.fleet  # as of the last renewal: what changes from now on is seen at the next one
+        await self._keeper.tell_rests(self._rests())
+        if self._keeper.egress_epoch is None:
+            self._known_fleet = fleet
+            return []
+        if not self._may_take():
+            return []
         leases, given = await self._keeper.choose(
             [AccountDemand(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in demands.items()],
             able=able,
@@ -232,10 +282,12 @@ class FleetEngine(Engine):
         )
         if given:
             self._give_back(given)
+        self._known_fleet = None if leases or given else fleet
         self._leases |= {lease.fence.account_id: lease for lease in leases}
         try:
             if leases:
                 await self._check_outputs(work)
+                await self._keep_quiet()
             made = [await self._worker(*names[lease.fence.account_id], needs_key=True, lease=lease) for lease in leases]
         except BaseException as error:
             self._rest_of_disk(error)
@@ -245,6 +297,34 @@ class FleetEngine(Engine):
         self.workers += made
         self._seen |= {worker.account_id: worker for worker in made}
         return made
+
+    async def _keep_quiet(self) -> None:
+        """Have the new workers send nothing for what is left of a restored queue's quiet minute (Law 5)."""
+        for service in self.services.values():
+            left = await self._quiet_seconds(service.store, service.profile)
+            service.host.quiet_until = service.clock.monotonic() + left
+
+    async def _now_of_queue(self) -> datetime:
+        """Return the database's time, since the machines' clocks differ."""
+        return await self.store.now()
+
+    def _rests(self) -> dict[int, AccountRest]:
+        """Return the accounts that can do nothing until something outside of this process changes.
+
+        A run that has bounds of its own tells only those that the service refuses: others may drive the rest.
+        """
+        control, found = self.control, {}
+        is_bounded = self._ends_early() or control.scope != Scope()
+        for account_id in {worker.account_id for worker in self.workers} | control.cut_off:
+            tracks = {(account_id, track) for track in TRACKS}
+            due, blocked = control.slot_rest(account_id), control.blocked.get(account_id)
+            if account_id in control.cut_off:
+                found[account_id] = AccountRest(WaitReason.ACCOUNT_BLOCKED, blocked)
+            elif due is None or due.at < inf or not control.is_quiet(tracks, self.news.has_news):
+                continue
+            elif blocked is not None or not is_bounded:
+                found[account_id] = AccountRest(due.reason, blocked)
+        return found
 
     def _refuse_embedded(self, profile: str) -> None:
         """Skip jobs of an embedded service: each machine would run a separate one, with its own accounts."""
@@ -270,6 +350,7 @@ class FleetEngine(Engine):
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
         """Release the account of an ended worker; return whether the other workers continue."""
         self.workers.remove(worker)
+        self._known_fleet = None
         for track in TRACKS:
             self.control.work(worker.account_id, track)
         await self._release(self._leases[worker.account_id])
@@ -302,9 +383,11 @@ class FleetEngine(Engine):
             self._give_back(tuple(self._leases))
 
 
-def _able_accounts(reader: Reader) -> frozenset[int]:
-    """Return the accounts whose API key a living worker has."""
-    return frozenset().union(*(worker.able for worker in reader.workers.all() if worker.is_alive))
+def _others_accounts(reader: Reader) -> tuple[frozenset[int], dict[int, AccountRest]]:
+    """Return the accounts whose API key a living worker has, and those that rest at one."""
+    alive = [worker for worker in reader.workers.all() if worker.is_alive]
+    rests = {account_id: rest for worker in alive for account_id, rest in worker.rests.items()}
+    return frozenset().union(*(worker.able for worker in alive)), rests
 
 
 def identity_of(egress: str) -> WorkerIdentity:
@@ -328,7 +411,7 @@ async def open_fleet_engine(
     `clock` takes the place of the database's own.
     """
     await check_shared_folder(store, app, is_worker=True)
-    async with store.shared(now=app.environment.wall()):
+    async with store.shared():
         keeper = LeaseKeeper(store.leases(clock), worker, egress, boottime=app.environment.boottime)
         engine = FleetEngine(store, app, control, keeper)
         try:

@@ -29,6 +29,7 @@ from batchkiln.store import (
     DatabaseUrl,
     ItemSummary,
     LoggedEvent,
+    OnChange,
     QueueLocation,
     Reader,
     RetryReport,
@@ -71,46 +72,49 @@ class Queue(Changes):
         self,
         manifest: str | os.PathLike[str] | Mapping[str, object],
         *,
-        on_change: Literal["error", "keep"] = "error",
+        on_change: OnChange = "error",
         prune: bool = False,
+        allow_duplicates: bool = False,
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
 
-        Applying it again is safe: known items stay unchanged, and new ones are added. Raise `InputError` with all
-        mistakes; nothing was enqueued then.
+        Applying it again is safe: known items stay unchanged, and new ones are added. New items whose requests the job
+        has already paid for are mistakes, unless `allow_duplicates`. Raise `InputError` with all mistakes; nothing was
+        enqueued then.
         """
-        options = ApplyOptions(on_change=on_change, prune=prune)
+        options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
         if isinstance(manifest, str) and "\n" in manifest:
             raise InputError("this is a manifest's text, not a path; use `enqueue_text`")
         if not isinstance(manifest, Mapping):
             return await self._apply(os.fspath(manifest), BytesIO(), "<stdin>", options)
         header = {name: value for name, value in manifest.items() if name != "items"}
-        items = manifest.get("items")
-        if not isinstance(items, Iterable) or isinstance(items, str | Mapping):
-            raise InputError("a manifest's `items` must be a list of prompts; nothing was enqueued")
+        items = _checked_items(manifest.get("items"))
         return await self._apply("-", as_stream(header, items), "<mapping>", options)
 
     async def enqueue_text(
-        self, text: str, *, on_change: Literal["error", "keep"] = "error", prune: bool = False
+        self, text: str, *, on_change: OnChange = "error", prune: bool = False, allow_duplicates: bool = False
     ) -> Applied:
         """Apply a manifest's text; see `enqueue`."""
-        options = ApplyOptions(on_change=on_change, prune=prune)
+        options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
         return await self._apply("-", BytesIO(text.encode()), "<text>", options)
 
     async def enqueue_items(
         self,
         items: Iterable[str | Mapping[str, object]],
         *,
-        on_change: Literal["error", "keep"] = "error",
+        on_change: OnChange = "error",
         prune: bool = False,
+        allow_duplicates: bool = False,
         **header: object,
     ) -> Applied:
         """Apply a manifest whose other fields are keyword arguments: `job`, `defaults`, `budget`, `output` and so on.
 
-        `items` is iterated once, in another thread, and never kept in memory as a whole.
+        `items` is iterated once, in another thread, and never kept in memory as a whole. Raise `InputError` for one
+        text or one mapping in place of several.
         """
-        options = ApplyOptions(on_change=on_change, prune=prune)
-        return await self._apply("-", as_stream({"version": 1} | header, items), "<items>", options)
+        options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+        stream = as_stream({"version": 1} | header, _checked_items(items))
+        return await self._apply("-", stream, "<items>", options)
 
     async def apply(
         self,
@@ -177,6 +181,8 @@ class Queue(Changes):
             if options.egress is not None:
                 raise InputError(_no_egress(self.app))
             return open_engine(self.writer, self.app, command=command)
+        if options.selection:
+            raise InputError(_NO_SELECTION)
         limits = self.app.config.profile(self.app.profile).limits
         egress = Egress(options.egress or socket.gethostname(), limits.requests_per_minute_per_ip)
         worker = identity_of(egress.name)
@@ -413,6 +419,22 @@ class Queue(Changes):
         self.writer.notify()
 
 
+def _checked_items(items: object) -> Iterable[object]:
+    """Return several items. A single text would be read as its letters, each of them a prompt to pay for."""
+    if not isinstance(items, Iterable) or isinstance(items, str | bytes | bytearray | Mapping):
+        raise InputError(
+            "a manifest's `items` must be a list of prompts; nothing was enqueued. For one prompt, write [prompt]"
+        )
+    return items
+
+
+_NO_SELECTION: Final = (
+    "--only, --limit and --sample select items for one run, and on a queue in a database other workers would begin the "
+    "rest; nothing was enqueued or sent. Try a few on a queue in a file first (--queue FILE), or put them into a "
+    "manifest and a job of their own"
+)
+
+
 def _no_egress(app: AppContext) -> str:
     """Return the error text for an egress that is named although the queue is not shared."""
     if isinstance(app.queue, DatabaseUrl):
@@ -431,6 +453,18 @@ async def drained(location: QueueLocation, name: str) -> list[str]:
     """Ask the workers of a name, an address or a machine to end; return their names."""
     async with Store.open_for_update(location) as store:
         return await store.write(Writer.drain_workers, name)
+
+
+async def awaiting_journals(location: QueueLocation) -> list[str]:
+    """Take a database for restored; return the machines whose journals it waits for."""
+    async with Store.open_for_update(location) as store:
+        return await store.write(Writer.await_journals)
+
+
+async def without_machine(location: QueueLocation, host: str) -> int:
+    """Wait no longer for the journals of a machine that is gone; return how many of its folders were known."""
+    async with Store.open_for_update(location) as store:
+        return await store.write(Writer.forget_machine, host)
 
 
 def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:

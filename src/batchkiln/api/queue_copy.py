@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from batchkiln.clock import machine_now
 from batchkiln.core.job import InputFile
 from batchkiln.inputs import SharedInputs
-from batchkiln.store import DatabaseUrl, QueueLocation, copy_queue as copy_rows
+from batchkiln.store import DatabaseUrl, QueueLocation, copy_queue as copy_rows, keep_queue
+
+__all__ = ["QueueCopied", "copy_queue", "keep_queue"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from batchkiln.core.calls import Misunderstood
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.responses import AccountBlocked, AccountProblem
+from batchkiln.core.selection import Selection
 from batchkiln.core.states import PROBLEM_STATES, UNDER_WAY, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView, Overview, read_overview
-from batchkiln.store import JobSummary, LoggedEvent, Store
+from batchkiln.store import JobSummary, LoggedEvent, Store, Writer
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
@@ -44,18 +45,21 @@ class Until:
 class RunOptions:
     """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work.
 
-    `egress` names the address that this machine sends from, if several workers share the queue.
+    `egress` names the address that this machine sends from, where several workers share a queue. `selection` limits the
+    run to some items of each job.
     """
 
     until: Until = field(default_factory=Until)
     max_credits: int | None = None
     is_forever: bool = False
     egress: str | None = None
+    selection: Selection = field(default_factory=Selection)
 
     @property
     def may_end_early(self) -> bool:
         """Whether the run may end with work left."""
-        return self.until.is_budget or self.until.at is not None or self.max_credits is not None
+        is_bounded = self.until.is_budget or self.until.at is not None or self.max_credits is not None
+        return is_bounded or bool(self.selection)
 
     def set_up(self, control: "RunState", now: datetime) -> None:
         """Apply these options to the state of a run; `now` is the current service time."""
@@ -73,7 +77,8 @@ _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReas
 class RunResult:
     """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
-    `blocked` and `misunderstood` hold the profile, the account and the cause.
+    `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
+    run was not to begin; None for a run without a selection.
     """
 
     views: tuple[JobView, ...]
@@ -83,6 +88,7 @@ class RunResult:
     last_waits: tuple[WaitReason, ...] = ()
     did_anything: bool = True
     misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
+    unselected: int | None = None
 
     @property
     def left(self) -> int:
@@ -152,11 +158,27 @@ class Run:
         """
         before = await self._overview(self._jobs)
         async with self._observed():  # also without work: notifications of an earlier run may be pending
+            if self.options.selection:
+                await self._select()
             if self.options.is_forever or _has_work(before):
                 now = max((view.now for view in before.jobs), default=machine_now())
                 self.options.set_up(self.engine.control, now)
                 await self.engine.run()
         return await self._ending(before)
+
+    async def _select(self) -> None:
+        """Select the items that this run may begin. The queue keeps nothing of it."""
+        job_ids = self.engine.control.scope.job_ids
+        wanted = None if job_ids is None else sorted(job_ids)
+        selection = self.options.selection
+        self.engine.control.scope = await self.engine.store.run(lambda writer: writer.select(wanted, selection))
+
+    async def _unselected(self, views: Sequence[JobView]) -> int | None:
+        """Return how many queued items were not selected; items of paused jobs do not count."""
+        if not self.options.selection:
+            return None
+        selected = await self.engine.store.run(Writer.count_selected)
+        return sum(view.summary.items[ItemState.QUEUED] - waiting_in_pause(view) for view in views) - selected
 
     async def _overview(self, jobs: Sequence[str] | None) -> Overview:
         """Read the jobs' progress, with the service times that this run has observed."""
@@ -204,21 +226,26 @@ class Run:
         from batchkiln.worker.loop import next_due  # noqa: PLC0415  slow to import, and a queue may only be read
 
         after = await self._overview(self._jobs)
-        blocked = self.engine.control.blocked
+        seen = {worker.account_id: worker for worker in self.engine.workers_seen}
+        elsewhere = self.engine.elsewhere
+        blocked = {name: rest.blocked for name, rest in elsewhere.items() if rest.blocked is not None} | {
+            (seen[account_id].viewpoint.profile, seen[account_id].viewpoint.account): failure
+            for account_id, failure in self.engine.control.blocked.items()
+            if account_id in seen
+        }
+        waits = [(await next_due(worker)).reason for worker in seen.values()]
+        views = after.jobs if self._jobs is not None else _changed_jobs(before, after)
         return RunResult(
-            views=after.jobs if self._jobs is not None else _changed_jobs(before, after),
+            views=views,
+            unselected=await self._unselected(views),
             may_end_early=self.options.may_end_early,
-            blocked=tuple(
-                (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
-                for worker in self.engine.workers_seen
-                if worker.account_id in blocked
-            ),
-            last_waits=tuple([(await next_due(worker)).reason for worker in self.engine.workers_seen]),
-            did_anything=bool(self.engine.workers_seen) or _items(after) != _items(before),
+            blocked=tuple((profile, account, blocked[profile, account]) for profile, account in sorted(blocked)),
+            last_waits=(*waits, *(rest.reason for rest in elsewhere.values())),
+            did_anything=bool(seen) or _items(after) != _items(before),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts
-                if view.summary.id in {worker.account_id for worker in self.engine.workers_seen}
+                if view.summary.id in seen or (view.summary.profile, view.summary.name) in elsewhere
                 for entry in view.summary.misunderstood
             ),
         )

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -35,11 +36,12 @@ async def ask_before_spending(
     options: ApplyOptions,
     run_options: RunOptions,
     catalogues: "Catalogues",
-) -> Mapping[str, str]:
+) -> tuple[Mapping[str, str], ApplyOptions]:
     """Show the plan, and ask for confirmation if its cost exceeds `confirm_above_credits` or has no bound.
 
-    The cost has no bound if an item has no price yet and neither a cap nor a budget applies. Return the digests of
-    the planned manifests by path; the caller must enqueue only these contents.
+    The cost has no bound if an item has no price yet and neither a cap nor a budget applies. Items whose requests were
+    paid for before have a question of their own. Return the digests of the planned manifests by path, because the
+    caller must enqueue only these contents, and the options with what was confirmed.
 
     The caller owns the queue's lock. Quotes and requests are recorded in the queue, so that no quote is requested
     twice and no limit is exceeded (Law 5). Raise `InputError` if the answer is no; nothing was enqueued then.
@@ -53,6 +55,7 @@ async def ask_before_spending(
             options=options,
             stdin=sys.stdin.buffer,
             catalogues=catalogues,
+            selection=run_options.selection,
         )
     except SameJobTwice as error:  # a run may apply several manifests of one job in turn
         await _confirm(
@@ -60,17 +63,22 @@ async def ask_before_spending(
             if run_options.max_credits is None
             else f"at most {plural(run_options.max_credits, 'credit')}"
         )
-        return error.digests
+        return error.digests, options
     await access.keep_prices(plan.quotes)
     if not common.is_quiet:
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
-        return plan.digests  # applying the manifests raises the error
+        return plan.digests, options  # applying the manifests raises the error
+    if (again := sum(job.manifest.report.paid_before for job in plan.jobs)) and not options.allow_duplicates:
+        question = f"{plural(again, 'new item')} would pay again for what the job has under other ids. Pay again?"
+        if not await _is_confirmed(question):
+            raise InputError("not confirmed: nothing was enqueued, sent or spent; the plan names the old ids")
+        options = replace(options, allow_duplicates=True)
     most = _credits_at_most(plan, run_options)
     is_open = bool(plan.unpriced) and not plan.is_bounded and run_options.max_credits is None
     if is_open or most > access.app.config.confirm_above_credits:
         await _confirm(_amount_text(plan, most))
-    return plan.digests
+    return plan.digests, options
 
 
 def _amount_text(plan: "Plan", most: int) -> str:

@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from batchkiln.api import ApplyOptions
+from batchkiln.api import ApplyOptions, ApplyReport, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import opened
@@ -22,9 +22,23 @@ WARNINGS_SHOWN = 10
 MANIFESTS = click.argument("manifests", metavar="MANIFEST...", nargs=-1, required=True)
 
 
+ON_CHANGE = click.option(
+    "--on-change",
+    type=click.Choice(["error", "keep", "redo"]),
+    default="error",
+    help="If an item's request changed after it was sent: refuse the manifest, keep the item as sent, or make it "
+    "again, which costs again.",
+)
+
+
 def on_change_options(function: F) -> F:
-    """Add the options for changed items, removed items, and the catalogue check."""
+    """Add the options for changed, removed and repeated items, and the catalogue check."""
     for option in (
+        click.option(
+            "--allow-duplicates",
+            is_flag=True,
+            help="Pay again for new items whose requests the job has already paid for under other ids.",
+        ),
         click.option(
             "--no-catalogue",
             "is_unchecked",
@@ -34,12 +48,7 @@ def on_change_options(function: F) -> F:
         click.option(
             "--prune", is_flag=True, help="Cancel items that are no longer in the manifest and were never sent."
         ),
-        click.option(
-            "--on-change",
-            type=click.Choice(["error", "keep"]),
-            default="error",
-            help="If an item's request changed after it was sent: refuse the manifest, or keep the item as sent.",
-        ),
+        ON_CHANGE,
     ):
         function = option(function)
     return function
@@ -52,16 +61,17 @@ def enqueue(
     common: Common,
     manifests: tuple[str, ...],
     *,
-    on_change: Literal["error", "keep"],
+    on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
+    allow_duplicates: bool,
 ) -> ExitStatus:
     """Put each MANIFEST into the queue and return; `-` reads standard input.
 
     Items are checked against the service's catalogue if it can be read; a violation is an error in the manifest.
     Works while another process runs the queue, which then starts on the new items immediately.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune)
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
     return run_async(_enqueue(common, manifests, options, is_unchecked=is_unchecked))
 
 
@@ -116,6 +126,9 @@ def applied_document(entry: Applied) -> dict[str, Any]:
         "updated": report.updated,
         "kept": report.kept,
         "requeued": report.requeued,
+        "redone": report.redone,
+        "redo_may_cost": report.redo_cost,
+        "redo_unquoted": report.redo_unquoted,
         "missing": report.missing,
         "pruned": report.pruned,
         "warnings": [
@@ -131,12 +144,27 @@ def applied_document(entry: Applied) -> dict[str, Any]:
     }
 
 
+def _names(report: ApplyReport) -> str:
+    """Return the names of the kept items, as far as the report has them."""
+    more = report.changed_count - len(report.changed)
+    return ", ".join(map(sanitize, report.changed)) + (f" and {more:,} more" if more else "")
+
+
+def _redo_cost(report: ApplyReport) -> str:
+    """Return what the items that are made again may cost. Those without a quote are not estimated."""
+    quoted = report.redone - report.redo_unquoted
+    parts = [f"which may cost {plural(report.redo_cost, 'credit')} by the known quotes"] if quoted else []
+    parts += [f"{report.redo_unquoted:,} of them without a quote"] if report.redo_unquoted else []
+    return ", ".join(parts)
+
+
 def _applied_line(entry: Applied) -> str:
     report = entry.report
     parts = [f"{report.new:,} new", f"{report.known:,} known"]
     for number, word in (
         (report.updated, "updated"),
-        (report.kept, "changed but kept as they were sent"),
+        (report.kept, f"changed but kept as they were sent: {_names(report)}"),
+        (report.redone, f"to be made again, {_redo_cost(report)}"),
         (report.requeued, "queued again"),
         (report.pruned, "canceled because they are no longer in the manifest"),
     ):

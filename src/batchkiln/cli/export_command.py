@@ -15,7 +15,7 @@ import click
 from batchkiln.api import Filter, JobSummary, Reader
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
-from batchkiln.cli.item_filters import Selection, item_filters
+from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.sample_names import DatasetRow, Splits
@@ -111,7 +111,7 @@ def export(
     splits: Splits | None,
     shard_size: int,
     check: str,
-    selection: Selection,
+    selection: ItemSelection,
 ) -> ExitStatus:
     """Make a dataset from the outputs of JOB: media, prompts, metadata, and a dataset card.
 
@@ -129,7 +129,7 @@ def export(
     return run_async(_export(common, job, options, selection))
 
 
-async def _export(common: Common, job: str, options: ExportOptions, selection: Selection) -> ExitStatus:
+async def _export(common: Common, job: str, options: ExportOptions, selection: ItemSelection) -> ExitStatus:
     stop = threading.Event()
     async with open_reader(common.queue) as queue:
         with handle_signals() as signals:

@@ -17,7 +17,7 @@ Verdicts = Literal["kept", "dropped", "unreviewed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ItemSelection:
     """The items that the options choose: those in some states, or in all, that match a filter."""
 
     states: tuple[ItemState, ...] = ()
@@ -27,7 +27,7 @@ class Selection:
         """Return whether any option was given."""
         return bool(self.states) or self.wanted.is_by_content
 
-    def within(self, states: Sequence[ItemState]) -> "Selection":
+    def within(self, states: Sequence[ItemState]) -> "ItemSelection":
         """Return the selection, with these states if it names none."""
         return self if self.states else replace(self, states=tuple(states))
 
@@ -74,7 +74,7 @@ def item_filters(*, of_files: bool = False) -> Callable[[Callable[..., ExitStatu
 
 def selection_of(
     states: Sequence[str] | None, code: str | None, where: str | None, verdict: Verdicts | None
-) -> Selection:
+) -> ItemSelection:
     """Return the selection of the options' values. Raise `InputError` for a condition that is not understood."""
     key = value = None
     if where is not None:
@@ -82,10 +82,10 @@ def selection_of(
         if not where.startswith(_PREFIX) or not separator or not key:
             raise InputError(f"--where {where}: write metadata.KEY=VALUE, for example metadata.species=fox")
     chosen = tuple(ItemState(state) for state in dict.fromkeys(states or ()))
-    return Selection(chosen, Filter(code=code, key=key, value=value, verdict=verdict))
+    return ItemSelection(chosen, Filter(code=code, key=key, value=value, verdict=verdict))
 
 
-def names_of(reader: Reader, job: str, items: Sequence[str], selection: Selection) -> list[str] | None:
+def names_of(reader: Reader, job: str, items: Sequence[str], selection: ItemSelection) -> list[str] | None:
     """Return the items that a person named or chose by options; None for neither. Raise `InputError` for both."""
     if not selection:
         return list(items) or None

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from batchkiln.api import PAGE, ItemSummary, Reader
+from batchkiln.api import PAGE, ItemSummary, OutputSummary, Reader
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import Selection, item_filters
+from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import sanitize
@@ -24,18 +24,18 @@ _NARROWEST: Final = 60
 @click.argument("job", type=JOB)
 @item_filters()
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Only the first N items.")
-def items(common: Common, job: str, selection: Selection, limit: int | None) -> ExitStatus:
+def items(common: Common, job: str, selection: ItemSelection, limit: int | None) -> ExitStatus:
     """List the items of JOB with state, credits, prompt, and the file or the error. --json prints one line per item."""
     return run_async(_items(common, job, selection, limit))
 
 
-async def _items(common: Common, job: str, selection: Selection, limit: int | None) -> ExitStatus:
+async def _items(common: Common, job: str, selection: ItemSelection, limit: int | None) -> ExitStatus:
     async with open_reader(common.queue) as queue:
         await queue.read_in_pages(_print, job, selection, limit, is_json=common.is_json)
     return ExitStatus.OK
 
 
-def _print(reader: Reader, job: str, selection: Selection, limit: int | None, *, is_json: bool) -> None:
+def _print(reader: Reader, job: str, selection: ItemSelection, limit: int | None, *, is_json: bool) -> None:
     """Print the selected items. Each page is a separate snapshot, so that a running process never waits for it."""
     chosen = islice(reader.items.matching(job, selection.states, selection.wanted), limit)
     table = None if is_json else _Table()
@@ -59,16 +59,18 @@ def item_document(item: ItemSummary) -> dict[str, Any]:
         "attempts": item.attempts,
         "generation_id": item.generation_id,
         "credits": item.credits,
-        "outputs": [
-            {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
-            for output in item.outputs
-        ],
+        "outputs": [output_document(output) for output in item.outputs],
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
         "metadata": dict(item.metadata),
-        "group": item.group,
         "version": item.version,
+        "group": item.group,
         "verdict": item.verdict,
     }
+
+
+def output_document(output: OutputSummary) -> dict[str, Any]:
+    """Return a saved file as `items --json` prints it."""
+    return {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
 
 
 class _Table:

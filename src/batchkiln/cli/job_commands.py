@@ -9,7 +9,7 @@ import click
 from batchkiln.api import Decision, RetryReport, Skipped, check_resolvable
 from batchkiln.api.changes import Action, open_changes
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import Selection, item_filters, names_of
+from batchkiln.cli.item_filters import ItemSelection, item_filters, names_of
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import NOT_DELIVERED
@@ -31,7 +31,9 @@ YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for con
 @ITEMS
 @item_filters()
 @YES
-def retry(common: Common, job: str, items: tuple[str, ...], *, selection: Selection, assume_yes: bool) -> ExitStatus:
+def retry(
+    common: Common, job: str, items: tuple[str, ...], *, selection: ItemSelection, assume_yes: bool
+) -> ExitStatus:
     """Queue ended items of JOB again: the named or chosen items, or all that failed, were rejected or expired.
 
     Each gets a new attempt, which is charged. The command states the possible cost first.
@@ -40,7 +42,7 @@ def retry(common: Common, job: str, items: tuple[str, ...], *, selection: Select
 
 
 async def _retry(
-    common: Common, job: str, named: Sequence[str], selection: Selection, *, assume_yes: bool
+    common: Common, job: str, named: Sequence[str], selection: ItemSelection, *, assume_yes: bool
 ) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         chosen = selection.within(NOT_DELIVERED) if selection else selection

@@ -2,16 +2,18 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
 
 import click
 
-from batchkiln.api import ApplyOptions
+from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options
 from batchkiln.cli.output import print_json
+from batchkiln.cli.run import selection_options
 from batchkiln.core.errors import ExitStatus
+from batchkiln.core.selection import Selection
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
@@ -29,27 +31,53 @@ from batchkiln.planning.queue_access import open_access
     is_flag=True,
     help="Exit code 2 if `run` would change or send anything, 0 if not.",
 )
+@click.option(
+    "--show",
+    type=click.IntRange(min=0, max=1000),
+    default=0,
+    metavar="N",
+    help="Print prompts and whole requests of the first N items of each job that would be sent.",
+)
+@selection_options
 @on_change_options
 def plan(
     common: Common,
     manifests: tuple[str, ...],
     *,
     is_detailed: bool,
-    on_change: Literal["error", "keep"],
+    on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
+    allow_duplicates: bool,
+    show: int,
+    selection: Selection,
 ) -> ExitStatus:
     """Show what `run` would do with each MANIFEST: the changes, the cost and the days. Spends nothing.
 
     Unknown prices are requested from the service, which is free. No job and no item changes. Works without a queue,
     and while another process runs the queue.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune)
-    return run_async(_plan(common, manifests, options, is_detailed=is_detailed, is_unchecked=is_unchecked))
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+    few = _Few(selection, show)
+    return run_async(_plan(common, manifests, options, few, is_detailed=is_detailed, is_unchecked=is_unchecked))
+
+
+@dataclass(frozen=True, slots=True)
+class _Few:
+    """The selected items, and how many of them are shown in full."""
+
+    selection: Selection
+    show: int
 
 
 async def _plan(
-    common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_detailed: bool, is_unchecked: bool
+    common: Common,
+    manifests: Sequence[str],
+    options: ApplyOptions,
+    few: _Few,
+    *,
+    is_detailed: bool,
+    is_unchecked: bool,
 ) -> ExitStatus:
     from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich is slow to import
 
@@ -61,6 +89,8 @@ async def _plan(
             options=options,
             stdin=sys.stdin.buffer,
             catalogues=Catalogues(access, is_disabled=is_unchecked),
+            selection=few.selection,
+            show=few.show,
         )
     if common.is_json:
         print_json(plan_document(made))

@@ -1,16 +1,20 @@
 """The three forms of a plan: the full text, the short text before a run, and JSON."""
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, time
+from textwrap import indent
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.api import Change, ChangeKind
+from batchkiln.api import Change, ChangeKind, PlannedItem
 from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
+from batchkiln.core.provider import create_path
+from batchkiln.core.request import request_body
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import warnings_of
@@ -26,6 +30,7 @@ _SYMBOLS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
     ChangeKind.NEW: ("+", "green"),
     ChangeKind.UPDATED: ("~", "yellow"),
     ChangeKind.REQUEUED: ("~", "yellow"),
+    ChangeKind.REDONE: ("~", "yellow"),
     ChangeKind.REFUSED: ("!", "red"),
     ChangeKind.PRUNED: ("-", "red"),
     ChangeKind.LEFT_ALONE: (" ", "dim"),
@@ -55,10 +60,16 @@ def short_lines(plan: Plan) -> Iterator[str]:
         is_over = not job.to_send and not _under_way(job)
         end = "" if job.end_at is None or is_over else f", estimated end {format_minute(job.end_at)}"
         yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
+        if job.manifest.unselected:
+            yield f"{job.manifest.spec.name}: {_unselected(job)}"
     if plan.costs:
         yield f"Cost: {_cost(plan)}."
     for warning in warnings_of(plan):
         yield f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}."
+
+
+def _unselected(job: JobPlan) -> str:
+    return f"{plural(job.manifest.unselected, 'more item')} would be queued and not begun: not selected"
 
 
 def _show_job(out: Console, job: JobPlan) -> None:
@@ -73,12 +84,32 @@ def _show_job(out: Console, job: JobPlan) -> None:
             out.print(Text(f"  {mark} {_line(change, job)}", style=style))
         if number > len(changes):
             out.print(Text(f"  {mark} … and {number - len(changes):,} more {_WORDS[kind]}", style=style))
+    for item in manifest.shown:
+        out.print()
+        out.print(Text(f"  {sanitize(item.name)}", style="bold"))
+        out.print(Text(indent(_request_text(item), "  ")))
+
+
+def _request(item: PlannedItem) -> dict[str, Any]:
+    """Return the request of an item. Images are named by their files, because their URLs are not known yet."""
+    urls = [f"the URL of the uploaded {path}" for path in item.inputs]
+    body = request_body(item.recipe, prompt=item.prompt, input_urls=urls, max_cost_credits=item.cost_credits)
+    return {"path": create_path(is_video=item.recipe.mode.makes_video), "body": json.loads(body)}
+
+
+def _request_text(item: PlannedItem) -> str:
+    request = _request(item)
+    quote = "" if item.cost_credits is not None else "\nmax_cost_credits is added: the quote, which is not known yet"
+    body = json.dumps(request["body"], ensure_ascii=False, indent=2)
+    lines = (line if line.isprintable() else sanitize(line) for line in body.split("\n"))
+    return f"POST {request['path']}\n" + "\n".join(lines) + quote
 
 
 _WORDS: Final[Mapping[ChangeKind, str]] = {
     ChangeKind.NEW: "new",
     ChangeKind.UPDATED: "changed",
     ChangeKind.REQUEUED: "to be queued again",
+    ChangeKind.REDONE: "to be made again",
     ChangeKind.REFUSED: "changed after being sent",
     ChangeKind.PRUNED: "removed",
     ChangeKind.LEFT_ALONE: "no longer in the manifest",
@@ -87,14 +118,15 @@ _WORDS: Final[Mapping[ChangeKind, str]] = {
 
 def _totals(job: JobPlan) -> str:
     numbers = job.manifest.numbers
-    changed = sum(numbers[kind] for kind in (ChangeKind.UPDATED, ChangeKind.REQUEUED, ChangeKind.REFUSED))
+    kinds = (ChangeKind.UPDATED, ChangeKind.REQUEUED, ChangeKind.REDONE, ChangeKind.REFUSED)
+    changed = sum(numbers[kind] for kind in kinds)
     same = job.manifest.report.known - changed
     parts = [f"{numbers[ChangeKind.NEW]:,} new", f"{same:,} known", f"{changed:,} changed"]
     parts.append(f"{numbers[ChangeKind.PRUNED]:,} removed")
     return ", ".join(parts)
 
 
-def _line(change: Change, job: JobPlan) -> str:
+def _line(change: Change, job: JobPlan) -> str:  # noqa: PLR0911  one for each kind
     item = sanitize(change.item)
     fields = sanitize(", ".join(change.fields))
     match change.kind:
@@ -105,6 +137,8 @@ def _line(change: Change, job: JobPlan) -> str:
         case ChangeKind.REQUEUED:
             why = f"{change.state}: {change.reason}" if change.reason else str(change.state)
             return f"{item}  queued again ({why})" + (f": {fields}" if fields else "")
+        case ChangeKind.REDONE:
+            return f"{item}  {fields} ({change.state}), would be made again, which costs again"
         case ChangeKind.REFUSED:
             kept = "kept as it was sent" if job.manifest.report.kept else "refused because it was already sent"
             return f"{item}  {fields} ({change.state}), {kept}"
@@ -179,6 +213,8 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: estimated end {format_minute(job.end_at)}")
         else:
             yield Text(f"{name}: the end cannot be estimated yet")
+        if job.manifest.unselected:
+            yield Text(f"{name}: {_unselected(job)}")
     for warning in warnings_of(plan):
         yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
     yield Text("Nothing was sent, spent or changed.", style="dim")
@@ -275,6 +311,8 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
             for each in job.refused
         ],
         "estimated_end_at": iso(job.end_at),
+        "unselected": manifest.unselected,
+        "requests": [{"item": item.name, "prompt": item.prompt, **_request(item)} for item in manifest.shown],
     }
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from batchkiln.api.queue_copy import copy_queue
+from batchkiln.api.queue_copy import copy_queue, keep_queue
 from batchkiln.cli.command import Common, command, location_of
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
@@ -15,7 +15,7 @@ from batchkiln.core.errors import ExitStatus
     example="batchkiln queue copy queue.db postgresql://batch@db.example/kiln\n"
     "batchkiln queue copy postgresql://batch@db.example/kiln queue.db",
 )
-@click.argument("action", metavar="copy", type=click.Choice(["copy"]))
+@click.argument("action", metavar="copy|keep", type=click.Choice(["copy", "keep"]))
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 def queue(common: Common, *, action: str, source: str, target: str) -> ExitStatus:
@@ -25,10 +25,17 @@ def queue(common: Common, *, action: str, source: str, target: str) -> ExitStatu
     the tables of a database. All is copied in one transaction, and compared. Nothing is paid again. FROM is then
     refused by each command, which names the new place.
 
-    If the copy is interrupted, run the same command again.
+    If the copy is interrupted, run the same command again. If TO is lost meanwhile, `queue keep FROM TO` makes FROM
+    the queue again.
     """
-    del action  # there is one
     places = [location_of(common, text) for text in (source, target)]
+    if action == "keep":
+        keep_queue(*places)
+        if common.is_json:
+            print_json({"kept": str(places[0])})
+        else:
+            print_result(f"{places[0]} is the queue; the copy to {places[1]} was given up.")
+        return ExitStatus.OK
     copied = copy_queue(*places)
     if common.is_json:
         print_json({"from": str(places[0]), "to": str(places[1])} | asdict(copied))

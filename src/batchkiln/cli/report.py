@@ -12,7 +12,7 @@ import click
 from batchkiln.api import OutputSummary, Reader, ReportRow
 from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import Selection, item_filters
+from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import is_terminal, iso, print_json, print_result
 from batchkiln.cli.redaction import known_keys, mask_keys, redact_text, strip_folders
 from batchkiln.core.errors import ExitStatus
@@ -40,7 +40,9 @@ _CHUNK: Final = 50
     help="Items per page; default 1000. Further pages are files beside the first.",
 )
 @item_filters()
-def report(common: Common, job: str, target: Path | None, page_size: int | None, *, selection: Selection) -> ExitStatus:
+def report(
+    common: Common, job: str, target: Path | None, page_size: int | None, *, selection: ItemSelection
+) -> ExitStatus:
     """Write JOB as one HTML file with its pictures, failures and costs.
 
     The file needs no network and no other file. The command only reads the queue. It works on an unfinished job, and
@@ -49,7 +51,9 @@ def report(common: Common, job: str, target: Path | None, page_size: int | None,
     return run_async(_report(common, job, target or Path(f"{job}-report.html"), page_size, selection))
 
 
-async def _report(common: Common, job: str, target: Path, page_size: int | None, selection: Selection) -> ExitStatus:
+async def _report(
+    common: Common, job: str, target: Path, page_size: int | None, selection: ItemSelection
+) -> ExitStatus:
     from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  slow to import, and not needed for --help
 
     config = common.load_config()
@@ -70,7 +74,7 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None,
     return ExitStatus.OK
 
 
-def _chosen(reader: Reader, job: str, selection: Selection) -> list[int]:
+def _chosen(reader: Reader, job: str, selection: ItemSelection) -> list[int]:
     return reader.exports.chosen_ids(job, selection.states, selection.wanted)
 
 

@@ -2,14 +2,15 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from typing import Any, Final, Literal, TypeVar
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
 
 import click
 
-from batchkiln.api import ApplyOptions
+from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
@@ -21,9 +22,11 @@ from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, p
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
+from batchkiln.core.selection import Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_LONGEST_PATTERN: Final = 200
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
@@ -52,6 +55,53 @@ class UntilType(click.ParamType):  # type: ignore[type-arg]  # not generic befor
 
 
 UNTIL = UntilType()
+
+
+def selection_options(function: F) -> F:
+    """Add the options that select a few items, which the command gets as `selection`."""
+
+    @wraps(function)
+    def selecting(*args: object, **options: Any) -> object:  # noqa: ANN401  as click gives them
+        names = ("only", "limit", "sample", "seed")
+        return function(*args, selection=Selection(*map(options.pop, names)), **options)
+
+    wrapped: Any = selecting
+    for option in (
+        click.option("--seed", type=int, default=0, metavar="N", help="The seed of --sample; default 0."),
+        click.option(
+            "--sample",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Of each job, begin only N random items.",
+        ),
+        click.option(
+            "--limit", type=click.IntRange(min=1), metavar="N", help="Of each job, begin only the first N items."
+        ),
+        click.option(
+            "--only",
+            type=PATTERN,
+            multiple=True,
+            metavar="PATTERN",
+            help="Begin only items whose ids match, as in 'fox-*'. May be repeated.",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return cast("F", wrapped)
+
+
+class _PatternType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A glob pattern of item ids."""
+
+    name = "PATTERN"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the pattern. It is not longer than an id can be."""
+        if not value or len(value) > _LONGEST_PATTERN:
+            self.fail(f"a pattern has 1 to {_LONGEST_PATTERN} characters, as in 'fox-*'", param, ctx)
+        return value
+
+
+PATTERN = _PatternType()
 
 EGRESS = click.option(
     "--egress",
@@ -90,6 +140,7 @@ def run_control_options(function: F) -> F:
 @MANIFESTS
 @EGRESS
 @run_control_options
+@selection_options
 @on_change_options
 def run(
     common: Common,
@@ -100,19 +151,22 @@ def run(
     max_credits: int | None,
     assume_yes: bool,
     has_dashboard: bool,
-    on_change: Literal["error", "keep"],
+    on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
+    allow_duplicates: bool,
+    selection: Selection,
 ) -> ExitStatus:
     """Enqueue each MANIFEST, then run the queue until their jobs have ended.
 
     The same command resumes: known items stay unchanged, and nothing is charged twice. On a terminal, it first shows a
     short plan. It asks for confirmation if the cost exceeds `confirm_above_credits`, or if a price is unknown and
-    neither a cap nor a budget bounds it. A queue in a database is shared with other workers; the command then waits for
-    its jobs, whoever runs them.
+    neither a cap nor a budget bounds it. With --only, --limit or --sample, all items are enqueued, and only a few are
+    begun; the rest stays queued (exit 5). A queue in a database is shared with other workers; the command then waits
+    for its jobs, whoever runs them.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune)
-    run_options = RunOptions(until=until, max_credits=max_credits, egress=egress)
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+    run_options = RunOptions(until=until, max_credits=max_credits, egress=egress, selection=selection)
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, run_options, mode))
@@ -162,9 +216,9 @@ async def _applied(
 
     access = QueueAccess.of_driver(queue)
     catalogues = Catalogues(access, is_disabled=mode.is_unchecked)
-    agreed = None
+    agreed: Mapping[str, str] | None = None
     if mode.is_asking:
-        agreed = await ask_before_spending(
+        agreed, options = await ask_before_spending(
             common, access, manifests, options=options, run_options=run_options, catalogues=catalogues
         )
     applied = await queue.apply(
@@ -175,12 +229,19 @@ async def _applied(
     return applied
 
 
-@command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
+@command(
+    "work",
+    example="batchkiln work\nbatchkiln work field-guide --limit 5\nbatchkiln work --forever --log-format json",
+    logs=True,
+)
+@click.argument("jobs", metavar="[JOB...]", nargs=-1)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
 @EGRESS
 @run_control_options
+@selection_options
 def work(
     common: Common,
+    jobs: tuple[str, ...],
     *,
     is_forever: bool,
     egress: str | None,
@@ -188,23 +249,30 @@ def work(
     max_credits: int | None,
     assume_yes: bool,
     has_dashboard: bool,
+    selection: Selection,
 ) -> ExitStatus:
-    """Run the whole queue until everything has ended.
+    """Run the whole queue, or the named jobs, until everything has ended.
 
     A queue in a database is shared: each process takes accounts whose API keys its machine has, and gives them back at
     its end. Of several processes with the same --egress, one sends, and the others stand by.
     """
     del assume_yes  # `work` asks nothing: the queued items were confirmed before
-    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever, egress=egress)
-    return run_async(_work(common, run_options, has_dashboard=has_dashboard))
+    if is_forever and selection:
+        raise click.UsageError("--forever waits for new items, and --only, --limit and --sample select from known ones")
+    run_options = RunOptions(
+        until=until, max_credits=max_credits, is_forever=is_forever, egress=egress, selection=selection
+    )
+    return run_async(_work(common, jobs, run_options, has_dashboard=has_dashboard))
 
 
-async def _work(common: Common, run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
+async def _work(common: Common, jobs: Sequence[str], run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
     ignore_closed_output()
     with handle_signals() as signals:
         async with (
             opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
             queue.driving(run_options, command="work") as active_run,
-            dashboard_during_run(active_run.engine, is_wanted=has_dashboard),
         ):
-            return await RunDisplay(common, active_run, signals).run()
+            if jobs:
+                await active_run.limit_to(jobs)
+            async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard):
+                return await RunDisplay(common, active_run, signals).run()

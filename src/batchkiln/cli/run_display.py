@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
@@ -13,10 +13,10 @@ from batchkiln.api import LoggedEvent, hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
 from batchkiln.cli.output import is_terminal, iso, print_json_lines, print_status
-from batchkiln.cli.progress import Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
+from batchkiln.cli.progress import LINE_EVERY_SECONDS, Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
 from batchkiln.cli.status import job_document
 from batchkiln.clock import ServiceClock
-from batchkiln.core.errors import BatchkilnError, ExitStatus
+from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
@@ -77,16 +77,19 @@ class RunDisplay:
 
     async def _refresh(self, display: Display | None, ended: asyncio.Event) -> None:
         """Print events and progress several times a second while items are active, otherwise on a change."""
-        ticker, backoff = ServiceClock(), RefreshBackoff(TICK_SECONDS)
+        ticker, backoff, pause = ServiceClock(), RefreshBackoff(TICK_SECONDS), TICK_SECONDS
         while not ended.is_set():
-            await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
+            await ticker.sleep_until(ticker.monotonic() + pause, ended)
+            if isinstance(display, PlainDisplay) and not self._common.is_json:
+                pause = LINE_EVERY_SECONDS  # it shows no more, and each look reads the queue
             news = self._engine.news.next()  # before reading, so that no change is missed
-            await self._print_events()
             has_active_items = False
-            if display is not None and not ended.is_set():
-                state = await self._state()
-                display.show(state, ticker.monotonic())
-                has_active_items = bool(state.under_way)
+            with suppress(QueueBusy):  # the run itself decides whether it goes on without its database
+                await self._print_events()
+                if display is not None and not ended.is_set():
+                    state = await self._state()
+                    display.show(state, ticker.monotonic())
+                    has_active_items = bool(state.under_way)
             if not ended.is_set():
                 await ticker.sleep_until(ticker.monotonic() + backoff.next(has_active_items=has_active_items), news)
                 backoff.on_change(is_news=news.is_set())
@@ -106,7 +109,8 @@ class RunDisplay:
         await self._print_events()
         if self._common.is_json:
             jobs = [job_document(view) for view in result.views]
-            print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs}])
+            rest = {} if result.unselected is None else {"unselected": result.unselected}
+            print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs} | rest])
         print_run_summary(result, self._common)
         return result.exit_status
 
@@ -181,11 +185,7 @@ def _job_line(view: JobView, *, did_anything: bool) -> str:
 def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     """Yield the problems that need a person, and the command that resumes."""
     for view in result.views:
-        if waiting := waiting_in_pause(view):
-            name = view.summary.name
-            yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
-        if to_review := review_line(view.summary):
-            yield f"{to_review}."
+        yield from _decisions(view)
     for profile, account, error in result.blocked:
         message = sanitize(f"{error.error.code}: {error.error.message}")
         yield (
@@ -211,8 +211,21 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         }
         waits = " and ".join(sorted(reasons)) or "a person"
         yield f"{plural(result.left, 'item')} cannot continue; waiting for {waits}."
-    if result.left or result.signal_status is not None:
+    if result.unselected:
+        names = [view.summary.name for view in result.views if left_of(view)]
+        command = shlex.join(["batchkiln", "work", "--queue", hide_passwords(str(common.queue)), *names])
+        yield f"{plural(result.unselected, 'item')} not selected for this run, and still queued. To run all: {command}"
+    if result.left > (result.unselected or 0) or result.signal_status is not None:
         yield f"Everything is saved. To resume: {resume_command(common)}"
+
+
+def _decisions(view: JobView) -> Iterator[str]:
+    """Yield what a job waits for that only a person decides."""
+    if waiting := waiting_in_pause(view):
+        name = view.summary.name
+        yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
+    if to_review := review_line(view.summary):
+        yield f"{to_review}."
 
 
 def resume_command(common: Common) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from batchkiln.api import AttemptDetail, EventRecord
+from batchkiln.api import AttemptDetail, EventRecord, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.items import item_document
+from batchkiln.cli.items import item_document, output_document
 from batchkiln.cli.output import iso, print_json, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import format_second, plural, sanitize
@@ -78,6 +78,9 @@ def item_lines(report: ItemReport) -> Iterator[str]:
         f"  file: {sanitize(output.path)} ({output.media_type}, {output.size_bytes:,} bytes, sha256 {output.sha256})"
         for output in item.outputs
     )
+    if len(detail.versions) > 1:
+        for version in detail.versions:
+            yield f"  version {version.number}{_version_text(version)}"
     for attempt in detail.attempts:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
     if detail.arrival is not None:
@@ -87,6 +90,11 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     for event in detail.events:
         state = f" -> {event.state}" if event.state is not None else ""
         yield f"  {format_second(event.at)}  {event.kind}{state}  {_event_text(event)}".rstrip()
+
+
+def _version_text(version: VersionDetail) -> str:
+    files = ", ".join(sanitize(output.path) for output in version.outputs) or "its files are gone"
+    return f"{' (current)' if version.is_current else ''}: attempt {version.attempt}, {files}"
 
 
 def _attempt_line(attempt: AttemptDetail) -> str:
@@ -127,6 +135,7 @@ def item_report_document(report: ItemReport) -> dict[str, Any]:
         "failures": detail.failures,
         "quote_credits": detail.quote_credits,
         "max_cost_credits": recipe.max_cost_credits,
+        "versions": [_version_document(version) for version in detail.versions],
         "attempts_made": [_attempt_document(attempt) for attempt in detail.attempts],
         "arrival": None if detail.arrival is None else _event_document(detail.arrival),
         "events": [_event_document(event) for event in detail.events],
@@ -138,6 +147,15 @@ def _wait_document(wait: Wait | None) -> dict[str, Any] | None:
         return None
     holder = None if wait.holder is None else {"job": wait.holder.job, "item": wait.holder.item}
     return {"reason": wait.reason.value, "until": iso(wait.until), "account": wait.account, "holder": holder}
+
+
+def _version_document(version: VersionDetail) -> dict[str, Any]:
+    return {
+        "version": version.number,
+        "current": version.is_current,
+        "attempt": version.attempt,
+        "outputs": [output_document(output) for output in version.outputs],
+    }
 
 
 def _attempt_document(attempt: AttemptDetail) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import click
 
-from batchkiln.api.changes import Action, MissingFiles, open_changes
+from batchkiln.api.changes import Action, FetchReport, open_changes
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import Selection, item_filters, names_of
+from batchkiln.cli.item_filters import ItemSelection, item_filters, names_of
 from batchkiln.cli.job_commands import ITEMS, YES, is_confirmed, print_skipped, print_unchanged, skipped_document
 from batchkiln.cli.output import print_json, print_result, print_status
-from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.formatting import plural, sanitize
 
 _WORK = "`batchkiln work` runs the queued items."
 _FILES_SHOWN = 20
@@ -22,7 +22,7 @@ _FILES_SHOWN = 20
 @ITEMS
 @item_filters()
 @YES
-def redo(common: Common, job: str, items: tuple[str, ...], *, selection: Selection, assume_yes: bool) -> ExitStatus:
+def redo(common: Common, job: str, items: tuple[str, ...], *, selection: ItemSelection, assume_yes: bool) -> ExitStatus:
     """Make done items of JOB again: the named items, or those that options choose. Each gets a new, charged attempt.
 
     The files that an item has are kept, and stay current until the new ones are saved beside them (red-fox.v2.png).
@@ -34,7 +34,7 @@ def redo(common: Common, job: str, items: tuple[str, ...], *, selection: Selecti
 
 
 async def _redo(
-    common: Common, job: str, named: Sequence[str], selection: Selection, *, assume_yes: bool
+    common: Common, job: str, named: Sequence[str], selection: ItemSelection, *, assume_yes: bool
 ) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         chosen = selection.within([ItemState.DONE]) if selection else selection
@@ -79,7 +79,7 @@ def use_version(common: Common, job: str, item: str, version: int) -> ExitStatus
 
 async def _use_version(common: Common, job: str, item: str, version: int) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        state = await changes.choose_version(job, item, version)
+        state = await changes.use_version(job, item, version)
     if common.is_json:
         print_json({"job": job, "item": item, "state": state, "version": version})
     else:
@@ -101,29 +101,29 @@ def fetch(common: Common, job: str, items: tuple[str, ...]) -> ExitStatus:
 
 async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        missing = await changes.missing_files(job, items)
-        fetched = await changes.fetch(job, missing) if missing.kept else 0
+        report = await changes.fetch(job, items)
     if common.is_json:
-        print_json(_fetch_document(job, missing, fetched))
+        print_json(_fetch_document(job, report))
         return ExitStatus.OK
-    print_result(f"{job}: {plural(missing.present, 'file')} on disk; {plural(fetched, 'item')} to download again.")
-    for file in missing.lost[:_FILES_SHOWN]:
-        print_result(
-            f"  lost: {file.path}: the service no longer keeps it; `batchkiln redo {job} {file.item}` costs again"
-        )
-    if len(missing.lost) > _FILES_SHOWN:
-        print_result(f"  and {len(missing.lost) - _FILES_SHOWN:,} more")
-    print_skipped(missing.skipped)
-    if fetched:
+    print_result(
+        f"{job}: {plural(report.present, 'file')} on disk; {plural(report.fetched, 'item')} to download again."
+    )
+    for file in report.lost[:_FILES_SHOWN]:
+        again = f"`batchkiln redo {command_arguments(job, file.item)}` makes it again, which costs again"
+        print_result(f"  lost: {sanitize(file.path)}: the service no longer keeps it; {again}")
+    if len(report.lost) > _FILES_SHOWN:
+        print_result(f"  and {len(report.lost) - _FILES_SHOWN:,} more")
+    print_skipped(report.skipped)
+    if report.fetched:
         print_result("`batchkiln work` downloads them.")
     return ExitStatus.OK
 
 
-def _fetch_document(job: str, missing: MissingFiles, fetched: int) -> dict[str, object]:
+def _fetch_document(job: str, report: FetchReport) -> dict[str, object]:
     return {
         "job": job,
-        "present": missing.present,
-        "items_to_fetch": fetched,
-        "lost": [{"item": file.item, "path": file.path} for file in missing.lost],
-        "skipped": skipped_document(missing.skipped),
+        "present": report.present,
+        "items_to_fetch": report.fetched,
+        "lost": [{"item": file.item, "path": file.path} for file in report.lost],
+        "skipped": skipped_document(report.skipped),
     }

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from batchkiln.api import ApplyOptions
+from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import check_output_folder
 from batchkiln.api.engine import Engine
@@ -16,7 +16,7 @@ from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import Run, RunOptions, RunResult, Until
 from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.dashboard import dashboard_during_run
-from batchkiln.cli.enqueue import applied_document
+from batchkiln.cli.enqueue import ON_CHANGE, applied_document
 from batchkiln.cli.output import iso, print_status
 from batchkiln.cli.run import run_control_options
 from batchkiln.cli.run_display import RunDisplay
@@ -34,9 +34,10 @@ _CONFIGURATION: Final = "batchkiln.yaml"
 class QueueSink:
     """The queue as the watcher uses it. `Queue.apply` keeps a large manifest from delaying the run."""
 
-    def __init__(self, queue: Queue, engine: Engine) -> None:
+    def __init__(self, queue: Queue, engine: Engine, options: ApplyOptions) -> None:
         """Enqueue into an open queue, and notify `engine` after each manifest."""
         self._queue = queue
+        self._options = options
         self._engine = engine
         self.open_jobs = queue.unfinished_jobs
         self.known_jobs = queue.known_jobs
@@ -47,7 +48,7 @@ class QueueSink:
         The output folder is checked first: an unwritable one would end the whole run after a charge.
         """
         await check_output_folder(self._queue.app, str(path))
-        applied = await self._queue.apply([str(path)], options=ApplyOptions(), stdin=io.BytesIO())
+        applied = await self._queue.apply([str(path)], options=self._options, stdin=io.BytesIO())
         self._engine.on_wakeup()
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
@@ -79,12 +80,14 @@ class QueueSink:
 )
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--once", "is_once", is_flag=True, help="Run the manifests that are in the folder now, then stop.")
+@ON_CHANGE
 @run_control_options
 def watch(
     common: Common,
     folder: Path,
     *,
     is_once: bool,
+    on_change: OnChange,
     until: Until,
     max_credits: int | None,
     assume_yes: bool,
@@ -97,15 +100,18 @@ def watch(
     """
     del assume_yes  # `watch` asks nothing
     run_options = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once)
-    return run_async(_watch(common, folder, run_options, has_dashboard=has_dashboard))
+    options = ApplyOptions(on_change=on_change)
+    return run_async(_watch(common, folder, options, run_options, has_dashboard=has_dashboard))
 
 
-async def _watch(common: Common, folder: Path, run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
+async def _watch(
+    common: Common, folder: Path, options: ApplyOptions, run_options: RunOptions, *, has_dashboard: bool
+) -> ExitStatus:
     ignore_closed_output()
     with handle_signals() as signals:
         app = AppContext(common.queue, common.load_config(), common.profile)
         async with opened(app) as queue, queue.driving(run_options, command="watch") as active_run:
-            sink = QueueSink(queue, active_run.engine)
+            sink = QueueSink(queue, active_run.engine, options)
             watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
             play = _forever if run_options.is_forever else _once
             async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchkiln.api import DatabaseUrl
-from batchkiln.api.queue import drained
+from batchkiln.api.queue import awaiting_journals, drained, without_machine
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import Command, Common, command, run_async
 from batchkiln.cli.output import iso, print_json, print_result
@@ -27,12 +27,56 @@ def drain(common: Common, name: str) -> ExitStatus:
     return run_async(_drain(common, name))
 
 
+@command("restored", example="batchkiln workers restored")
+def restored(common: Common) -> ExitStatus:
+    """Say that the database was restored to an older state, before any worker is started.
+
+    Nothing is sent until a worker has started on each machine that drove the queue, and has read its journals: the
+    database lacks the attempts of these, and they may be paid.
+    """
+    _refuse_file(common)
+    return run_async(_restored(common))
+
+
+async def _restored(common: Common) -> ExitStatus:
+    hosts = await awaiting_journals(common.queue)
+    if common.is_json:
+        print_json({"awaited": hosts})
+    elif hosts:
+        print_result(f"Nothing is sent until a worker has started on {', '.join(hosts)}.")
+    else:
+        print_result("No machine has a journal of this queue; there is nothing to wait for.")
+    return ExitStatus.OK
+
+
+@command("gone", example="batchkiln workers gone vm-7")
+@click.argument("host")
+def gone(common: Common, host: str) -> ExitStatus:
+    """Say that the machine HOST is gone for good: a restored database waits for its journals no longer.
+
+    What only its journals knew may be charged again.
+    """
+    _refuse_file(common)
+    return run_async(_gone(common, host))
+
+
+async def _gone(common: Common, host: str) -> ExitStatus:
+    if not await without_machine(common.queue, host):
+        raise InputError(f"no machine {host} has a journal of this queue; nothing was changed")
+    if common.is_json:
+        print_json({"gone": host})
+    else:
+        print_result(f"The journals of {host} are not waited for any more.")
+    return ExitStatus.OK
+
+
 class _Workers(Command, click.Group):
-    """The command by itself lists the workers; `drain` ends one."""
+    """The command by itself lists the workers; `drain` ends one, and `restored` and `gone` are about a restore."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  click's own signature
         """Initialize with click's arguments."""
-        super().__init__(*args, **kwargs, commands={"drain": drain}, invoke_without_command=True)
+        commands = {"drain": drain, "restored": restored, "gone": gone}
+        super().__init__(*args, **kwargs, commands=commands, invoke_without_command=True)
 
 
 @command(

@@ -24,6 +24,10 @@ VALUE_SIZE_BYTES: Final = 120
 COMPONENT_SIZE_BYTES: Final = 200  # file systems allow 255; the rest is for a temporary suffix
 HASH_LENGTH: Final = 12  # base32 digits: 60 bits, enough for a million changed ids without a collision
 
+VERSIONS: Final = ".v{version}"
+"""The default of what stands before the extension in the names of later versions."""
+
+_VERSIONS: Final = re.compile(r"[A-Za-z0-9._~ -]{0,20}\{version\}[A-Za-z0-9_~-]{0,20}")
 _NUMERIC: Final = frozenset({"index", "output"})
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _WIDTH: Final = re.compile(r"0?([1-9][0-9]?)d")
@@ -76,12 +80,21 @@ def prerender(pattern: str, values: Mapping[str, str]) -> str:
 
 
 def render(
-    pattern: str, *, job: str, item: str, index: int, output: int, model: str, ext: str, version: int = 1
+    pattern: str,
+    *,
+    job: str,
+    item: str,
+    index: int,
+    output: int,
+    model: str,
+    ext: str,
+    version: int = 1,
+    versions: str = VERSIONS,
 ) -> str:
     """Return the relative path of an output. `output` and `version` count from 1; `ext` has no dot.
 
-    A version after the first has `.v2` and so on before the extension, whatever the pattern. The path has no '..', no
-    empty component and no control character, whatever the values hold.
+    A version after the first has `versions`, filled in, before the extension. The path has no '..', no empty component
+    and no control character, whatever the values hold.
     """
     components = _parse(pattern)
     texts = {"job": job, "item": item, "model": model, "ext": ext}
@@ -97,8 +110,16 @@ def render(
     folders = [_safe_component("".join(map(fill, component)), "") for component in components[:-1]]
     names_output = any(piece.field == "output" for component in components for piece in component)
     suffix = "" if names_output or output == 1 else f"-{output}"
-    suffix += "" if version == 1 else f".v{version}"
+    suffix += "" if version == 1 else versions.replace("{version}", str(version))
     return "/".join([*folders, _file_name(components[-1], suffix, fill)])
+
+
+def is_version_pattern(text: str) -> bool:
+    """Return whether a text has `{version}` once, and otherwise only what every file system takes in a name.
+
+    `-2` and `~2` alone are endings of other names: of a second output, and of a name that is taken.
+    """
+    return _VERSIONS.fullmatch(text) is not None and text not in {"-{version}", "~{version}"}
 
 
 def safe_value(value: str) -> str:

@@ -5,6 +5,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from batchkiln.core.filenames import VERSIONS
+
 
 class Mode(StrEnum):
     """The kind of input and output of a generation (Service section 1)."""
@@ -101,6 +103,7 @@ class JobSpec:
     """A job as a manifest specifies it, without its items.
 
     If `accounts` is empty, the profile's first account is used. `notify` lists names of notifiers; None means all.
+    `versions` is what stands before the extension in the names of later versions.
     """
 
     name: str
@@ -114,6 +117,7 @@ class JobSpec:
     filename: str
     manifest_path: str
     notify: tuple[str, ...] | None = None
+    versions: str = VERSIONS
 
 
 class AttemptState(StrEnum):

@@ -5,13 +5,15 @@ the earlier holder's writes are refused (the fence). A worker stops sending befo
 """
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import AccountBlocked
+from batchkiln.core.waits import WaitReason
 
 LEASE_SECONDS: Final = 15.0
 """How long a lease holds after it was taken or renewed, by the database's clock."""
@@ -64,12 +66,17 @@ class Fence:
 class LeaseRenewal:
     """The result of renewing a worker's leases. `egress_epoch` is None for a standby worker.
 
-    `epochs` contains the epochs of the renewed leases, by account id.
+    `epochs` contains the epochs of the renewed leases, by account id. `free_in_seconds` is when the first lease of
+    another worker expires unless it is renewed. `fleet` is a text that changes with the workers and the leases, and
+    `history` is the id of the queue's newest event.
     """
 
     egress_epoch: int | None
     epochs: Mapping[int, int]
     is_draining: bool
+    free_in_seconds: float = inf
+    fleet: str = ""
+    history: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +105,19 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class AccountRest:
+    """The reason why a worker's account waits without an end; `blocked` is the service's refusal, if there was one."""
+
+    reason: WaitReason
+    blocked: AccountBlocked | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerState:
     """The displayed state of a worker. `sender` is the worker that has the lease of the address; None if there is none.
 
-    `silent_seconds` have passed since it was seen. `able` are the ids of the accounts whose API keys it has.
+    `silent_seconds` have passed since it was seen. `able` are the ids of the accounts whose API keys it has. `rests`
+    are, by account id, those that can do nothing until something outside of the worker changes.
     """
 
     name: str
@@ -116,6 +132,7 @@ class WorkerState:
     driven: int
     silent_seconds: float
     able: frozenset[int]
+    rests: Mapping[int, AccountRest] = field(default_factory=dict)
 
     @property
     def is_alive(self) -> bool:
@@ -140,8 +157,8 @@ class Driver:
 
 def accounts_carried(limits: Limits) -> int:
     """Return how many accounts an address carries: each polls its generation, and sends one more request a minute."""
-    a_minute = limits.minute_seconds / limits.poll_interval_seconds + 1
-    return max(1, int(limits.requests_per_minute_per_ip / a_minute))
+    interval = limits.poll_interval_seconds  # may be 0
+    return max(1, int(limits.requests_per_minute_per_ip * interval / (limits.minute_seconds + interval)))
 
 
 def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_most: int) -> Choice:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.filenames import render
+from batchkiln.core.filenames import VERSIONS, render
 from batchkiln.core.job import Attempt, InputFile, Order
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
@@ -17,7 +17,8 @@ class Candidate:
 
     `cost` is None until quoted. `is_ready` is true if all its images are uploaded to this account. `missing_inputs`
     holds the ids of images not yet uploaded, of this item and the items directly behind it. `next_item_ids` holds items
-    behind it with equal priority and readiness, which may start in its place.
+    behind it with equal priority and readiness, which may start in its place. `is_of_selection`: only selected items of
+    the job may begin or end in this run.
     """
 
     item_id: int
@@ -35,6 +36,7 @@ class Candidate:
     queued: int = 1
     has_images: bool = False
     next_item_ids: tuple[int, ...] = ()
+    is_of_selection: bool = False
 
     def next_item_id(self, taken: AbstractSet[int]) -> int:
         """Return the first item that no other worker is starting; the candidate's own item if all are taken."""
@@ -64,9 +66,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The jobs that may start new attempts; all jobs if `job_ids` is None."""
+    """The jobs that may start new attempts; all jobs if `job_ids` is None.
+
+    With `is_selected`, only the items that the driving connection has selected may start them
+    (`store/selected_items.py`).
+    """
 
     job_ids: frozenset[int] | None = None
+    is_selected: bool = False
 
     def holds(self, job_id: int) -> bool:
         """Return whether a job is in scope."""
@@ -91,6 +98,10 @@ class Outstanding:
         return sum(n for state, n in self.by_state.items() if state != "queued")
 
 
+Look = tuple["Viewpoint", Sequence[datetime]]
+"""The account that looks at the queue, and the service days whose usage it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that the planner reads from the queue, in one transaction.
@@ -113,7 +124,8 @@ class DownloadTask:
 
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
     one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
-    uses. `version` is 1 more than the number of the item's earlier attempts that have saved files.
+    uses. `version` counts the item's attempts with saved files, and `versions` is the
+    pattern of their names.
     """
 
     attempt: Attempt
@@ -130,6 +142,7 @@ class DownloadTask:
     last_read_at: datetime | None = None
     taken: frozenset[str] = frozenset()
     version: int = 1
+    versions: str = VERSIONS
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -147,6 +160,7 @@ class DownloadTask:
             model=self.model,
             ext=extension,
             version=self.version,
+            versions=self.versions,
         )
 
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Final
 
-from batchkiln.core.outcomes import Stale
+from batchkiln.core.outcomes import DOWNLOADS, Download, Stale
 from batchkiln.core.queue_changes import (
     Committed,
     Failing,
@@ -35,8 +35,9 @@ class Change(Enum):
     RECOVERED = auto()  # a lost attempt is recorded again; its own worker is to replay it
     HEADS_MOVED = auto()  # a class has new next items, for uploads, or none left
     PLAN_OUTDATED = auto()  # a plan was out of date; its reservations are released
-    PROGRESSED = auto()  # an attempt was answered, polled or resent, or one of its files was saved
-    ENDED = auto()  # an item ended or is held
+    PROGRESSED = auto()  # an attempt was answered, polled or resent, or its download is to be repeated
+    SAVED = auto()  # a file was saved, perhaps the last one of its item
+    ENDED = auto()  # an item ended otherwise or is held
     REQUEUED = auto()  # an item is queued again
     PREPARED = auto()  # an upload was completed or is gone, or a preparation failed
     PRICED = auto()  # a price became known
@@ -63,6 +64,7 @@ class Wakes:
     """The workers that a change wakes: the account's own, those that wait for one of `others`, or all.
 
     `may_end_run`: the run's last item may have ended. `is_of_queue`: the change is visible in the queue.
+    `outdates_plans`: a plan for new work, made by any worker before the change, may differ from one made after it.
     """
 
     own: bool = True
@@ -70,6 +72,7 @@ class Wakes:
     all: bool = False
     may_end_run: bool = False
     is_of_queue: bool = True
+    outdates_plans: bool = True
 
 
 _CREDITS: Final = frozenset({Awaited.CREDITS})
@@ -85,7 +88,9 @@ WAKES: Final[Mapping[Change, Wakes]] = {
     Change.PLAN_OUTDATED: Wakes(others=_CREDITS),
     # Reserved credits become a charge, which may be smaller; slot, polls and downloads belong to one account.
     Change.PROGRESSED: Wakes(others=_CREDITS),
-    # As above; the attempt's credits are released, or finally spent, and then items may be rejected.
+    # The credits are spent and the slot is free since the generation ended. The download knows itself that it ended.
+    Change.SAVED: Wakes(own=False, may_end_run=True, outdates_plans=False),
+    # As PROGRESSED; the attempt's credits are released, or finally spent, and then items may be rejected.
     Change.ENDED: Wakes(others=_CREDITS, may_end_run=True),
     # Any idle account may start it, and needs its price and its images.
     Change.REQUEUED: Wakes(all=True),
@@ -101,12 +106,15 @@ WAKES: Final[Mapping[Change, Wakes]] = {
     Change.ELSEWHERE: Wakes(own=False, may_end_run=True),
     # It is unknown when a place taken by a request under way becomes free, so a worker cannot wait for it by
     # the clock. All accounts of the machine share the limit per address (Service section 8).
-    Change.PLACE_FREED: Wakes(own=False, others=frozenset({Awaited.PLACE}), is_of_queue=False),
+    Change.PLACE_FREED: Wakes(own=False, others=frozenset({Awaited.PLACE}), is_of_queue=False, outdates_plans=False),
     # Waits for a reset or until a named time end by the service's clock, which every worker needs at the start.
     Change.CLOCK_SET: Wakes(all=True),
     # Anything may have changed.
     Change.ANYTHING: Wakes(all=True, may_end_run=True),
 }
+
+
+_SAVES: Final = tuple(DOWNLOADS[step] for step in (Download.FILE_SAVED, Download.LAST_FILE_SAVED, Download.ALL_SAVED))
 
 
 def awaited_by_slot(queue: QueueView, due: NotBefore, *, has_run_budget: bool) -> frozenset[Awaited]:
@@ -131,6 +139,8 @@ def change_by_outcome(committed: Committed) -> Change:
         return Change.ANYTHING
     if committed.state is ItemState.QUEUED:
         return Change.REQUEUED
+    if committed.outcome in _SAVES:
+        return Change.SAVED
     is_under_way = committed.state in {ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING}
     if is_under_way:
         return Change.PROGRESSED

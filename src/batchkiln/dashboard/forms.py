@@ -119,6 +119,45 @@ def _back(
     return page + (("&" if "?" in page else "?") + query if query else "")
 
 
+# --- a version: it costs nothing ----------------------------------------------------------------------------
+
+
+async def ask_version(request: web.Request) -> web.Response:
+    """Ask whether the files of a version become current."""
+    job, item, version = _version_of(request)
+    effect = (
+        f"{item}: version {version} becomes current. Exports, reports and items made from it use its files. It costs "
+        "nothing, and the files of the other versions are kept."
+    )
+    question = Question(effect, 1, (1,), ())
+    button = Button("use-version", f"Use version {version}")
+    return context_of(request).page(
+        "confirm.html",
+        action=button,
+        job=job,
+        items=(item,),
+        question=question,
+        is_changed=False,
+        back=_back(request, job, [item]),
+    )
+
+
+async def act_version(request: web.Request) -> web.Response:
+    """Make the files of a version current."""
+    context = context_of(request)
+    job, item, version = _version_of(request)
+    async with open_changes(context.queue, context.machine_now) as changes:
+        await changes.use_version(job, item, version)
+    raise web.HTTPSeeOther(_back(request, job, [item], "use-version"))
+
+
+def _version_of(request: web.Request) -> tuple[str, str, int]:
+    word = request.query.get("version", "")
+    if not word.isdecimal() or len(word) > _DIGITS_MAX:
+        raise web.HTTPBadRequest(text="`version` must be a number.\n")
+    return request.match_info["job"], request.query.get("id", ""), int(word)
+
+
 # --- resolve: needs the item's id again, because it may cost credits -----------------------------------------
 
 

@@ -80,17 +80,22 @@ def _lease_metrics(shared: SharedBy) -> Iterator[Metric]:
     """Yield the metrics of a queue that several workers share."""
     held = Metric("batchkiln_lease_held", "gauge", "The worker that drives an account: 1 for the current one.")
     taken = Metric("batchkiln_lease_takeovers_total", "counter", "How often a worker has taken an account.")
+    fenced = Metric(
+        "batchkiln_fenced_writes_total", "counter", "Refused writes of a worker that had lost the account's lease."
+    )
     undriven = Metric("batchkiln_account_undriven", "gauge", "1 for an account with work that no worker drives.")
     alive = Metric("batchkiln_worker_alive", "gauge", "Whether a worker was seen within the time that a lease holds.")
     for driver in shared.drivers:
         held.add(1, profile=driver.profile, account=driver.account, worker=driver.worker)
     for (profile, account), count in sorted(shared.takeovers.items()):
         taken.add(count, profile=profile, account=account)
+    for (profile, account), count in sorted(shared.fenced_writes.items()):
+        fenced.add(count, profile=profile, account=account)
     for each in shared.undriven:
         undriven.add(1, profile=each.profile, account=each.account)
     for state in shared.workers:
         alive.add(state.is_alive, worker=state.name, egress=state.egress)
-    yield from (held, taken, undriven, alive)
+    yield from (held, taken, fenced, undriven, alive)
 
 
 def _slot_metrics(slots: Iterable[Slot]) -> Iterator[Metric]:

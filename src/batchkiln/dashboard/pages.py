@@ -21,6 +21,7 @@ _KEY_DIGITS_MAX: Final = 18  # an id has 63 bits
 _DONE_WORDS: Final = {
     "retry": "queued again",
     "redo": "queued again",
+    "use-version": "version chosen",
     "cancel": "canceled",
     "pause": "paused",
     "unpause": "unpaused",

@@ -6,7 +6,7 @@ from typing import Final
 
 from batchkiln.api import ItemSummary, Reader
 from batchkiln.api.reading import read_item_report
-from batchkiln.core.states import RETRYABLE, ItemState
+from batchkiln.core.states import FINAL_STATES, RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
@@ -75,6 +75,7 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
         events_total=len(events),
         explanation=explanation,
         actions=_actions(detail.item.state),
+        can_choose=detail.item.state in FINAL_STATES,
     )
     return {"item": html}
 

@@ -57,6 +57,7 @@ def environment() -> Environment:
         "media_url": media_url,
         "thumb_url": thumb_url,
         "action_url": action_url,
+        "version_url": version_url,
     }
     for name in made.list_templates():
         made.get_template(name)  # compiled now, so that the first page is as fast as the others
@@ -122,6 +123,11 @@ def review_url(job: str, **place: Any) -> str:  # noqa: ANN401  numbers and None
     """Return the URL of a job's review page, at a place or at what is first to review."""
     given = {name: value for name, value in place.items() if value is not None}
     return f"{job_url(job)}/review" + (f"?{urlencode(given)}" if given else "")
+
+
+def version_url(job: str, item: str, version: int) -> str:
+    """Return the URL of the page that asks whether a version becomes current."""
+    return f"{job_url(job)}/use-version?{urlencode({'id': item, 'version': version})}"
 
 
 def action_url(job: str, action: str, item: str | None = None) -> str:

@@ -114,6 +114,8 @@ def application(context: Context) -> web.Application:
             web.post("/jobs/{job}/review", reviews.act),
             web.get("/jobs/{job}/resolve", forms.ask_resolve),
             web.post("/jobs/{job}/resolve", forms.act_resolve),
+            web.get("/jobs/{job}/use-version", forms.ask_version),
+            web.post("/jobs/{job}/use-version", forms.act_version),
             web.get(f"/jobs/{{job}}/{{action:{names}}}", forms.ask),
             web.post(f"/jobs/{{job}}/{{action:{names}}}", forms.act),
             web.get(r"/thumbs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.thumbnail),

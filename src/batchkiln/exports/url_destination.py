@@ -1,6 +1,5 @@
 """A URL as a destination. A transaction of fsspec gives a file its name only when it is complete."""
 
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -8,11 +7,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from batchkiln.core.errors import InputError, OutputDirNotWritable
+from batchkiln.core.urls import redacted
 from batchkiln.exports.destinations import CARD, HEAD_BYTES, missing_extra, not_written
 
 _FILES_PER_PUT: Final = 64  # object stores accept many files at once
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s]*@")
-_QUERY: Final = re.compile(r"(?<=\S)\?\S+")
 
 
 class UrlDestination:
@@ -119,8 +117,3 @@ class UrlDestination:
     def _not_written(self, error: Exception) -> OutputDirNotWritable:
         message = redacted(" ".join(str(error).split()))[:300]
         return not_written(self.title, f"{type(error).__name__}: {message}")
-
-
-def redacted(text: str) -> str:
-    """Return a text without the credentials and query strings of its URLs (Law 8)."""
-    return _QUERY.sub("?…", _CREDENTIALS.sub("…@", text))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
 
 from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.urls import redacted
 
 MAX_DIAGNOSTICS: Final = 50
 SHOWN_WIDTH: Final = 160
@@ -153,6 +154,8 @@ def excerpt(line: str, column: int | None) -> tuple[str, int | None]:
 
     Unprintable characters are replaced. A long line is cut around the column.
     """
+    if "://" in line:
+        line = redacted(line)  # a URL may hold a password or a signature (Law 8)
     line = line.replace("\t", "→")  # one character wide, so that the mark is in the right column
     if len(line) <= SHOWN_WIDTH:
         return _UNPRINTABLE.sub("\ufffd", line), column

@@ -10,6 +10,7 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec, VariantGroup
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
+from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
 from batchkiln.manifest.settings import ResolvedSettings, SettingsReader, describe
 from batchkiln.manifest.templates import text_of
@@ -18,6 +19,9 @@ from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, SeqNode, scalar_value
 
 MAX_COMBINATIONS: Final = 10_000_000
+DEFAULT_ID: Final = "item"
+"""The beginning of the id of an item that names none. It holds no file name: a renamed manifest makes nothing again."""
+
 _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 
 
@@ -25,13 +29,16 @@ _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 class LocatedItem:
     """An item and its location: the line (from 1) of the manifest, or of its row's source file.
 
-    `objections` are the reasons, from the service's catalogue, why the service would refuse the item.
+    `objections` are the reasons, from the service's catalogue, why the service would refuse the item. `repetition` is
+    the number of an item of `repeat`, 0 for other items. `has_default_id`: the id is made from the position alone.
     """
 
     spec: ItemSpec
     file: str
     line: int
     objections: tuple[PlacedObjection, ...] = ()
+    repetition: int = 0
+    has_default_id: bool = False
 
 
 class InvalidEntry(Exception):
@@ -42,18 +49,18 @@ class InvalidEntry(Exception):
 class ManifestContext:
     """The state that all entries of a manifest share.
 
-    `stem` begins the ids of items that name none. `pattern_fields` are the fields of the file name `pattern` that are
-    not built in. Source files are relative to `folder`, which the person wrote as `shown_folder`. `combinations_left`
-    limits the matrices of the whole manifest together, because a few words can ask for many combinations.
+    `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
+    `folder`, which the person wrote as `shown_folder`; those at URLs are in `remote`. `combinations_left` limits the
+    matrices of the whole manifest together, because a few words can ask for many combinations.
     """
 
     diagnostics: Diagnostics
     settings: SettingsReader
     pattern: str
     pattern_fields: frozenset[str]
-    stem: str
     folder: Path
     shown_folder: str
+    remote: RemoteSources
     combinations_left: int = MAX_COMBINATIONS
 
     def invalid(self, mark: Mark, reason: str, remedy: Remedy = None) -> InvalidEntry:
@@ -83,7 +90,7 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
     if prompt_node is None:
         context.diagnostics.at(entry.start_mark, "`prompt` is missing", "describe what to make: `prompt: …`")
     prompt = None if prompt_node is None else _text(context, prompt_node, "prompt")
-    name = _text(context, pairs["id"][1], "id") if "id" in pairs else _default_id(context, entry, position)
+    name = _text(context, pairs["id"][1], "id") if "id" in pairs else f"{DEFAULT_ID}-{position}"
     inputs = context.settings.inputs(entry)
     settings = context.settings.resolve(entry, context.settings.inputs_count(entry) if inputs is None else len(inputs))
     metadata = context.settings.metadata(pairs["metadata"][1] if "metadata" in pairs else None)
@@ -106,17 +113,8 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
         location = Location(context.diagnostics.file, mark.line + 1, mark.column + 1)
         objections = (*objections, located_objection(objection, location))
     location = Location(context.diagnostics.file, entry.start_mark.line + 1)
-    return repeated(context, spec, repeat, location, objections=objections, settings=settings)
-
-
-def _default_id(context: ManifestContext, entry: MapNode, position: int) -> str | None:
-    """Return the manifest's name and the position. A file name may contain characters that an id may not."""
-    try:
-        return checked_id(f"{context.stem}-{position}")
-    except InvalidValue as error:
-        reason = f"the default id comes from the manifest's name, and {error.reason}"
-        context.diagnostics.at(entry.start_mark, reason, "set `id`, or rename the manifest")
-        return None
+    item = LocatedItem(spec, location.file, location.line or 0, objections, has_default_id="id" not in pairs)
+    return repeated(context, item, repeat, settings)
 
 
 def _text(context: ManifestContext, node: Node, field: str) -> str | None:
@@ -163,24 +161,17 @@ def located_objection(objection: Objection, location: Location, *, addition: str
 
 
 def repeated(
-    context: ManifestContext,
-    spec: ItemSpec,
-    repeat: int | None,
-    location: Location,
-    *,
-    objections: tuple[PlacedObjection, ...] = (),
-    settings: ResolvedSettings,
+    context: ManifestContext, item: LocatedItem, repeat: int | None, settings: ResolvedSettings
 ) -> Iterable[LocatedItem]:
     """Return the item, or with `repeat` or variants so many items with numbered ids; variants are one group."""
-    item = LocatedItem(spec, location.file, location.line or 0, objections)
     count = settings.variants if repeat is None else repeat
     if count is None:
         return (item,)
-    group = None if settings.variants is None else VariantGroup(spec.name, settings.choose)
+    group = None if settings.variants is None else VariantGroup(item.spec.name, settings.choose)
     try:
-        checked_id(f"{spec.name}-{count}")
+        checked_id(f"{item.spec.name}-{count}")
     except InvalidValue as error:
-        context.diagnostics.add(location, error.reason, error.remedy)
+        context.diagnostics.add(Location(item.file, item.line), error.reason, error.remedy)
         return ()
     return _repetitions(item, count, group)
 
@@ -199,7 +190,7 @@ def _repetitions(item: LocatedItem, count: int, group: VariantGroup | None) -> I
             group,
             spec.needs_review,
         )
-        yield LocatedItem(numbered, item.file, item.line, item.objections)
+        yield LocatedItem(numbered, item.file, item.line, item.objections, number, item.has_default_id)
 
 
 def file_name_for(context: ManifestContext, metadata: Mapping[str, Any], variables: Mapping[str, Any]) -> str:

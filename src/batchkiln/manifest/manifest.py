@@ -20,6 +20,7 @@ from batchkiln.core.job import JobSpec, Order
 from batchkiln.manifest.diagnostics import Diagnostics, Unreadable, excerpt, read_lines
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
+from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.row_items import row_items
 from batchkiln.manifest.schema import Header
 from batchkiln.manifest.settings import SettingsReader
@@ -30,7 +31,6 @@ from batchkiln.manifest.yaml_tree import EntryTooLarge, MapNode, Node, TreeReade
 
 MAX_SIZE_BYTES: Final = 2 << 30
 STDIN_NAME: Final = "<stdin>"
-STDIN_STEM: Final = "item"
 DEFAULT_DIR: Final = "out"
 DEFAULT_FILENAME: Final = "{job}/{item}.{ext}"
 MAX_FOLDERS: Final = 16
@@ -47,7 +47,6 @@ class _ManifestText:
     path: Path
     folder: Path
     shown_folder: str
-    stem: str
     manifest_path: str
 
 
@@ -117,6 +116,8 @@ class _ManifestReader:
         self.diagnostics = diagnostics
         self._header = MapNode(_Start(), {})
         self._has_items = False
+        self._remote = RemoteSources()
+        weakref.finalize(self, self._remote.close)
         self._read_header()
 
     def job(self, output_base: Path) -> JobSpec | None:
@@ -150,6 +151,7 @@ class _ManifestReader:
             filename=(output and output.filename) or DEFAULT_FILENAME,
             manifest_path=self._text.manifest_path,
             notify=None if header.notify is None else tuple(header.notify),
+            versions=(output and output.versions) or filenames.VERSIONS,
         )
 
     def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
@@ -164,9 +166,9 @@ class _ManifestReader:
             ),
             pattern=pattern,
             pattern_fields=filenames.fields(pattern) - set(filenames.BUILT_IN_FIELDS),
-            stem=self._text.stem,
             folder=self._text.folder,
             shown_folder=self._text.shown_folder,
+            remote=self._remote,
         )
         try:
             with self._text.path.open("rb") as stream:
@@ -252,6 +254,8 @@ class _ManifestReader:
             output = pairs["output"][1]
             assert isinstance(output, MapNode)
             self._check_pattern(output.pairs["filename"][1])
+        if header.output is not None and header.output.versions is not None:
+            self._check_versions(header.output.versions)
 
     def _check_pattern(self, node: Node) -> None:
         assert isinstance(node, ScalarEvent)
@@ -266,6 +270,19 @@ class _ManifestReader:
         if is_ambiguous:
             reason = "`output.filename`: {index} touches another field, so two items could get the same name"
             self.diagnostics.at(node.start_mark, reason, "separate them, as in {kind}-{index}, or use {item}")
+
+    def _check_versions(self, pattern: str) -> None:
+        if filenames.is_version_pattern(pattern):
+            return
+        output = self._header.pairs["output"][1]
+        assert isinstance(output, MapNode)
+        reason = (
+            "`output.versions` is not usable in a file name"
+            if "{version}" in pattern
+            else "`output.versions` lacks {version}, so two versions of an item would share a name"
+        )
+        remedy = "write {version} once, with letters, digits, '.', '_' or '-' around it, as in \".v{version}\""
+        self.diagnostics.at(output.pairs["versions"][1].start_mark, reason, remedy)
 
     def _check_path_lengths(self, directory: str, pattern: str) -> None:
         """Refuse an output folder in which a paid file could get a path that the system does not allow."""
@@ -314,19 +331,19 @@ def _located(
         if stdin is None:
             raise InputError([Diagnostic("there is no standard input to read", "-")])
         spool = _spooled(stdin, stdin_name)
-        return _ManifestText(spool, working_dir, "", STDIN_STEM, "-"), spool
+        return _ManifestText(spool, working_dir, "", "-"), spool
     absolute = Path(os.path.abspath(working_dir / path))  # noqa: PTH100  the folder of the link is meant
     shown_folder = os.path.dirname(path)  # noqa: PTH120  as the person wrote it
     if not _is_utf8(str(absolute)):
         shown_path = os.fsencode(path).decode("utf-8", "replace")
         raise InputError([Diagnostic("the manifest's path is not UTF-8", shown_path, remedy="rename it")])
-    text = _ManifestText(absolute, absolute.parent, shown_folder, absolute.stem or STDIN_STEM, str(absolute))
+    text = _ManifestText(absolute, absolute.parent, shown_folder, str(absolute))
     try:
         status = absolute.stat()
         if not stat.S_ISREG(status.st_mode):
             with absolute.open("rb") as stream:
                 spool = _spooled(stream, path)
-            return _ManifestText(spool, text.folder, shown_folder, text.stem, text.manifest_path), spool
+            return _ManifestText(spool, text.folder, shown_folder, text.manifest_path), spool
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         diagnostic = Diagnostic(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from batchkiln.core.urls import redacted
 from batchkiln.manifest.diagnostics import Location, Mark, open_bytes
 from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
+from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of, is_url
 from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
 from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, source_for
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.manifest.yaml_tree import MapNode, Node
 
+_ENDINGS: Final = f"one of {', '.join(KINDS)}, or .gz after it (not after parquet)"
 _MAX_SHOWN_COUNT: Final = 10**15  # Python does not print numbers of more than 4,300 digits
 
 
@@ -63,12 +66,13 @@ def _rows_to_items(
 
 
 def _source(context: ManifestContext, name: str, node: Node) -> Source:
+    if is_url(name):
+        return _remote_source(context, name, node)
     path = Path(context.folder / name)
     shown_name = name if Path(name).is_absolute() or not context.shown_folder else f"{context.shown_folder}/{name}"
-    source = source_for(path, shown_name)
+    source = source_for(path.name, path, shown_name)
     if source is None:
-        remedy = f"one of {', '.join(KINDS)}, or .gz after it"
-        raise context.invalid(node.start_mark, f"`{name}` has none of the known endings", remedy)
+        raise context.invalid(node.start_mark, f"`{name}` has none of the known endings", _ENDINGS)
     try:
         is_file = path.is_file()
     except OSError:  # the name is too long, or its folder is not readable
@@ -76,7 +80,25 @@ def _source(context: ManifestContext, name: str, node: Node) -> Source:
     if not is_file:
         remedy = f"looked for {path}; a path is relative to the manifest"
         raise context.invalid(node.start_mark, f"`{name}` is not a file", remedy)
-    context.diagnostics.paths[shown_name] = path
+    if source.is_text:
+        context.diagnostics.paths[shown_name] = path
+    return source
+
+
+def _remote_source(context: ManifestContext, url: str, node: Node) -> Source:
+    """Copy a source from a URL, of whose name no secret is shown (Law 8)."""
+    shown_name, name = redacted(url), file_name_of(url)
+    if source_for(name, Path(), shown_name) is None:
+        raise context.invalid(node.start_mark, f"`{shown_name}` has none of the known endings", _ENDINGS)
+    try:
+        path = context.remote.path_of(url)
+    except SourceNotFetched as error:
+        reason = f"`{shown_name}` cannot be read: {error.reason}"
+        raise context.invalid(node.start_mark, reason, error.remedy) from error
+    source = source_for(name, path, shown_name)
+    assert source is not None
+    if source.is_text:
+        context.diagnostics.paths[shown_name] = path
     return source
 
 

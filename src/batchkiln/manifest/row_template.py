@@ -114,11 +114,11 @@ class ItemTemplate:
             except InvalidValue as error:
                 self._diagnostics.add(Location(file, line), error.reason, error.remedy)
                 continue
+            item = LocatedItem(spec, file, line, objections)
             if repeat is None and settings.variants is None:
-                yield LocatedItem(spec, file, line, objections)
+                yield item
             else:
-                location = Location(file, line)
-                yield from repeated(self._context, spec, repeat, location, objections=objections, settings=settings)
+                yield from repeated(self._context, item, repeat, settings)
 
     def _spec(
         self, variables: dict[str, Any], line: int

@@ -93,7 +93,7 @@ class Settings(Fields):
 class InlineItem(Settings):
     """One prompt, written in the manifest."""
 
-    id: ItemId | None = Field(None, description="Unique in the job; default: the manifest's name and the position")
+    id: ItemId | None = Field(None, description="Unique in the job; default: `item` and the position")
     prompt: Prompt
     repeat: Repeat | None = Field(None, description="Number of items to make; their ids end in -1, -2, …")
 
@@ -127,7 +127,8 @@ class SourceFields(Fields):
     """The fields of a `from` entry that are not templates."""
 
     from_: Text = Field(
-        alias="from", description="A csv, tsv, jsonl or txt file, or .gz of these; relative to the manifest"
+        alias="from",
+        description="A file or URL: csv, tsv, jsonl, json, txt, or .gz of these, or parquet",
     )
     offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="Rows to skip, after `where`")
     limit: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="Maximum number of rows")
@@ -169,6 +170,9 @@ class Output(Fields):
     filename: Text | None = Field(
         None,
         description="Default {job}/{item}.{ext}; other fields: index, output, model, any variable or metadata key",
+    )
+    versions: Text | None = Field(
+        None, description="What stands before the extension in the names of later versions; default .v{version}"
     )
 
 

@@ -1,11 +1,11 @@
-"""Streams the rows of csv, tsv, jsonl and txt files, and of .gz of these, with their line numbers."""
+"""Streams the rows of csv, tsv, jsonl, json, parquet and txt files, and of .gz of texts, with their line numbers."""
 
 import codecs
 import csv
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,16 @@ from typing import Any, BinaryIO, Final
 import orjson
 
 from batchkiln.manifest.diagnostics import Diagnostics, Location, quoted
+from batchkiln.manifest.json_arrays import ArrayReader, InvalidJson
 
-KINDS: Final = ("csv", "tsv", "jsonl", "txt")
+KINDS: Final = ("csv", "tsv", "jsonl", "json", "parquet", "txt")
 MAX_LINE_SIZE_BYTES: Final = 8 << 20
 MAX_FIELD_LENGTH: Final = 1 << 20
 MAX_COLUMNS: Final = 10_000
+MAX_ROW_GROUP_SIZE_BYTES: Final = 1 << 30
+_PARQUET: Final = "parquet"
+_PARQUET_ROWS: Final = 64  # few: each may have long texts
+_PIECE_SIZE_BYTES: Final = 1 << 16
 # The size of a decompressed file, in multiples of its own. Rows that share a long text reach hundreds; gzip itself
 # reaches 1,032 for a single repeated character.
 MAX_EXPANSION: Final = 1000
@@ -41,7 +46,10 @@ class SourceUnreadable(Exception):
 
 
 Row = tuple[int, int, dict[str, Any]]
-"""The first line of a row, its number, and its columns. Both count from 1; the header has no number."""
+"""The first line of a row, its number, and its columns. Both count from 1; the header has no number.
+
+A row of parquet has its number in place of a line.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +61,19 @@ class Source:
     kind: str
     stem: str
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the file has lines to show."""
+        return self.kind != _PARQUET
 
-def source_for(path: Path, shown_name: str) -> Source | None:
-    """Return the source for a path, by its extension; None if that is unknown."""
-    name = path.name[: -len(".gz")] if path.name.lower().endswith(".gz") else path.name
-    stem, dot, kind = name.rpartition(".")
-    return Source(path, shown_name, kind.lower(), stem) if dot and stem and kind.lower() in KINDS else None
+
+def source_for(name: str, path: Path, shown_name: str) -> Source | None:
+    """Return the source for a path, by the extension of its name; None if that is unknown."""
+    is_packed = name.lower().endswith(".gz")
+    stem, dot, kind = (name[: -len(".gz")] if is_packed else name).rpartition(".")
+    if not dot or not stem or kind.lower() not in KINDS or (is_packed and kind.lower() == _PARQUET):
+        return None
+    return Source(path, shown_name, kind.lower(), stem)
 
 
 class Rows:
@@ -71,6 +86,11 @@ class Rows:
         self.columns: tuple[str, ...] | None = ("prompt",) if source.kind == "txt" else None
         self._records: Iterator[tuple[int, list[str]]] | None = None
         self._record_line = 1
+        self._table_file: Any = None
+        if source.kind == _PARQUET:
+            self._table_file = _opened_parquet(stream)
+            self.columns = tuple(self._table_file.schema_arrow.names)
+            _check_columns(self.columns, line=None)
         if source.kind in {"csv", "tsv"}:
             self._records = self._csv_records() if source.kind == "csv" else self._tsv_records()
             self.columns = self._header(self._records)
@@ -79,19 +99,17 @@ class Rows:
         """Yield the rows. Raises `SourceUnreadable`."""
         if self._records is not None:
             return self._table(self._records, self.columns or ())
+        if self._table_file is not None:
+            return self._parquet_rows()
+        if self._source.kind == "json":
+            return self._array_rows()
         return self._json_rows() if self._source.kind == "jsonl" else self._text_rows()
 
     def _header(self, records: Iterator[tuple[int, list[str]]]) -> tuple[str, ...]:
         line, names = next(records, (1, []))
         if not names:
             raise SourceUnreadable("the file is empty", line=None, remedy="its first line names the columns")
-        if len(names) > MAX_COLUMNS:
-            raise SourceUnreadable(f"{len(names):,} columns; at most {MAX_COLUMNS:,}", line=line)
-        twice = [name for name, count in Counter(names).items() if name and count > 1]
-        if twice:
-            raise SourceUnreadable(
-                f"the column `{quoted(twice[0])}` appears twice", line=line, remedy="rename one of them"
-            )
+        _check_columns(names, line=line)
         return tuple(names)
 
     def _table(self, records: Iterator[tuple[int, list[str]]], columns: tuple[str, ...]) -> Iterator[Row]:
@@ -149,6 +167,33 @@ class Rows:
             else:
                 self._invalid("not a JSON object", 'each line is one object: {"prompt": "…"}', line)
 
+    def _array_rows(self) -> Iterator[Row]:
+        """Yield the elements of an array: objects, or texts that are prompts."""
+        reader = ArrayReader(self._lines.pieces())
+        number = 0
+        try:
+            for line, value in reader.elements():
+                number += 1
+                if isinstance(value, dict):
+                    yield line, number, value
+                elif isinstance(value, str):
+                    yield line, number, {"prompt": value}
+                else:
+                    self._invalid(f"element {number:,} is no object", 'as in [{"prompt": "…"}]', line)
+        except InvalidJson as error:
+            remedy = "the file is one array of objects; one object a line is `jsonl`"
+            raise SourceUnreadable(error.reason, line=error.line, column=error.column, remedy=remedy) from error
+
+    def _parquet_rows(self) -> Iterator[Row]:
+        number = 0
+        try:
+            for batch in self._table_file.iter_batches(batch_size=_PARQUET_ROWS, use_threads=False):
+                for columns in batch.to_pylist():
+                    number += 1
+                    yield number, number, columns
+        except (OSError, ValueError, TypeError, NotImplementedError) as error:  # pyarrow's errors are among these
+            raise SourceUnreadable(f"the file cannot be read: {_one_line(error)}", line=number + 1) from error
+
     def _invalid(self, reason: str, remedy: str, line: int, column: int | None = None) -> None:
         self._diagnostics.add(Location(self._source.shown_name, line, column), reason, remedy)
 
@@ -188,6 +233,23 @@ class _Lines:
         except (OSError, EOFError, zlib.error) as error:
             raise SourceUnreadable(f"the file cannot be read: {error}", line=number or None) from error
 
+    def pieces(self) -> Iterator[str]:
+        """Yield the text in pieces of any length, for a reader that counts lines itself."""
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        line = 1
+        try:
+            while raw := self._stream.read(_PIECE_SIZE_BYTES):
+                if self._left_size_bytes is not None:
+                    self._expand(len(raw), line)
+                line += raw.count(b"\n")
+                yield decoder.decode(raw)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            reason = f"the byte 0x{error.object[error.start]:02X} is not UTF-8"
+            raise SourceUnreadable(reason, line=line, remedy="save the file as UTF-8") from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise SourceUnreadable(f"the file cannot be read: {error}", line=line) from error
+
     def _expand(self, size_bytes: int, line: int) -> None:
         assert self._left_size_bytes is not None
         self._left_size_bytes -= size_bytes
@@ -196,6 +258,35 @@ class _Lines:
             raise SourceUnreadable(
                 reason, line=line, remedy="rows do not compress so well; to use the file anyway, decompress it"
             )
+
+
+def _check_columns(names: Sequence[str], *, line: int | None) -> None:
+    if len(names) > MAX_COLUMNS:
+        raise SourceUnreadable(f"{len(names):,} columns; at most {MAX_COLUMNS:,}", line=line)
+    twice = [name for name, count in Counter(names).items() if name and count > 1]
+    if twice:
+        raise SourceUnreadable(f"the column `{quoted(twice[0])}` appears twice", line=line, remedy="rename one of them")
+
+
+def _opened_parquet(stream: BinaryIO) -> Any:  # noqa: ANN401  pyarrow has no types
+    try:
+        import pyarrow.parquet as pq  # noqa: PLC0415  an extra, and slow to import
+    except ImportError as error:
+        remedy = "pip install 'batchkiln[datasets]'"
+        raise SourceUnreadable("parquet needs packages that are not installed", remedy=remedy) from error
+    try:
+        file = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_PIECE_SIZE_BYTES)
+    except (OSError, ValueError) as error:  # pyarrow's errors are among these
+        raise SourceUnreadable(f"not a parquet file: {_one_line(error)}") from error
+    sizes = (file.metadata.row_group(number).total_byte_size for number in range(file.metadata.num_row_groups))
+    if any(size > MAX_ROW_GROUP_SIZE_BYTES for size in sizes):
+        reason = f"a row group of more than {MAX_ROW_GROUP_SIZE_BYTES >> 20} MiB"
+        raise SourceUnreadable(reason, remedy="write the file with smaller row groups")
+    return file
+
+
+def _one_line(error: Exception) -> str:
+    return quoted(" ".join(str(error).split()), 200)
 
 
 def _size_allowed(source: Source) -> int | None:

@@ -37,7 +37,8 @@ async def status_notifications(engine: RunningEngine, reader: Store, uid: str) -
         return []
     notices: list[Notification] = []
     scope = engine.control.scope
-    outstanding = await reader.read(lambda reader: reader.jobs.outstanding(scope))
+    # On the run's own connection, which alone knows a selection.
+    outstanding = await engine.store.read(lambda reader: reader.jobs.outstanding(scope))
     for worker in engine.workers:
         audience = await reader.read(_audience, scope, worker.viewpoint.profile)
         unread = await reader.read(_unread, worker.account_id)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from types import MappingProxyType
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import ReadManifest, read_manifest, with_catalogue
@@ -15,6 +15,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, never_payable
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.selection import Selection
 from batchkiln.core.states import ItemState
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
@@ -63,6 +64,9 @@ class RefusedClass:
     count: int
     item: str
     error: ErrorInfo
+
+
+_ALL_ITEMS: Final = Selection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +164,13 @@ async def make_plan(
     options: ApplyOptions,
     stdin: BinaryIO,
     catalogues: Catalogues | None = None,
+    selection: Selection = _ALL_ITEMS,
+    show: int = 0,
 ) -> Plan:
     """Plan manifests: check their items against the catalogue, and ask for prices that the queue does not know.
 
-    Neither the queue nor the account changes. Raises `InputError` with the errors of the first invalid manifest, and
-    `SameJobTwice`.
+    Only the items of `selection` are to be sent; the first `show` of each job are described in full. Neither the queue
+    nor the account changes. Raises `InputError` with the errors of the first invalid manifest, and `SameJobTwice`.
     """
     if "-" in paths and len(paths) > 1:
         raise InputError("standard input cannot be combined with other manifests")
@@ -177,7 +183,9 @@ async def make_plan(
     for name in dict.fromkeys(profile.name for _, profile in found):
         refuse_shared_keys(profiles, name)
     read = [await with_catalogue(each, catalogues.of) for each in found]
-    comparison = await store.run(_compare_manifests, app, dict(zip(paths, read, strict=True)), options)
+    comparison = await store.run(
+        _compare_manifests, app, dict(zip(paths, read, strict=True)), options, selection=selection, show=show
+    )
     known = dict(comparison.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
     quotes = await ask_quotes(
@@ -191,7 +199,13 @@ async def make_plan(
 
 
 def _compare_manifests(
-    reader: Reader, app: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions
+    reader: Reader,
+    app: AppContext,
+    read: Mapping[str, ReadManifest],
+    options: ApplyOptions,
+    *,
+    selection: Selection,
+    show: int,
 ) -> _Comparison:
     """Read the items of the manifests, and compare them with the queue, one manifest after the other."""
     now = app.environment.wall()
@@ -208,6 +222,8 @@ def _compare_manifests(
             day=profile.day.start_of(times[profile.name]),
             options=options,
             diagnostic_at=manifest.diagnostic_at,
+            selection=selection,
+            show=show,
         )
         manifests.append(planned)
     digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}

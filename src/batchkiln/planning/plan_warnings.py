@@ -59,8 +59,9 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             "changed_after_sent",
             name,
             f"{_items(report.changed_count)} changed after they were sent: `run` refuses the manifest (exit 2). Use "
-            "new ids to generate both versions, or pass --on-change keep",
+            "new ids to generate both versions, or pass --on-change keep or --on-change redo",
         )
+    yield from _duplicate_warnings(job)
     for warning in report.warnings:
         yield PlanWarning("catalogue", name, one_line_diagnostic(warning))
     if taken := taken_names(Path(job.manifest.spec.output_dir), job.manifest.new_names):
@@ -97,6 +98,26 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds have no price; see --json")
     if job.manifest.is_paused:
         yield PlanWarning("paused", name, f"it is paused and starts nothing: `batchkiln unpause {name}` resumes it")
+
+
+def _duplicate_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+    manifest = job.manifest
+    name, number = manifest.spec.name, manifest.report.paid_before
+    if number:
+        some = ", ".join(f"{same.name} as {same.old_name}" for same in manifest.paid_before[:_NAMES])
+        message = (
+            f"{_items(number)} {'asks' if number == 1 else 'ask'} under a new id for what the job has paid for ({some}"
+            f"{', …' * (number > _NAMES)}): `run` refuses to pay again. Use the old ids, or pass --allow-duplicates"
+        )
+        yield PlanWarning("paid_before", name, message)
+    number, pairs = manifest.equal_requests
+    if number:
+        some = ", ".join(f"{one} as {first}" for one, first in pairs[:_NAMES])
+        message = (
+            f"{_items(number)} of the manifest {'repeats' if number == 1 else 'repeat'} the request of an earlier one "
+            f"({some}{', …' * (number > _NAMES)}): each is paid for by itself"
+        )
+        yield PlanWarning("duplicate_requests", name, message)
 
 
 def one_line_diagnostic(warning: Diagnostic) -> str:

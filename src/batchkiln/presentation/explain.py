@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from batchkiln.core.errors import InvariantBroken, command_arguments
 from batchkiln.core.job import AttemptState
 from batchkiln.core.polling import is_long_pending, retention_ends_at
-from batchkiln.core.states import WITH_SERVICE, WORKING_STATES, Event, ItemState
+from batchkiln.core.states import RETRYABLE, WITH_SERVICE, WORKING_STATES, Event, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
@@ -162,7 +162,7 @@ def explain_item(detail: ItemDetail, summary: JobSummary, context: ItemContext) 
 
 
 def _situation(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
-    last = detail.attempts[-1] if detail.attempts else None
+    last = detail.attempt
     error = detail.item.error
     error_text = "" if error is None else f": {sanitize(error.code)}, {sanitize(error.message)}"
     match detail.item.state:
@@ -196,6 +196,8 @@ def _failed(detail: ItemDetail, last: AttemptDetail | None, error_text: str) -> 
 
 def _queued(detail: ItemDetail, summary: JobSummary, context: ItemContext, error_text: str) -> str:
     before = f"it was sent before, and is queued again{error_text}" if detail.attempts else "it has not been sent yet"
+    if detail.item.version is not None:
+        before = f"it is to be made again; the files of version {detail.item.version} stay current until then"
     if summary.is_paused:
         return f"{before}; its job is paused"
     before += _not_supplied(detail)
@@ -233,7 +235,9 @@ def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
         case ItemState.EXPIRED:
             return f"generation {last.generation_id} was ready, but the service no longer keeps it; {here} here"
         case _:
-            return f"generation {last.generation_id} was downloaded completely: {here}"
+            number, versions = detail.item.version, len(detail.versions)
+            which = f"; version {number} of {versions} is current" if versions > 1 else ""
+            return f"generation {last.generation_id} was downloaded completely: {here}{which}"
 
 
 def _waiting(context: ItemContext) -> str:
@@ -314,6 +318,13 @@ def _next(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
 
 
 def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    text, version = _remedy_of_state(detail, summary, context), detail.item.version
+    if detail.item.state not in RETRYABLE or version is None:
+        return text
+    return f"{text}; `batchkiln use-version {{item}} {version}` makes it done with the files that it had, at no cost"
+
+
+def _remedy_of_state(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     state = detail.item.state
     if state is ItemState.QUEUED and summary.is_paused:
         return "`batchkiln unpause {job}` resumes it, and first shows what that may cost"
@@ -321,9 +332,9 @@ def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> st
         return _unfinished(detail, summary, context)
     if state is ItemState.HELD:
         return hold_of(detail).remedy
-    if state is ItemState.FAILED and detail.attempts and detail.attempts[-1].state is AttemptState.CANCELED:
+    if state is ItemState.FAILED and detail.attempt and detail.attempt.state is AttemptState.CANCELED:
         return "check the account first; `batchkiln retry {item}` may pay for it again"
-    if state is ItemState.FAILED and detail.attempts and detail.attempts[-1].state is AttemptState.ABANDONED:
+    if state is ItemState.FAILED and detail.attempt and detail.attempt.state is AttemptState.ABANDONED:
         return "`batchkiln retry {item}` tries again, and pays again if the attempt that was given up was charged"
     return _ENDED[state]
 

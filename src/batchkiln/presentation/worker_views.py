@@ -39,13 +39,15 @@ class Undriven:
 class SharedBy:
     """The workers of a queue, the accounts that they drive, and those that nobody drives.
 
-    `takeovers` counts, by profile and account, how often a worker took the account.
+    `takeovers` counts, by profile and account, how often a worker took the account, and `fenced_writes` the writes that
+    the fence refused.
     """
 
     workers: tuple[WorkerState, ...]
     drivers: tuple[Driver, ...]
     undriven: tuple[Undriven, ...]
     takeovers: Mapping[tuple[str, str], int]
+    fenced_writes: Mapping[tuple[str, str], int]
 
     @property
     def alive(self) -> tuple[WorkerState, ...]:
@@ -94,7 +96,7 @@ def read_shared_by(reader: Reader, config: Config) -> SharedBy | None:
         return None
     drivers = tuple(workers.drivers())
     undriven = tuple(_accounts_without_worker(reader, config, states, drivers))
-    return SharedBy(states, drivers, undriven, workers.takeovers())
+    return SharedBy(states, drivers, undriven, workers.takeovers(), workers.fenced_writes())
 
 
 def _accounts_without_worker(

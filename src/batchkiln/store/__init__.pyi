@@ -8,10 +8,12 @@ from .accounts import (
 from .apply import (
     ApplyOptions as ApplyOptions,
     ApplyReport as ApplyReport,
+    OnChange as OnChange,
 )
 from .copying import (
     Copied as Copied,
     copy_queue as copy_queue,
+    keep_queue as keep_queue,
 )
 from .events import (
     ItemEnded as ItemEnded,
@@ -42,6 +44,7 @@ from .items import (
     OutputFile as OutputFile,
     OutputSummary as OutputSummary,
     RequestRecord as RequestRecord,
+    VersionDetail as VersionDetail,
 )
 from .jobs import (
     Credits as Credits,
@@ -87,6 +90,9 @@ from .operations import (
     RedoReport as RedoReport,
     RetryReport as RetryReport,
     Skipped as Skipped,
+)
+from .planned_items import (
+    PlannedItem as PlannedItem,
 )
 from .plans import (
     Change as Change,

@@ -9,7 +9,7 @@ from batchkiln.core.queue_types import Snapshot, Viewpoint
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store.misunderstood import misunderstood
+from batchkiln.store.misunderstood import all_misunderstood, misunderstood
 from batchkiln.store.planner_snapshot import ready_inputs, snapshot
 from batchkiln.store.preparations import item_request
 from batchkiln.store.row_types import held_of, input_ids_of, instant
@@ -75,7 +75,8 @@ class Accounts:
     def summaries(self) -> tuple[AccountSummary, ...]:
         """Return the accounts that sent requests, ordered by profile."""
         rows = self._connection.execute(query("account_usage")).fetchall()
-        return tuple(_account(row, misunderstood(self._connection, row["id"])) for row in rows)
+        not_understood = all_misunderstood(self._connection)
+        return tuple(_account(row, not_understood.get(row["id"], ())) for row in rows)
 
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
         """Return an account's usage and waits on a service day. An account without requests has used nothing."""

@@ -17,6 +17,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
+from batchkiln.store.identity import SameRequest, adopt_old_ids, find_paid_before, new_job_detail, paid_before
 from batchkiln.store.notification_cursor import remember_audience
 from batchkiln.store.session import Session
 from batchkiln.store.shared_paths import stored_dir
@@ -35,17 +36,31 @@ CHANGED_SHOWN: Final = 20
 __all__ = ["ApplyOptions", "ApplyReport", "DiagnosticAt", "Placed", "apply_manifest", "compared"]
 
 
+OnChange = Literal["error", "keep", "redo"]
+"""What to do with an item whose request changed after it was sent: refuse the manifest, keep the item as it was sent,
+or make it again with the new request."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
     """Options of applying a manifest. `dry_run` only computes the report.
 
     `agreed` is the digest of what a person confirmed: if the manifest has changed since, nothing is enqueued.
+    `allow_duplicates`: new items may repeat requests that the job has paid for. A dry run reports changed and repeated
+    requests; with `is_trial` they are mistakes in it as well.
     """
 
-    on_change: Literal["error", "keep"] = "error"
+    on_change: OnChange = "error"
     prune: bool = False
     dry_run: bool = False
     agreed: str | None = None
+    allow_duplicates: bool = False
+    is_trial: bool = False
+
+    @property
+    def is_told_only(self) -> bool:
+        """Whether changed and repeated requests are only reported."""
+        return self.dry_run and not self.is_trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +69,11 @@ class ApplyReport:
 
     `updated` counts known items whose request or settings changed. `changed` names the first 20 of `changed_count`
     items whose request changed after they were sent; `kept` counts them if they were kept on purpose. `requeued` items
-    may run again because of a larger budget, a fixed request or a restored image. `missing` items are in the job, not
-    canceled and not in the manifest; `pruned` of them were canceled. `digest` is a hash of the manifest's whole
-    content, images included. `warnings` are the catalogue's objections that are uncertain or concern queued items.
+    may run again because of a larger budget, a fixed request or a restored image. `redone` items had ended and are made
+    again with their new request; they may cost `redo_cost` credits by the known quotes, which `redo_unquoted` of them
+    lack. `missing` items are in the job, not canceled and not in the manifest; `pruned` of them were canceled. `digest`
+    is a hash of the manifest's whole content, images included. `warnings` are the catalogue's objections that are
+    uncertain or concern queued items. `paid_before` counts new items whose requests the job has as done or under way.
     """
 
     job_id: int | None
@@ -67,8 +84,12 @@ class ApplyReport:
     changed_count: int = 0
     kept: int = 0
     requeued: int = 0
+    redone: int = 0
+    redo_cost: int = 0
+    redo_unquoted: int = 0
     missing: int = 0
     pruned: int = 0
+    paid_before: int = 0
     digest: str = field(default="", compare=False)
     warnings: tuple[Diagnostic, ...] = ()
 
@@ -113,9 +134,9 @@ def compared(
     """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
         mistakes = staging.fill(placed)
+        application = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += staging.duplicates(diagnostic_at)
         mistakes += staging.collisions(diagnostic_at)
-        application = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += application.profile_mistakes()
         mistakes += application.variant_mistakes(diagnostic_at)
         mistakes += application.disagreement(staging.digest) if not mistakes else []
@@ -150,7 +171,7 @@ class ManifestApplication:
         now: int,
         options: ApplyOptions,
     ) -> None:
-        """Find the job; nothing is compared yet."""
+        """Find the job, and the ids that it has from earlier versions. Compare nothing yet."""
         self.mistakes: list[Diagnostic] = []
         self.omitted = 0
         self.report = ApplyReport(job_id=None)
@@ -163,6 +184,9 @@ class ManifestApplication:
         found = connection.execute(query("applied_job"), {"name": spec.name}).fetchone()
         self._job_id: int | None = found[0] if found else None
         self._old_profile: str | None = found[1] if found else None
+        self._has_old_ids = adopt_old_ids(
+            connection, job_id=self._job_id, job=spec.name, manifest_path=spec.manifest_path
+        )
 
     def profile_mistakes(self) -> list[Diagnostic]:
         """Return an error if a sent job would change its profile: its generations belong to an account there."""
@@ -197,18 +221,26 @@ class ManifestApplication:
         fresh = self._one("count_fresh")
         known = self._one("count_placed") - fresh
         report = self._count_pending(ApplyReport(job_id=self._job_id, new=fresh, known=known))
-        return self._count_differences(report, diagnostic_at, observe)
+        report = replace(report, paid_before=find_paid_before(self._connection, self._job_id) if fresh else 0)
+        report = self._count_differences(report, diagnostic_at, observe)
+        if report.paid_before and not (self._options.allow_duplicates or self._options.is_told_only):
+            found = [self._paid_diagnostic(same, diagnostic_at) for same in paid_before(self._connection)]
+            self.mistakes += found
+            self.omitted += report.paid_before - len(found)
+        return report
 
     def _count_differences(
         self, report: ApplyReport, diagnostic_at: DiagnosticAt, observe: Callable[[Difference], None]
     ) -> ApplyReport:
         updated = changed = 0
-        requeued = report.requeued
+        requeued, redone = report.requeued, _Redone()
         shown: list[Difference] = []
-        for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
+        for difference in all_differences(
+            self._connection, at_once=MOVES_AT_ONCE, profile=self._profile, may_redo=self._may_redo
+        ):
             observe(difference)
             kind = difference.kind
-            if kind is DiffKind.TAKE_OVER and self._staging.has_objections:
+            if kind in {DiffKind.TAKE_OVER, DiffKind.REDO} and self._staging.has_objections:
                 self._staging.object_to(difference.seq)
             if kind is DiffKind.SENT:
                 changed += 1
@@ -217,12 +249,18 @@ class ManifestApplication:
                 continue
             updated += kind is not DiffKind.SAME
             requeued += difference.requeues
-        if changed and self._options.on_change == "error" and not self._options.dry_run:
+            redone.count(difference)
+        if changed and self._options.on_change == "error" and not self._options.is_told_only:
             self.mistakes = [self._changed_diagnostic(difference, diagnostic_at) for difference in shown]
             self.omitted = changed - len(shown)
         names = tuple(difference.name for difference in shown)
-        kept = changed if self._options.on_change == "keep" else 0
-        return replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
+        kept = 0 if self._options.on_change == "error" else changed
+        report = replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
+        return redone.told_in(report)
+
+    @property
+    def _may_redo(self) -> bool:
+        return self._options.on_change == "redo"
 
     def _changed_diagnostic(self, difference: Difference, diagnostic_at: DiagnosticAt) -> Diagnostic:
         fields = " and ".join(difference.request_fields)
@@ -230,7 +268,16 @@ class ManifestApplication:
             self._staging.files[difference.file],
             difference.line,
             f"the item {difference.name!r} was already sent (it is {difference.state}), but its {fields} changed",
-            "use a new id to generate both versions, or pass `--on-change keep` to keep the sent version",
+            "use a new id to generate both versions, pass `--on-change keep` to keep the sent version, or pass "
+            "`--on-change redo` to make it again, which costs again",
+        )
+
+    def _paid_diagnostic(self, same: SameRequest, diagnostic_at: DiagnosticAt) -> Diagnostic:
+        return diagnostic_at(
+            self._staging.files[same.file],
+            same.line,
+            f"the new item {same.name!r} asks for the same as {same.old_name!r}, which is {same.state} and paid for",
+            f"give it the id {same.old_name!r} to keep that one, or pass `--allow-duplicates` to pay for it again",
         )
 
     def _count_pending(self, report: ApplyReport) -> ApplyReport:
@@ -270,17 +317,20 @@ class ManifestApplication:
                 return int(found[0])
             job_id: int = self._connection.execute(query("insert_job"), self._settings()).fetchone()[0]
             self._staging.variants.insert_groups(job_id)
-            detail = {"manifest": self._spec.manifest_path}
+            detail = new_job_detail(self._spec.manifest_path, has_old_ids=self._has_old_ids)
             log_job_event(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
             return job_id
 
     def _take_over_all(self, report: ApplyReport) -> ApplyReport:
         updated = requeued = sent = 0
+        redone = _Redone()
         names: list[str] = []
         seq, is_over = 0, False
         while not is_over:
             with transaction(self._connection):
-                page = differences_after(self._connection, seq, MOVES_AT_ONCE)
+                page = differences_after(
+                    self._connection, seq, MOVES_AT_ONCE, profile=self._profile, may_redo=self._may_redo
+                )
                 for difference in page:
                     apply_change(self._connection, difference, self._now)
                     if difference.kind is DiffKind.SENT:
@@ -288,11 +338,14 @@ class ManifestApplication:
                         names.append(difference.name)
                     updated += difference.kind not in {DiffKind.SAME, DiffKind.SENT}
                     requeued += difference.requeues
+                    redone.count(difference)
             is_over = not page
             seq = page[-1].seq if page else seq
             del names[CHANGED_SHOWN:]
-        kept = sent if self._options.on_change == "keep" else 0
-        return replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
+        kept = 0 if self._options.on_change == "error" else sent
+        return redone.told_in(
+            replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
+        )
 
     def _change_choices(self, job_id: int) -> None:
         """Give known items their groups and reviews as the manifest has them now."""
@@ -363,9 +416,28 @@ class ManifestApplication:
             "budget_credits_per_day": spec.budget_credits_per_day,
             "output_dir": stored_dir(self._connection, spec.output_dir),
             "filename": spec.filename,
+            "versions": spec.versions,
             "manifest_path": spec.manifest_path,
             "obstacles": _OBSTACLES,
         }
+
+
+@dataclass(slots=True)
+class _Redone:
+    """The number of items that are made again, and their cost by the known quotes."""
+
+    number: int = 0
+    cost: int = 0
+    unquoted: int = 0
+
+    def count(self, difference: Difference) -> None:
+        if difference.redoes:
+            self.number += 1
+            self.cost += difference.new_cost or 0
+            self.unquoted += difference.new_cost is None
+
+    def told_in(self, report: ApplyReport) -> ApplyReport:
+        return replace(report, redone=self.number, redo_cost=self.cost, redo_unquoted=self.unquoted)
 
 
 def _of_kind(name: str, event: Event) -> str:
@@ -379,4 +451,4 @@ _PENDING: Final = {
     Event.CANCEL_REQUESTED: (ItemState.QUEUED, "unsent_missing"),
 }
 _OBSTACLES: Final = json.dumps([obstacle.value for obstacle in BudgetLimit])
-_COUNTED: Final = ("new", "known", "updated", "changed_count", "kept", "requeued", "missing", "pruned")
+_COUNTED: Final = ("new", "known", "updated", "changed_count", "kept", "requeued", "redone", "missing", "pruned")

@@ -19,7 +19,7 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,11 @@ _CRC_DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One attempt. `checksum` is the checksum of the queue's row; `recorded_at` is milliseconds of service time."""
+    """One attempt. `checksum` is the checksum of the queue's row; `recorded_at` is milliseconds of service time.
+
+    `delivered` has the numbers of the item's earlier attempts with saved files: they were paid, and the item is made
+    again.
+    """
 
     queue_uid: str
     job: str
@@ -44,12 +48,18 @@ class JournalEntry:
     checksum: int
     quote_credits: int
     recorded_at: int
+    delivered: tuple[int, ...] = ()
+
+    def values(self) -> list[object]:
+        """Return the values of its line. Only an item that is made again has the last one."""
+        *others, delivered = astuple(self)
+        return [*others, list(delivered)] if delivered else others
 
 
-_TYPES: Final = [field.type for field in fields(JournalEntry)]
+_TYPES: Final = [field.type for field in fields(JournalEntry)][:-1]
 
 
-def _line(values: Sequence[str | int]) -> bytes:
+def _line(values: Sequence[object]) -> bytes:
     """Return a line of the journal that begins with its CRC-32."""
     text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
@@ -69,6 +79,9 @@ def _read_line(line: bytes) -> JournalEntry | str | None:
             return key
         case [*_] if [type(value) for value in values] == _TYPES:
             return JournalEntry(*values)
+        case [*others, [*delivered]] if [type(value) for value in others] == _TYPES:
+            is_known = all(type(number) is int for number in delivered)
+            return replace(JournalEntry(*others), delivered=tuple(delivered)) if is_known else None
         case _:
             return None
 
@@ -126,7 +139,7 @@ class AttemptJournal:
         new.unlink(missing_ok=True)
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
         try:
-            _write(handle, b"".join(_line(astuple(entry)) for entry in entries))
+            _write(handle, b"".join(_line(entry.values()) for entry in entries))
             _sync(handle)
         finally:
             os.close(handle)
@@ -151,7 +164,7 @@ class AttemptJournal:
 
     def append(self, *entries: JournalEntry) -> None:
         """Append entries and flush them to the disk. Raise `QueueBusy` if the disk fails."""
-        self._append(b"".join(_line(astuple(entry)) for entry in entries), is_flushed=True)
+        self._append(b"".join(_line(entry.values()) for entry in entries), is_flushed=True)
 
     def append_refused(self, idempotency_key: str) -> None:
         """Append that an attempt was refused and created nothing. Raise `QueueBusy` if the disk fails.

@@ -22,6 +22,7 @@ from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_event, move
 from batchkiln.store.usage import DayOf
+from batchkiln.store.versions import redo_lost
 
 
 def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
@@ -37,6 +38,8 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
     work = _Commit(connection, before, facts, now, day_of)
     settled, state = work.apply(outcome, start)
+    if state is ItemState.DONE and redo_lost(connection, now, before["item_id"]):
+        state = ItemState.QUEUED
     return Committed(
         settled,
         state,

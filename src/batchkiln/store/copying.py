@@ -13,13 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from batchkiln.core.errors import QueueInUse, QueueUnusable
+from batchkiln.core.errors import BatchkilnError, QueueInUse, QueueUnusable
 from batchkiln.core.job import AttemptState, InputFile
 from batchkiln.core.lease_types import LEASE_SECONDS
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import drivers
-from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.integrity import checksum_matches
+from batchkiln.store.known_journals import INCARNATION, journals_at
 from batchkiln.store.location import QueueLocation, journal_place
 from batchkiln.store.lost_attempts import record_lost
 from batchkiln.store.meta import MOVED, SHARED_FOLDER, queue_uid, read_meta, refuse_moved, write_meta
@@ -83,11 +83,39 @@ def copy_queue(
     with drivers.copy_session(source, may_make=False) as old, old.translating():
         _refuse_workers(old, source)
         refuse_moved(old.session, source, unless_to=_name(target))
-        journal = AttemptJournal(journal_place(source, queue_uid(old.session)))
+        journals = journals_at(journal_place(source, queue_uid(old.session)))
         with _writing(old.session) as session:
-            record_lost(session, journal, to_milliseconds(now))
+            record_lost(session, journals, to_milliseconds(now))
         with drivers.copy_session(target, may_make=True) as new, new.translating():
             return _Copy(old, new, source, target, keep_image).run()
+
+
+def keep_queue(source: QueueLocation, target: QueueLocation) -> None:
+    """Take the mark of an interrupted copy from its source: the target is lost, and the source stays the queue.
+
+    Raise `QueueUnusable` where no such copy was begun, where it ended, or where the target holds the queue.
+    """
+    with drivers.copy_session(source, may_make=False) as old, old.translating():
+        text = read_meta(old.session, MOVED)
+        if text is None or json.loads(text) != {"to": _name(target), "is_done": False}:
+            raise QueueUnusable(f"{source}: no copy to {target} was begun and not ended; nothing was changed")
+        if _holds(target, queue_uid(old.session)):
+            raise QueueUnusable(
+                f"{target}: the copy is there, and may be driven; nothing was changed. Run `batchkiln queue copy "
+                f"{source} {target}` again"
+            )
+        with _writing(old.session) as session:
+            write_meta(session, MOVED, None)
+
+
+def _holds(target: QueueLocation, uid: str) -> bool:
+    """Return whether a copy of the queue has jobs at a place that can be reached."""
+    try:
+        with drivers.copy_session(target, may_make=False) as new, new.translating():
+            has_jobs = new.session.execute("SELECT 1 FROM job LIMIT 1").fetchone() is not None
+            return has_jobs and queue_uid(new.session) == uid
+    except BatchkilnError:
+        return False
 
 
 def _name(location: QueueLocation) -> str:
@@ -234,7 +262,7 @@ class _Copy:
         new = self._new.session
         new.execute("DELETE FROM meta WHERE key NOT IN (?, ?)", (VERSION_KEY, SHARED_FOLDER))
         for key, value in self._old.session.execute("SELECT key, value FROM meta").fetchall():
-            if key not in {VERSION_KEY, MOVED}:
+            if key not in {VERSION_KEY, MOVED, INCARNATION}:
                 write_meta(new, key, value)
 
 

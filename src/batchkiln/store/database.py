@@ -40,12 +40,12 @@ class Database(ABC):
 
     async def write_and_then(
         self,
-        follow: Callable[[list[Any]], None],
+        follow: Callable[[Session, list[Any]], None],
         work: Callable[Concatenate[Session, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, then `follow([result])` right after the commit, in the same call to the thread.
+        """Run `work` as `write` does, then `follow(connection, [result])` after the commit, in the same call.
 
         If writes with an equal `follow` are committed together, it is called once with all their results. Its errors
         are raised here, but the commit is valid nevertheless.
@@ -65,7 +65,7 @@ class Database(ABC):
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(connection, …)` on one consistent snapshot."""
-        return await self._run_in_thread(_in_snapshot, work, args, kwargs)
+        return await self._run_in_thread(in_snapshot, work, args, kwargs)
 
     async def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(connection, …)`, which opens its own transactions."""
@@ -76,6 +76,10 @@ class Database(ABC):
         from batchkiln.store.leases import database_clock  # noqa: PLC0415  only workers of a fleet need it
 
         return database_clock(session)
+
+    async def incarnation(self) -> str | None:
+        """Return a text that changes when the server restores the database; None where nothing tells."""
+        return None
 
     def may_take_leases(self, session: Session) -> bool:
         """Return whether no process has the whole queue, until the end of the transaction."""
@@ -128,7 +132,7 @@ class _Write:
     work: Callable[..., Any]
     args: tuple[object, ...]
     kwargs: dict[str, object]
-    follow: Callable[[list[Any]], None] | None = None
+    follow: Callable[[Session, list[Any]], None] | None = None
     is_over: bool = False
     result: Any = None
     error: BaseException | None = None
@@ -173,25 +177,26 @@ def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) 
         for other in joined:
             other.is_over = True
     write.result = result
-    _follow([write, *joined])
+    _follow(connection, [write, *joined])
     if write.error is not None:
         raise write.error
     return result
 
 
-def _follow(writes: list[_Write]) -> None:
+def _follow(connection: Session, writes: list[_Write]) -> None:
     """Call the functions that follow the commit, once for all writes with an equal function."""
     valid = [write for write in writes if write.error is None]
     for follow in dict.fromkeys(write.follow for write in valid if write.follow is not None):
         alike = [write for write in valid if write.follow == follow]
         try:
-            follow([write.result for write in alike])
+            follow(connection, [write.result for write in alike])
         except Exception as error:  # noqa: BLE001  it belongs to the callers of these writes
             for write in alike:
                 write.error = error
 
 
-def _in_snapshot(connection: Session, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
+def in_snapshot(connection: Session, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
+    """Run `work(connection, …)` on one consistent snapshot, in the connection's thread."""
     connection.execute("BEGIN")
     try:
         return work(connection, *args, **kwargs)

@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import Final
 
 from batchkiln.core.states import Event, ItemState
+from batchkiln.store.chains import fill_dependents
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, transition
@@ -20,6 +21,15 @@ _EVENTS: Final = {
     ItemState.CANCELED: Event.REQUEST_CHANGED,
     ItemState.HELD: Event.REQUEUED,  # it was never sent, so it waited for an image
 }
+_REDO_EVENTS: Final = {
+    ItemState.DONE: Event.REDO_REQUESTED,
+    ItemState.FAILED: Event.RETRY_REQUESTED,
+    ItemState.REJECTED: Event.RETRY_REQUESTED,
+    ItemState.EXPIRED: Event.RETRY_REQUESTED,
+    ItemState.QUEUED: Event.REQUEST_CHANGED,
+    ItemState.CANCELED: Event.REQUEST_CHANGED,
+}
+"""Events of items that are made again with their new request. What is under way or held is left to a person."""
 
 
 class DiffKind(Enum):
@@ -29,6 +39,7 @@ class DiffKind(Enum):
     TAKE_OVER = auto()
     SETTINGS = auto()
     METADATA = auto()  # only metadata, or what decides about its use: group, choice and review
+    REDO = auto()  # its request changed after it was sent, and a person wants it made again
     SENT = auto()  # its request changed after it was sent: a person decides
 
 
@@ -36,7 +47,8 @@ class DiffKind(Enum):
 class Difference:
     """The difference of one known item. `seq`, `file` and `line` come from the staging.
 
-    The recipe ids are those of the item's current recipe and of the manifest's recipe.
+    The recipe ids are those of the item's current recipe and of the manifest's recipe. `new_cost` is the quote of the
+    latter, if known. `may_redo`: a sent item whose request changed is made again, if no attempt of it is open.
     """
 
     seq: int
@@ -52,12 +64,16 @@ class Difference:
     was_sent: bool
     old_recipe_id: int
     new_recipe_id: int
+    may_redo: bool = False
+    new_cost: int | None = None
 
     @property
     def kind(self) -> DiffKind:
         """Return the kind. A request may change until it is sent, settings until the item is done, metadata always."""
         if self.request_fields:
-            return DiffKind.SENT if self.was_sent else DiffKind.TAKE_OVER
+            if not self.was_sent:
+                return DiffKind.TAKE_OVER
+            return DiffKind.REDO if self.may_redo and self.state in _REDO_EVENTS else DiffKind.SENT
         if self.settings and self.state is not ItemState.DONE:
             return DiffKind.SETTINGS
         return DiffKind.METADATA if self.metadata_differs or self.choice else DiffKind.SAME
@@ -75,22 +91,30 @@ class Difference:
         """Return whether applying the change queues the item again."""
         return self.kind is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
 
+    @property
+    def redoes(self) -> bool:
+        """Return whether applying the change makes an ended item again, at the price of a new attempt."""
+        return self.kind is DiffKind.REDO and self.state not in {ItemState.QUEUED, ItemState.CANCELED}
 
-def differences_after(connection: Session, seq: int, limit: int) -> list[Difference]:
+
+def differences_after(
+    connection: Session, seq: int, limit: int, *, profile: str, may_redo: bool = False
+) -> list[Difference]:
     """Return the next differences of the items' current data, in the manifest's order."""
-    rows = connection.execute(query("differences"), {"after": seq, "limit": limit}).fetchall()
-    return [_difference(row) for row in rows]
+    params = {"after": seq, "limit": limit, "profile": profile}
+    rows = connection.execute(query("differences"), params).fetchall()
+    return [_difference(row, may_redo=may_redo) for row in rows]
 
 
-def all_differences(connection: Session, *, at_once: int) -> Iterator[Difference]:
+def all_differences(connection: Session, *, at_once: int, profile: str, may_redo: bool = False) -> Iterator[Difference]:
     """Yield all differences, read in portions of `at_once`."""
     seq = 0
-    while page := differences_after(connection, seq, at_once):
+    while page := differences_after(connection, seq, at_once, profile=profile, may_redo=may_redo):
         yield from page
         seq = page[-1].seq
 
 
-def _difference(row: Row) -> Difference:
+def _difference(row: Row, *, may_redo: bool) -> Difference:
     request = (
         row["model_differs"],
         row["mode_differs"],
@@ -120,6 +144,8 @@ def _difference(row: Row) -> Difference:
         was_sent=bool(row["was_sent"]),
         old_recipe_id=row["old_recipe_id"],
         new_recipe_id=row["new_recipe_id"],
+        may_redo=may_redo and not row["is_lost"],
+        new_cost=row["new_cost"],
     )
 
 
@@ -130,6 +156,13 @@ def apply_change(connection: Session, difference: Difference, now: int) -> None:
         case DiffKind.TAKE_OVER:
             connection.execute(query("take_over_item"), params)
             _log_change(connection, difference, now)
+        case DiffKind.REDO:
+            connection.execute(query("take_over_item"), params)
+            connection.execute(query("forget_failures_of"), params)
+            detail = {"fields": ", ".join(difference.request_fields)}
+            event, state = _REDO_EVENTS[difference.state], difference.state
+            transition(connection, item_id=difference.item_id, expected=state, event=event, now=now, detail=detail)
+            fill_dependents(connection, [difference.item_id], now)
         case DiffKind.SETTINGS:
             connection.execute(query("take_over_settings"), params)
         case DiffKind.METADATA:

@@ -22,6 +22,8 @@ SELECT
     i.needs_review <> coalesce(v.needs_review, 0) AS review_differs,
     EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused')
         OR i.id IN (SELECT item_id FROM lost_item) AS was_sent,
+    i.id IN (SELECT item_id FROM lost_item) AS is_lost,
+    q.cost_credits AS new_cost,
     i.recipe_id AS old_recipe_id, p.recipe_id AS new_recipe_id
 FROM staging.difference AS d
 JOIN staging.placed AS p ON p.seq = d.seq
@@ -30,6 +32,7 @@ JOIN recipe AS o ON o.id = i.recipe_id
 JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
 LEFT JOIN staging.variant AS v ON v.seq = p.seq
 LEFT JOIN variant_group AS g ON g.id = i.group_id
+LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
 WHERE d.seq > :after AND d.item_id IS NOT NULL
 ORDER BY d.seq LIMIT :limit;
 
@@ -38,6 +41,9 @@ UPDATE item SET (recipe_id, prompt, inputs, priority, metadata, file_name) = (
     SELECT p.recipe_id, p.prompt, p.inputs, p.priority, p.metadata, p.file_name FROM staging.placed AS p
     WHERE p.seq = :seq)
 WHERE id = :item_id;
+
+-- name: forget_failures_of
+UPDATE item SET failures = 0 WHERE id = :item_id;
 
 -- name: take_over_settings
 UPDATE item SET (recipe_id, inputs, priority, metadata, file_name) = (

@@ -29,7 +29,8 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
         created_at=from_milliseconds(row["generation_created_at"]),
         saved={int(number): sha256 for number, sha256 in json.loads(row["saved"]).items()},
         listed=row["listed"],
-        version=row["earlier_versions"] + 1,
+        version=row["version"] or row["next_version"],
+        versions=row["versions"],
         last_read_at=instant(row["last_read_at"]),
     )
     return replace(task, taken=taken_paths(connection, task, number))
@@ -82,9 +83,13 @@ def insert_output(connection: Session, attempt: Row, saved: SavedOutput, now: in
         "now": now,
     }
     connection.execute(query("insert_output"), output)
+    connection.execute(query("number_version"), output)
+    gone = [json.loads(detail) for (detail,) in connection.execute(query("forgotten_outputs"), output)]
+    before = next((file["sha256"] for file in gone if file["number"] == saved.number), saved.file.sha256)
     return {
         "number": saved.number,
         "of": saved.listed,
         "path": stored_path(connection, saved.file.path),
         "size_bytes": saved.file.size_bytes,
+        **({"instead_of": before} if before != saved.file.sha256 else {}),
     }

@@ -59,7 +59,7 @@ class Exports:
 
     def shapes(self, job_name: str, *, below: int) -> Iterator[ItemShape]:
         """Yield the shape of each item with an index below, in the manifest's order."""
-        for ids in _pages(self._connection, job_name, None):
+        for ids in _pages(self._connection, job_name):
             rows = self._connection.execute(query("export_shapes"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: int(row["id"])):
                 if row["position"] < below:
@@ -67,8 +67,11 @@ class Exports:
                     yield ItemShape(makes_video, _parameters(row["parameters"]), json.loads(row["metadata"] or "{}"))
 
     def rows(self, job_name: str, wanted: Filter = _ANY, *, below: int) -> Iterator[DatasetRow]:
-        """Yield the outputs of the items that are done, match and have an index below, by index and number."""
-        for page in _pages(self._connection, job_name, ItemState.DONE):
+        """Yield the outputs of matching items with an index below, by index and number: of their current versions.
+
+        An item that is being made again, or whose redo failed, still has the files that it had.
+        """
+        for page in _pages(self._connection, job_name):
             ids = matching_ids(self._connection, page, wanted, PAGE) if wanted.is_by_content else page
             rows = self._connection.execute(query("export_rows"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: (row["position"], row["number"])):
@@ -77,11 +80,7 @@ class Exports:
 
     def chosen_ids(self, job_name: str, states: Sequence[ItemState], wanted: Filter) -> list[int]:
         """Return the ids of the items in some states, or in all, that match a filter, in the job's order."""
-        found: list[int] = []
-        for state in states or (None,):
-            for page in _pages(self._connection, job_name, state):
-                found += matching_ids(self._connection, page, wanted, PAGE)
-        return sorted(found)
+        return [item.id for item in Items(self._connection).matching(job_name, states, wanted)]
 
     def report_rows(self, ids: Sequence[int]) -> list[ReportRow]:
         """Return the rows of items by their ids."""
@@ -107,14 +106,18 @@ class Exports:
         ]
 
 
-def _pages(connection: Session, job_name: str, state: ItemState | None) -> Iterator[list[int]]:
+def _pages(connection: Session, job_name: str) -> Iterator[list[int]]:
     job_id, after_id = Jobs(connection).id_of(job_name), 0
-    while ids := Items(connection).ids(job_id, state=state, after_id=after_id, limit=PAGE):
+    while ids := Items(connection).ids(job_id, after_id=after_id, limit=PAGE):
         yield ids
         after_id = ids[-1]
 
 
 def _row(connection: Session, row: Row) -> DatasetRow:
+    """Return an output with the request that made it: the item's, unless that may have changed since."""
+    sent = {name: row[name] for name in ("prompt", "model", "mode")} | {"parameters": _parameters(row["parameters"])}
+    if row["body"] is not None:
+        sent |= {"parameters": {}} | json.loads(bytes(row["body"]))
     return DatasetRow(
         item=row["name"],
         index=row["position"],
@@ -124,10 +127,10 @@ def _row(connection: Session, row: Row) -> DatasetRow:
         sha256=row["sha256"],
         media_type=row["media_type"],
         saved_at=from_milliseconds(row["saved_at"]),
-        prompt=row["prompt"],
-        model=row["model"],
-        mode=Mode(row["mode"]),
-        parameters=_parameters(row["parameters"]),
+        prompt=sent["prompt"],
+        model=sent["model"],
+        mode=Mode(sent["mode"]),
+        parameters=sent["parameters"],
         generation_id=row["generation_id"],
         metadata=json.loads(row["metadata"] or "{}"),
     )

@@ -7,12 +7,14 @@ JOIN recipe AS r ON r.id = i.recipe_id;
 -- name: export_rows
 SELECT
     i.position, i.name, i.prompt, i.metadata, r.model, r.mode, r.parameters, a.generation_id,
-    o.number, o.path, o.size_bytes, o.sha256, o.media_type, o.saved_at
+    o.number, o.path, o.size_bytes, o.sha256, o.media_type, o.saved_at,
+    CASE WHEN i.state <> 'done' OR EXISTS (
+        SELECT 1 FROM attempt AS later WHERE later.item_id = i.id AND later.number > a.number) THEN a.body END AS body
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id
-JOIN attempt AS a ON a.id = coalesce(i.version_id, i.attempt_id)
-JOIN output AS o ON o.item_id = i.id AND o.attempt_id = coalesce(i.version_id, i.attempt_id);
+JOIN attempt AS a ON a.id = i.version_id
+JOIN output AS o ON o.attempt_id = a.id;
 
 -- name: report_recipes
 SELECT i.id AS item_id, r.model, r.mode, r.parameters, r.inputs_count, r.max_cost_credits, r.attempts

@@ -44,8 +44,9 @@ class OutputSummary:
 class ItemSummary:
     """One item of a list. `id` is the key for paging; `attempts` is their number.
 
-    `credits` is the cost of its attempts minus refunds; `generation_id` is the latest one known. `group` is the name of
-    its group of variants. `version` is the current one of its versions, from 1; `verdict` is about that version.
+    `credits` is the cost of its attempts minus refunds, of all its versions; `generation_id` is the one that made the
+    files of a done item, else the latest one known. `version` is the number of its current version, None before the
+    first file is saved; `verdict` is about that version. `group` is the name of its group of variants.
     """
 
     id: int
@@ -60,10 +61,23 @@ class ItemSummary:
     outputs: tuple[OutputSummary, ...]
     error: ErrorInfo | None
     metadata: Mapping[str, Any]
-    group: str | None = None
     version: int | None = None
+    group: str | None = None
     verdict: Verdict | None = None
     needs_review: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDetail:
+    """The saved files of one attempt of an item, by its number among those; without files, they are gone.
+
+    `is_current`: exports, reports and items that are made from this one use them.
+    """
+
+    number: int
+    attempt: int
+    is_current: bool
+    outputs: tuple[OutputSummary, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +123,10 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class ItemDetail:
-    """All that the queue knows about one item. `arrival` is the job's event of the manifest that added it."""
+    """All that the queue knows about one item. `arrival` is the job's event of the manifest that added it.
+
+    `attempt_id` is the attempt that decided its state, None in the queue; after a choice, it is not the last one.
+    """
 
     job: str
     item: ItemSummary
@@ -122,6 +139,14 @@ class ItemDetail:
     attempts: tuple[AttemptDetail, ...]
     events: tuple[EventRecord, ...]
     arrival: EventRecord | None
+    versions: tuple[VersionDetail, ...] = ()
+    attempt_id: int | None = None
+
+    @property
+    def attempt(self) -> AttemptDetail | None:
+        """Return the attempt that decided the item's state, or else the last one."""
+        own = next((attempt for attempt in self.attempts if attempt.id == self.attempt_id), None)
+        return own or (self.attempts[-1] if self.attempts else None)
 
     @property
     def hold_asked(self) -> str:
@@ -271,6 +296,21 @@ class Items:
             attempts=tuple(_attempt(one) for one in self._connection.execute(query("detail_attempts"), params)),
             events=tuple(_event(one) for one in self._connection.execute(query("detail_events"), params)),
             arrival=_event(arrival) if arrival else None,
+            versions=self._versions(item_id, row["version_id"]),
+            attempt_id=row["attempt_id"],
+        )
+
+    def _versions(self, item_id: int, version_id: int | None) -> tuple[VersionDetail, ...]:
+        params = {"item_id": item_id}
+        outputs: dict[int, list[OutputSummary]] = {}
+        for row in self._connection.execute(query("all_outputs"), params):
+            outputs.setdefault(row["attempt_id"], []).append(_output(self._connection, row))
+        rows = self._connection.execute(query("detail_versions"), params)
+        return tuple(
+            VersionDetail(
+                row["version"], row["number"], row["id"] == version_id, outputs=tuple(outputs.get(row["id"], ()))
+            )
+            for row in rows
         )
 
     def inputs_of(self, item_id: int) -> list[tuple[int, InputFile]]:
@@ -367,8 +407,8 @@ def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
         outputs=tuple(sorted(outputs, key=lambda output: output.number)),
         error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
         metadata=json.loads(row["metadata"] or "{}"),
+        version=row["version"],
         group=row["group_name"],
-        version=row["version"] or None,
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         needs_review=bool(row["needs_review"]),
     )

@@ -20,7 +20,8 @@ FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id
 WHERE (CAST(:model AS TEXT) IS NULL OR r.model = :model)
-    AND (CAST(:verdict AS TEXT) IS NULL OR (i.state = 'done' AND coalesce(i.verdict, 'unreviewed') = :verdict))
+    AND (CAST(:verdict AS TEXT) IS NULL OR i.verdict = :verdict
+        OR (:verdict = 'unreviewed' AND i.state = 'done' AND i.verdict IS NULL))
     AND (CAST(:code AS TEXT) IS NULL OR i.error_code = :code)
     AND (CAST(:key AS TEXT) IS NULL OR EXISTS (
         SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
@@ -70,15 +71,15 @@ SELECT
     (SELECT count(*) FROM attempt AS a WHERE a.item_id = i.id) AS attempts,
     (SELECT sum(CASE WHEN a.is_refunded = 1 THEN 0 ELSE a.cost_credits END)
         FROM attempt AS a WHERE a.item_id = i.id) AS credits,
-    (SELECT a.generation_id FROM attempt AS a WHERE a.item_id = i.id AND a.generation_id IS NOT NULL
-        ORDER BY a.number DESC LIMIT 1) AS generation_id,
-    i.verdict, i.needs_review, g.name AS group_name,
-    (SELECT count(DISTINCT o.attempt_id) FROM output AS o JOIN attempt AS a ON a.id = o.attempt_id
-        WHERE o.item_id = i.id AND a.number <= v.number) AS version
+    (SELECT a.version FROM attempt AS a WHERE a.id = i.version_id) AS version,
+    coalesce(
+        (SELECT a.generation_id FROM attempt AS a WHERE a.id = i.version_id AND i.state = 'done'),
+        (SELECT a.generation_id FROM attempt AS a WHERE a.item_id = i.id AND a.generation_id IS NOT NULL
+            ORDER BY a.number DESC LIMIT 1)) AS generation_id,
+    i.verdict, i.needs_review, g.name AS group_name
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id
-LEFT JOIN attempt AS v ON v.id = i.version_id
 LEFT JOIN variant_group AS g ON g.id = i.group_id;
 
 -- name: item_outputs
@@ -102,6 +103,13 @@ WHERE i.id = :item_id ORDER BY e.key;
 -- name: detail_attempts
 SELECT a.*, c.name AS account FROM attempt AS a JOIN account AS c ON c.id = a.account_id
 WHERE a.item_id = :item_id ORDER BY a.number;
+
+-- name: detail_versions
+SELECT id, number, version FROM attempt WHERE item_id = :item_id AND version IS NOT NULL ORDER BY version;
+
+-- name: all_outputs
+SELECT id, attempt_id, number, path, size_bytes, sha256, type, media_type, saved_at
+FROM output WHERE item_id = :item_id ORDER BY attempt_id, number;
 
 -- name: detail_bodies
 SELECT number, is_video, body FROM attempt WHERE item_id = :item_id ORDER BY number;

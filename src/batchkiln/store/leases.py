@@ -5,12 +5,17 @@ is never measured by a worker's clock.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from batchkiln.core.errors import InputError, LeaseLost
+import structlog
+
+from batchkiln.core.errors import InputError, LeaseLost, QueueBusy
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
+    AccountRest,
     Driver,
     Egress,
     Fence,
@@ -20,10 +25,16 @@ from batchkiln.core.lease_types import (
     WorkerIdentity,
     WorkerState,
 )
+from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.timestamps import from_milliseconds
-from batchkiln.store.meta import refuse_moved
+from batchkiln.core.waits import WaitReason
+from batchkiln.store import known_journals
+from batchkiln.store.known_journals import Machine
+from batchkiln.store.meta import refuse_moved, write_meta
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
+
+log = structlog.get_logger()
 
 StoreClock = Callable[[Session], int]
 """Return the database's own time, in milliseconds since 1970."""
@@ -45,12 +56,12 @@ class Transactions(Protocol):
 
     async def write_and_then(
         self,
-        follow: Callable[[list[Any]], None],
+        follow: Callable[[Session, list[Any]], None],
         work: Callable[Concatenate[Session, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, then `follow([result])` right after the commit."""
+        """Run `work` as `write` does, then `follow(session, [result])` right after the commit."""
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""
@@ -66,30 +77,54 @@ class FencedDatabase:
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` in one durable transaction. Raise `LeaseLost` if another worker has the lease."""
-        return await self._database.write(_fenced, self._fence, work, args, kwargs)
+        async with self._counting_refusals():
+            return await self._database.write(_fenced, self._fence, work, args, kwargs)
 
     async def write_and_then(
         self,
-        follow: Callable[[list[Any]], None],
+        follow: Callable[[Session, list[Any]], None],
         work: Callable[Concatenate[Session, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as `write` does, then `follow([result])` right after the commit."""
-        return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
+        """Run `work` as `write` does, then `follow(session, [result])` right after the commit."""
+        async with self._counting_refusals():
+            return await self._database.write_and_then(follow, _fenced, self._fence, work, args, kwargs)
 
     async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(session, …)` on one snapshot."""
         return await self._database.read(work, *args, **kwargs)
+
+    @asynccontextmanager
+    async def _counting_refusals(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except LeaseLost:
+            with suppress(QueueBusy):  # the refusal itself must be raised
+                await self._database.write(count_fenced_write, self._fence.account_id)
+            raise
 
 
 class Leases:
     """The leases of one queue, as a worker process uses them."""
 
     def __init__(
-        self, database: Transactions, clock: StoreClock, may_take: Callable[[Session], bool] = lambda _: True
+        self,
+        database: Transactions,
+        clock: StoreClock,
+        may_take: Callable[[Session], bool] = lambda _: True,
+        *,
+        machine: Machine | None = None,
+        compare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Use an open database and its clock. `may_take` tells that no process has the whole queue."""
+        """Use an open database and its clock. `may_take` tells that no process has the whole queue.
+
+        `compare` compares the journals of `machine` with the database, if that turns out to be restored.
+        """
+        self._machine = machine
+        self._compare = compare
+        self._beaten_at: int | None = None
+        self._awaited: list[str] = []
         self._database = database
         self._clock = clock
         self._may_take = may_take
@@ -101,7 +136,10 @@ class Leases:
 
         Raise `InputError` if another worker of the address uses another limit.
         """
-        return await self._database.write(renew, self._clock, worker, egress, epoch, driven)
+        found, self._beaten_at, is_awaited = await self._database.write(self._beat, worker, egress, epoch, driven)
+        if is_awaited and self._compare is not None:
+            await self._compare()
+        return found
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
         """Record which accounts' API keys the worker has; return the roster of workers and accounts.
@@ -110,12 +148,20 @@ class Leases:
         """
         return await self._database.write(roster, self._clock, worker, able, driven)
 
+    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+        """Record, by account id, which accounts of the worker can do nothing until something outside of it changes."""
+        await self._database.write(tell_rests, worker, rests)
+
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
         """Lease accounts that nobody drives; return the epochs of those that were still free.
 
-        No account is free while one process has the lock of the whole queue.
+        None is, while one process has the whole queue, or while a restored database waits for a machine's journals.
         """
-        return await self._database.write(self._take, worker, account_ids)
+        epochs, awaited = await self._database.write(self._take, worker, account_ids)
+        if awaited != self._awaited:
+            self._awaited = awaited
+            _tell_awaited(awaited)
+        return epochs
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
         """End the lease of an account, which is free at once."""
@@ -125,8 +171,37 @@ class Leases:
         """End the lease of the address, and remove the worker from the list."""
         await self._database.write(leave, self._clock, worker, epoch)
 
-    def _take(self, session: Session, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        return take(session, self._clock, worker, account_ids) if self._may_take(session) else {}
+    def _beat(
+        self, session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
+    ) -> tuple[LeaseRenewal, int, bool]:
+        """Renew, and look whether the database still has this worker's last beat; if not, it was restored."""
+        now = self._clock(session)
+        if self._beaten_at is not None and now - self._beaten_at < FORGOTTEN_AFTER_MS:
+            row = session.execute(query("worker_seen_at"), {"name": worker.name}).fetchone()
+            if row is None or row["seen_at"] < self._beaten_at:
+                known_journals.await_all(session, now)
+        found = renew(session, self._clock, worker, egress, epoch, driven)
+        is_awaited = self._machine is not None and known_journals.seen(session, self._machine, now)
+        return found, now, is_awaited
+
+    def _take(
+        self, session: Session, worker: WorkerIdentity, account_ids: Sequence[int]
+    ) -> tuple[Mapping[int, int], list[str]]:
+        awaited = known_journals.awaited_hosts(session)
+        may_take = not awaited and self._may_take(session)
+        return take(session, self._clock, worker, account_ids) if may_take else {}, awaited
+
+
+def _tell_awaited(hosts: Sequence[str]) -> None:
+    if hosts:
+        reason = (
+            "the database was restored to an older state, and the journals of these machines may have attempts that it "
+            "lacks: nothing is sent until a worker has started on each. If a machine is gone for good, run `batchkiln "
+            "workers gone HOST`; what only it knew may then be charged again"
+        )
+        log.warning("journals_awaited", hosts=list(hosts), reason=reason)
+    else:
+        log.info("journals_compared")
 
 
 def fence(session: Session, held: Fence) -> None:
@@ -139,6 +214,11 @@ def fence(session: Session, held: Fence) -> None:
     }
     if session.execute(query("fence"), parameters).fetchone() is None:
         raise LeaseLost("another worker drives the account, or sends from the address; nothing was written")
+
+
+def count_fenced_write(session: Session, account_id: int) -> None:
+    """Count a write of an account's worker that was refused, for the metrics."""
+    session.execute(query("count_fenced_write"), {"account_id": account_id})
 
 
 def _fenced(
@@ -157,7 +237,6 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     driven: Collection[int],
 ) -> LeaseRenewal:
     """Renew a worker's leases, and lease its address if it is free."""
-    refuse_moved(session, "this queue")  # while the worker stood still
     now = clock(session)
     touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
     row = session.execute(query("touch_worker"), touched | {"version": worker.version, "now": now}).fetchone()
@@ -168,7 +247,18 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
         "expires_at": now + _LEASE_MS,
     }
     epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
-    return LeaseRenewal(held, {row["account_id"]: row["epoch"] for row in epochs}, bool(row["is_draining"]))
+    seen = {"worker": worker.name, "egress": worker.egress, "now": now}
+    expires_at, history, moved, *fleet = tuple(session.execute(query("fleet"), seen).fetchone())
+    if moved is not None:  # while the worker stood still; nothing of the above is kept
+        refuse_moved(session, "this queue")
+    return LeaseRenewal(
+        egress_epoch=held,
+        epochs={row["account_id"]: row["epoch"] for row in epochs},
+        is_draining=bool(row["is_draining"]),
+        free_in_seconds=inf if expires_at is None else (expires_at - now) / 1000,
+        fleet=repr(fleet),
+        history=history,
+    )
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
@@ -192,6 +282,7 @@ def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoc
             " the same requests_per_minute_per_ip, or this machine an egress name of its own"
         )
     session.execute(query("forget_silent_workers"), {"before": now - FORGOTTEN_AFTER_MS})
+    session.execute(query("forget_rests"))
     taken = session.execute(query("take_egress"), parameters).fetchone()
     return None if taken is None else int(taken["epoch"])
 
@@ -215,6 +306,22 @@ def roster(
     )
     able_accounts = frozenset(account_id for sender in senders for account_id in sender.able)
     return Roster(senders, able_accounts - taken)
+
+
+def tell_rests(session: Session, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+    """Record which accounts of a worker rest. They are beside the worker's row, since few workers have any."""
+    entries = {account_id: _rest_as_list(rest) for account_id, rest in rests.items()}
+    write_meta(session, f"rests/{worker.name}", json.dumps(entries) if entries else None)
+
+
+def _rest_as_list(rest: AccountRest) -> list[str]:
+    known = rest.blocked
+    return [rest.reason] if known is None else [rest.reason, known.problem, known.error.code, known.error.message]
+
+
+def _rest_of(reason: str, problem: str = "", code: str = "", message: str = "") -> AccountRest:
+    blocked = AccountBlocked(AccountProblem(problem), ErrorInfo(code, message)) if problem else None
+    return AccountRest(WaitReason(reason), blocked)
 
 
 def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:
@@ -242,6 +349,7 @@ def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: in
         parameters = {"egress": worker.egress, "worker": worker.name, "epoch": epoch, "now": clock(session)}
         session.execute(query("release_egress"), parameters)
     session.execute(query("forget_worker"), {"name": worker.name})
+    tell_rests(session, worker, {})
 
 
 def database_clock(session: Session) -> int:
@@ -265,7 +373,7 @@ def revoke(session: Session) -> str | None:
     row = session.execute(query("driving_worker"), {"now": database_clock(session)}).fetchone()
     if row is not None:
         return str(row["worker"])
-    session.execute(query("revoke_leases"))
+    known_journals.revoke_leases(session)
     return None
 
 
@@ -279,6 +387,7 @@ class Workers:
 
     def all(self) -> list[WorkerState]:
         """Return all workers, by address."""
+        rests = {row["worker"]: json.loads(row["value"]) for row in self._connection.execute(query("all_rests"))}
         return [
             WorkerState(
                 name=row["name"],
@@ -293,6 +402,7 @@ class Workers:
                 sender=row["sender"],
                 driven=row["driven"],
                 able=frozenset(json.loads(row["accounts"])),
+                rests={int(key): _rest_of(*rest) for key, rest in rests.get(row["name"], {}).items()},
             )
             for row in self._connection.execute(query("workers"), {"now": self._now})
         ]
@@ -308,3 +418,7 @@ class Workers:
         """Return how often each account, by profile and name, was taken by a worker."""
         rows = self._connection.execute(query("lease_epochs"))
         return {(row["profile"], row["name"]): row["epoch"] - 1 for row in rows}
+
+    def fenced_writes(self) -> dict[tuple[str, str], int]:
+        """Return how many writes the fence refused, by the account's profile and name."""
+        return {(row["profile"], row["name"]): row["count"] for row in self._connection.execute(query("fenced_writes"))}

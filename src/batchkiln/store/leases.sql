@@ -4,6 +4,9 @@ VALUES (:name, :egress, :host, :pid, :version, :now, :now)
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
 RETURNING is_draining;
 
+-- name: worker_seen_at
+SELECT seen_at FROM worker WHERE name = :name;
+
 -- name: set_able_accounts
 UPDATE worker SET accounts = :accounts WHERE name = :name;
 
@@ -18,6 +21,13 @@ DELETE FROM worker WHERE name = :name;
 
 -- name: forget_silent_workers
 DELETE FROM worker WHERE seen_at < :before;
+
+-- name: forget_rests -- of workers that are gone
+DELETE FROM meta
+WHERE key LIKE 'rests/%' AND NOT EXISTS (SELECT 1 FROM worker WHERE worker.name = substr(meta.key, 7));
+
+-- name: all_rests
+SELECT substr(key, 7) AS worker, value FROM meta WHERE key LIKE 'rests/%';
 
 -- name: insert_egress -- free from the beginning
 INSERT INTO egress (name, requests_per_minute, worker, epoch, expires_at)
@@ -63,6 +73,20 @@ UPDATE account_lease SET expires_at = :expires_at
 WHERE worker = :worker AND account_id IN (SELECT value FROM json_each(:account_ids))
 RETURNING account_id, epoch;
 
+-- name: fleet -- the next expiry of what another worker holds; the newest event; and numbers that change with the workers
+SELECT (SELECT min(expires_at) FROM (
+            SELECT expires_at FROM account_lease WHERE worker <> :worker AND expires_at > :now
+            UNION ALL
+            SELECT expires_at FROM egress WHERE name = :egress AND worker <> :worker AND expires_at > :now
+        ) AS others) AS expires_at,
+       (SELECT coalesce(max(id), 0) FROM event) AS history,
+       (SELECT value FROM meta WHERE key = 'moved') AS moved,
+       (SELECT coalesce(sum(epoch), 0) FROM account_lease) AS taken,
+       (SELECT count(*) FROM account_lease WHERE expires_at > :now) AS held,
+       (SELECT coalesce(sum(epoch), 0) FROM egress) AS addresses_taken,
+       (SELECT count(*) FROM egress WHERE expires_at > :now) AS addresses_held,
+       (SELECT count(*) + coalesce(sum(is_draining + length(accounts)), 0) FROM worker) AS able;
+
 -- name: release_account
 UPDATE account_lease SET expires_at = :now WHERE account_id = :account_id AND worker = :worker AND epoch = :epoch;
 
@@ -73,13 +97,18 @@ WHERE account_lease.account_id = :account_id AND account_lease.epoch = :epoch;
 -- name: driving_worker
 SELECT worker FROM account_lease WHERE expires_at > :now ORDER BY expires_at DESC LIMIT 1;
 
--- name: revoke_leases -- what a worker still writes that was stopped for longer than its lease holds is refused
-UPDATE account_lease SET epoch = epoch + 1;
-
 -- name: lease_epochs -- each taking raises it
 SELECT account.profile, account.name, account_lease.epoch
 FROM account_lease JOIN account ON account.id = account_lease.account_id
 ORDER BY account.profile, account.name;
+
+-- name: count_fenced_write
+INSERT INTO meta (key, value) VALUES ('fenced_writes/' || CAST(:account_id AS TEXT), '1')
+ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS INTEGER) + 1 AS TEXT);
+
+-- name: fenced_writes
+SELECT account.profile, account.name, CAST(meta.value AS INTEGER) AS count
+FROM account JOIN meta ON meta.key = 'fenced_writes/' || CAST(account.id AS TEXT);
 
 -- name: workers
 SELECT worker.name, worker.egress, worker.host, worker.pid, worker.version, worker.started_at, worker.seen_at,

@@ -6,8 +6,10 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence, Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -17,21 +19,23 @@ from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.request import request_body
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store import attempts
+from batchkiln.store import attempts, known_journals
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.attempts import insert_attempt
 from batchkiln.store.charges import reserve
 from batchkiln.store.database import Database
+from batchkiln.store.known_journals import Machine
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.row_types import recipe_of
-from batchkiln.store.session import Session
+from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
 from batchkiln.store.usage import count_in_days
+from batchkiln.store.versions import redo_lost
 
 _FOUND_AT: Final = "lost_attempts_found_at"
 _KEPT_MS: Final = int(RETENTION.total_seconds() * 1000)
@@ -42,21 +46,27 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A comparison of journal and queue: the number of lost attempts, and the journal's new content if needed."""
+    """A comparison of journal and queue: the lost attempts, and the journal's new content if needed.
+
+    `ended` names the items that the queue has as ended and that a lost attempt followed.
+    """
 
     lost: int
+    ended: list[str]
     foreign: int
     replacement: list[JournalEntry] | None
 
 
-async def open_journal(database: Database, journal: AttemptJournal, now: datetime) -> None:
+async def open_journal(database: Database, journal: AttemptJournal, now: int, machine: Machine | None = None) -> None:
     """Compare the journal with the queue, record the lost attempts, and open the journal for appending.
 
-    `now` is the machine's time. Raise `QueueBusy` if the disk fails, and `QueueUnusable` if the journal is not a
-    regular file.
+    `now` is the machine's time in milliseconds. Where several machines drive the queue, it is the database's, and the
+    journals of this machine's other processes are compared too. Raise `QueueBusy` if the disk fails, and
+    `QueueUnusable` if the journal is no file.
     """
     entries, damaged = await database.run(_read, journal)
-    compared = await database.write(_compare, entries, to_milliseconds(now))
+    others = [] if machine is None else await database.run(_read_others, machine.others(journal))
+    compared = await database.write(_compare, entries, now, others, machine)
     content = compared.replacement
     if content is None and (damaged or journal.is_torn):
         content = entries
@@ -64,13 +74,19 @@ async def open_journal(database: Database, journal: AttemptJournal, now: datetim
     _log_findings(journal.path, compared, damaged, has_own=len(entries) > compared.foreign)
 
 
-def record_lost(connection: Session, journal: AttemptJournal, now: int) -> int:
-    """Record what the queue has lost, without a change of the journal; return the number of attempts.
+def record_lost(connection: Session, journals: Sequence[AttemptJournal], now: int) -> int:
+    """Record what the queue has lost, without a change of the journals; return the number of attempts.
 
-    For a queue that is copied elsewhere: there, the journal is another one. Belongs in a write transaction.
+    For a queue that is copied elsewhere: there, the journals are others. Belongs in a write transaction.
     """
-    entries, _ = journal.read()
+    entries = _read_others(connection, journals)
     return _compare(connection, entries, now).lost
+
+
+def _read_others(connection: Session, journals: Sequence[AttemptJournal]) -> list[JournalEntry]:
+    """Return the entries of journals, which other processes may be writing."""
+    del connection
+    return [entry for journal in journals for entry in journal.read()[0]]
 
 
 def _read(connection: Session, journal: AttemptJournal) -> tuple[list[JournalEntry], int]:
@@ -91,6 +107,13 @@ def _log_findings(path: Path, compared: _Compared, damaged: int, *, has_own: boo
             "nothing is sent: what the copy had used of its limits is lost as well"
         )
         log.warning("queue_restored", queue=str(path), attempts=compared.lost, reason=reason)
+    if compared.ended:
+        reason = (
+            "the older copy has these items as ended, and they were tried again later: they are queued again, and what "
+            "was paid is delivered. Of an item that is done, the further result is counted as charged and not fetched; "
+            "`batchkiln show` has the attempt"
+        )
+        log.warning("restored_items_queued", items=compared.ended, reason=reason)
     if damaged:
         reason = "lines of the journal of attempts are damaged and are dropped; the queue itself has its own records"
         log.warning("attempt_journal_damaged", path=str(path), number=damaged, reason=reason)
@@ -99,7 +122,13 @@ def _log_findings(path: Path, compared: _Compared, damaged: int, *, has_own: boo
         log.warning("attempt_journal_foreign", path=str(path), number=compared.foreign, reason=reason)
 
 
-def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Compared:
+def _compare(
+    connection: Session,
+    entries: list[JournalEntry],
+    now: int,
+    others: Sequence[JournalEntry] = (),
+    machine: Machine | None = None,
+) -> _Compared:
     """Record the attempts that the queue does not know, and find the entries that the journal lacks or can drop.
 
     The horizon counts from the newest attempt, because the machine's clock may be wrong.
@@ -108,38 +137,65 @@ def _compare(connection: Session, entries: list[JournalEntry], now: int) -> _Com
     own = [entry for entry in entries if entry.queue_uid == uid]
     newest = connection.execute(query("newest_attempt")).fetchone()["recorded_at"] or 0
     horizon = max([newest, *(entry.recorded_at for entry in own)]) - _KEPT_MS
-    words = json.dumps([entry.idempotency_key for entry in own])
+    beside = [entry for entry in others if entry.queue_uid == uid]
+    words = json.dumps([entry.idempotency_key for entry in (*own, *beside)])
     rows = connection.execute(query("journaled_attempts"), {"keys": words})
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
-    keys, kept, lost = set(), [entry for entry in entries if entry.queue_uid != uid], 0
+    all_own = sorted((*own, *beside), key=attrgetter("number"))
+    lost = sum(_record_lost(connection, entry) for entry in all_own if entry.idempotency_key not in known)
+    paid = {(entry.job, entry.item, number) for entry in all_own for number in entry.delivered}
+    keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
     for entry in own:
-        if entry.idempotency_key not in known:
-            lost += _record_lost(connection, entry)
         ended_at = known.get(entry.idempotency_key)
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
             keys.add(entry.idempotency_key)
-    _end_outlived(connection, now)
+    paid_keys = {entry.idempotency_key for entry in all_own if (entry.job, entry.item, entry.number) in paid}
+    _end_outlived(connection, paid_keys, now)
+    ended = _reopen_ended(connection, now)
     missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
         write_meta(connection, _FOUND_AT, str(now))
+    if machine is not None:
+        known_journals.compared(connection, machine, now, has_lost=lost > 0)
     is_changed = bool(missing) or len(kept) < len(entries)
-    return _Compared(lost, len(entries) - len(own), [*kept, *missing] if is_changed else None)
+    return _Compared(lost, ended, len(entries) - len(own), [*kept, *missing] if is_changed else None)
 
 
 def _record_lost(connection: Session, entry: JournalEntry) -> bool:
-    """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded."""
-    return connection.execute(query("insert_lost"), _columns(entry)).rowcount == 1
+    """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded.
+
+    Of several lost attempts, the last one counts, and each whose files were saved before the item was made again.
+    """
+    columns = _columns(entry)
+    connection.execute(query("forget_followed"), {**columns, "delivered": json.dumps(entry.delivered)})
+    return connection.execute(query("insert_lost"), columns).rowcount == 1
 
 
-def _end_outlived(connection: Session, now: int) -> None:
+def _end_outlived(connection: Session, paid_keys: AbstractSet[str], now: int) -> None:
     """End active attempts of the restored copy that were followed by a lost attempt of the same item.
 
-    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation.
+    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation, unless
+    its files were saved and the item was made again: then the same key gives back the generation that was paid.
     """
-    for row in connection.execute(query("outlived_attempts")).fetchall():
-        decision = Decision.NOT_CREATED
-        resolve(connection, row["job"], row["item"], decision, is_undriven=True, now=now, decided_by="journal")
+    rows = connection.execute(query("outlived_attempts")).fetchall()
+    for job, item in {(row["job"], row["item"]): row for row in rows if row["idempotency_key"] not in paid_keys}:
+        resolve(connection, job, item, Decision.NOT_CREATED, is_undriven=True, now=now, decided_by="journal")
+
+
+def _reopen_ended(connection: Session, now: int) -> list[str]:
+    """Queue the items again that the copy has as ended and that a lost attempt followed; return their names.
+
+    A person retried them or had them made again, or canceled them in the copy before it was compared. An item that is
+    done keeps its files until those of the lost attempt are saved beside them.
+    """
+    rows = connection.execute(query("ended_lost_items")).fetchall()
+    for row in (row for row in rows if row["state"] in RETRYABLE):
+        event, detail = Event.RETRY_REQUESTED, {"decided_by": "journal"}
+        state = ItemState(row["state"])
+        transition(connection, item_id=row["item_id"], expected=state, event=event, now=now, detail=detail)
+    redo_lost(connection, now)
+    return list(dict.fromkeys(f"{row['job']}/{row['item']}" for row in rows))
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:
@@ -160,7 +216,12 @@ def _columns(entry: JournalEntry) -> dict[str, str | int]:
 def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
     """Return the queue's attempts since the horizon, in the order in which they were recorded."""
     rows = connection.execute(query("recorded_attempts"), {"horizon": horizon})
-    return [JournalEntry(*row) for row in rows if row["recorded_at"] >= horizon]
+    return [_entry_of(row) for row in rows if row["recorded_at"] >= horizon]
+
+
+def _entry_of(row: Row) -> JournalEntry:
+    *others, delivered = row
+    return replace(JournalEntry(*others), delivered=tuple(sorted(json.loads(delivered))))
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
@@ -169,7 +230,7 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
     if attempt is None:
         return None
     row = connection.execute(query("recorded_attempt"), {"attempt_id": attempt.id}).fetchone()
-    return attempt, JournalEntry(*row)
+    return attempt, _entry_of(row)
 
 
 def found_at(connection: Session) -> datetime | None:

@@ -13,23 +13,30 @@ WHERE :number > coalesce((
     JOIN item ON item.id = attempt.item_id
     JOIN job ON job.id = item.job_id
     WHERE job.name = :job AND item.name = :item), 0)
-ON CONFLICT (job, item) DO UPDATE
-SET profile = excluded.profile, account = excluded.account, number = excluded.number,
-    idempotency_key = excluded.idempotency_key, key_fingerprint = excluded.key_fingerprint,
-    checksum = excluded.checksum, quote_credits = excluded.quote_credits, recorded_at = excluded.recorded_at
-WHERE excluded.number > lost_attempt.number;
+ON CONFLICT DO NOTHING;
+
+-- name: forget_followed -- earlier lost attempts of the item, except those whose files were saved: they had ended
+DELETE FROM lost_attempt
+WHERE job = :job AND item = :item AND number < :number
+    AND number NOT IN (SELECT value FROM json_each(:delivered));
 
 -- name: outlived_attempts
-SELECT lost_item.job, lost_item.item
+SELECT lost_item.job, lost_item.item, a.idempotency_key
 FROM lost_item
 CROSS JOIN item AS i ON i.id = lost_item.item_id
 CROSS JOIN attempt AS a ON a.id = i.attempt_id
-WHERE lost_item.state IN ('submitting', 'held') AND a.state = 'sent' AND a.number < lost_item.number;
+WHERE lost_item.state IN ('submitting', 'held') AND a.state IN ('sent', 'disputed')
+  AND a.number < lost_item.number;
+
+-- name: ended_lost_items
+SELECT * FROM lost_item WHERE state IN ('failed', 'rejected', 'expired', 'canceled', 'done');
 
 -- name: recorded_attempts -- as the journal has them, behind the last one before the horizon; a refused one created nothing
 SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
        account.profile, account.name AS account, attempt.number, attempt.idempotency_key,
-       attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at
+       attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at,
+       (SELECT json_group_array(number) FROM attempt AS made
+        WHERE made.item_id = attempt.item_id AND made.version IS NOT NULL AND made.number < attempt.number) AS delivered
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = item.job_id
@@ -42,7 +49,9 @@ ORDER BY attempt.id;
 -- name: recorded_attempt
 SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
        account.profile, account.name AS account, attempt.number, attempt.idempotency_key,
-       attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at
+       attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at,
+       (SELECT json_group_array(number) FROM attempt AS made
+        WHERE made.item_id = attempt.item_id AND made.version IS NOT NULL AND made.number < attempt.number) AS delivered
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = item.job_id
@@ -52,7 +61,7 @@ WHERE attempt.id = :attempt_id;
 -- name: next_lost -- of an account, the oldest whose item may be begun
 SELECT * FROM lost_item
 WHERE profile = :profile AND account = :account AND state = 'queued'
-ORDER BY recorded_at LIMIT 1;
+ORDER BY recorded_at, number LIMIT 1;
 
 -- name: forget_lost -- it is an attempt again
 DELETE FROM lost_attempt WHERE idempotency_key = :key;

@@ -42,7 +42,8 @@ def refuse_moved(connection: Session, place: object, *, unless_to: str | None = 
     if mark["to"] != unless_to:
         raise QueueUnusable(
             f"{place}: a copy of the queue to {mark['to']} was begun and has not ended; nothing was sent or changed "
-            f"here. Run `batchkiln queue copy {place} {mark['to']}` again"
+            f"here. Run `batchkiln queue copy {place} {mark['to']}` again; if that place is lost for good, run "
+            f"`batchkiln queue keep {place} {mark['to']}`"
         )
 
 

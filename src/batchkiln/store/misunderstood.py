@@ -33,6 +33,14 @@ def misunderstood(connection: Session, account_id: int) -> tuple[Misunderstood, 
     return tuple(entry_of(row) for row in ask_misunderstood(connection, account_id))
 
 
+def all_misunderstood(connection: Session) -> dict[int, tuple[Misunderstood, ...]]:
+    """Return the calls whose replies were not understood, by the id of the account, where there are any."""
+    found: dict[int, tuple[Misunderstood, ...]] = {}
+    for row in connection.execute(query("all_misunderstood")):
+        found[row["account_id"]] = (*found.get(row["account_id"], ()), entry_of(row))
+    return found
+
+
 def record_misunderstood(
     connection: Session, account_id: int, entry: Misunderstood, circumstances: Circumstances
 ) -> None:

@@ -9,6 +9,9 @@ ON CONFLICT (account_id, call) DO UPDATE SET
 -- name: misunderstood
 SELECT call, since, lacking, shape, status, remedy FROM misunderstood WHERE account_id = :account_id ORDER BY call;
 
+-- name: all_misunderstood
+SELECT account_id, call, since, lacking, shape, status, remedy FROM misunderstood ORDER BY account_id, call;
+
 -- name: drop_misunderstood
 DELETE FROM misunderstood WHERE account_id = :account_id AND call = :call;
 

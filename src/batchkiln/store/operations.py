@@ -185,7 +185,7 @@ def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: i
     ids, lost, skipped = _cancelable(connection, job_id, job_name, item_names)
 
     def drop(item_ids: Sequence[int], state: ItemState) -> None:
-        made = {row["id"] for row in connection.execute(query("redone"), {"ids": json.dumps(item_ids)})}
+        made = {row["id"] for row in connection.execute(query("items_made_again"), {"ids": json.dumps(item_ids)})}
         unmade = [item_id for item_id in item_ids if item_id not in made]
         transition_all(connection, unmade, expected=state, event=Event.CANCEL_REQUESTED, now=now)
         if made:  # a canceled redo leaves the item done, with the files that it has

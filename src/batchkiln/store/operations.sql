@@ -45,6 +45,7 @@ FROM lost_item JOIN job ON job.name = lost_item.job
 WHERE job.id = :job_id AND lost_item.state = 'queued'
 ORDER BY lost_item.item_id;
 
--- name: redone -- those of these queued items that are made again
+-- name: items_made_again -- those of these queued items that are made again
 SELECT id FROM item
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'queued' AND version_id IS NOT NULL;
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'queued' AND version_id IS NOT NULL
+    AND EXISTS (SELECT 1 FROM output WHERE output.attempt_id = item.version_id);

@@ -14,6 +14,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.misunderstood import ask_misunderstood, entry_of
 from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, order_of
+from batchkiln.store.selected_items import ask_selected, selected_heads, selected_queued, selected_ready_inputs
 from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import ask_job_credits, most_credits
@@ -43,7 +44,7 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
     row = next((row for row in all_unresolved if row["account_id"] == viewpoint.account_id), None)
     is_held = row is not None and row["item_state"] == ItemState.HELD
     attempt = attempt_of(row) if row is not None and not is_held else None
-    wanted = _Unwanted.ask(connection, attempt, row["job_id"] if row else 0, days)
+    wanted = _Unwanted.ask(connection, viewpoint, attempt, row["job_id"] if row else 0, days)
     candidates = [_Class.ask(connection, viewpoint, row, days) for row in queued]
     working_jobs = {row["job_id"] for row in all_unresolved}
     return Snapshot(
@@ -85,10 +86,16 @@ class _Unwanted:
     attempt: Attempt
     job: Cursor
     today: tuple[Cursor, ...]
+    selected: Cursor | None
 
     @classmethod
     def ask(
-        cls, connection: Session, attempt: Attempt | None, job_id: int, days: Sequence[datetime]
+        cls,
+        connection: Session,
+        viewpoint: Viewpoint,
+        attempt: Attempt | None,
+        job_id: int,
+        days: Sequence[datetime],
     ) -> "_Unwanted | None":
         """Send the queries. Return None for an attempt that is not resent, and for one that is always resent.
 
@@ -97,11 +104,16 @@ class _Unwanted:
         if attempt is None or attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
             return None
         job = connection.execute(query("job_of_item"), {"item_id": attempt.item_id})
-        return cls(attempt, job, ask_job_credits(connection, job_id, days))
+        selected = None
+        if viewpoint.scope.is_selected:
+            selected = ask_selected(connection, attempt.item_id)
+        return cls(attempt, job, ask_job_credits(connection, job_id, days), selected)
 
     def is_so(self, viewpoint: Viewpoint) -> bool:
-        """Return whether job, cap or budgets would forbid to begin the attempt now."""
+        """Return whether job, selection, cap or budgets would forbid to begin the attempt now."""
         job = self.job.fetchone()
+        if self.selected is not None and not self.selected.fetchone()[0]:
+            return True
         if job["is_paused"] or not is_for(viewpoint, job):
             return True
         money = _money(job, self.today)
@@ -137,10 +149,15 @@ class _Class:
     def ask(cls, connection: Session, viewpoint: Viewpoint, row: Row, days: Sequence[datetime]) -> "_Class":
         """Send the queries for a row of `queued_classes`."""
         place = {"job_id": row["job_id"], "recipe_id": row["recipe_id"], "limit": ITEMS_LOOKED_AT}
-        heads = connection.execute(query("queued_heads"), place)
+        is_selected = viewpoint.scope.is_selected
+        heads = _heads(connection, is_selected=is_selected, **place)
         ready = None
         if row["inputs_count"]:
-            ready = connection.execute(query("ready_inputs_of_heads"), place | {"account_id": viewpoint.account_id})
+            account = {"account_id": viewpoint.account_id}
+            if is_selected:
+                ready = selected_ready_inputs(connection, **place, **account)
+            else:
+                ready = connection.execute(query("ready_inputs_of_heads"), place | account)
         is_limited = row["budget_credits_per_day"] is not None
         return cls(row, heads, ready, ask_job_credits(connection, row["job_id"], days) if is_limited else ())
 
@@ -173,6 +190,7 @@ class _Class:
                 for each in heads[heads.index(head) + 1 :]
                 if each["priority"] == head["priority"] and not set(input_ids_of(each["inputs"])) & set(missing)
             ),
+            is_of_selection=viewpoint.scope.is_selected,
         )
 
     def _missing(self, heads: Sequence[Row]) -> tuple[int, ...]:
@@ -184,10 +202,17 @@ class _Class:
         return tuple(input_id for input_id in wanted if input_id not in ready)
 
 
-def queued_heads(connection: Session, job_id: int | None, recipe_id: int, limit: int) -> list[Row]:
-    """Return the next queued items of a job that share a recipe, in their order."""
-    parameters = {"job_id": job_id, "recipe_id": recipe_id, "limit": limit}
-    return connection.execute(query("queued_heads"), parameters).fetchall()
+def queued_heads(
+    connection: Session, job_id: int | None, recipe_id: int, limit: int, *, is_selected: bool = False
+) -> list[Row]:
+    """Return the next queued items of a job that share a recipe, in their order; or the next selected ones."""
+    return _heads(connection, job_id=job_id, recipe_id=recipe_id, limit=limit, is_selected=is_selected).fetchall()
+
+
+def _heads(connection: Session, *, job_id: int | None, recipe_id: int, limit: int, is_selected: bool) -> Cursor:
+    if is_selected and job_id is not None:
+        return selected_heads(connection, job_id, recipe_id, limit)
+    return connection.execute(query("queued_heads"), {"job_id": job_id, "recipe_id": recipe_id, "limit": limit})
 
 
 def ready_inputs(connection: Session, account_id: int, input_ids: Sequence[int]) -> set[int]:
@@ -215,4 +240,6 @@ def outstanding(connection: Session, scope: Scope) -> Outstanding:
         if scope.holds(row["job_id"]):
             by_state[row["state"]] = by_state.get(row["state"], 0) + row["n"]
             paused += row["n"] if row["is_paused"] and row["state"] == ItemState.QUEUED else 0
+    if scope.is_selected:
+        by_state[ItemState.QUEUED], paused = selected_queued(connection)
     return Outstanding(by_state, paused)

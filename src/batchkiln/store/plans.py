@@ -14,12 +14,16 @@ from typing import Final
 from batchkiln.core.forecast import JobLoad
 from batchkiln.core.job import JobSpec, Recipe
 from batchkiln.core.rate_limits import Limits
+from batchkiln.core.request import price_key
+from batchkiln.core.selection import Selection
 from batchkiln.core.states import ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, DiagnosticAt, Placed, compared
 from batchkiln.store.diff import Difference, DiffKind
+from batchkiln.store.identity import SameRequest, equal_requests, paid_before
 from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
+from batchkiln.store.planned_items import PlannedItem, PlannedItems
 from batchkiln.store.planner_snapshot import queued_heads
 from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Row, Session
@@ -29,6 +33,8 @@ from batchkiln.store.usage import job_credits
 CHANGES_SHOWN: Final = 20
 """Number of named items for each kind of change; the others are only counted."""
 
+_ALL_ITEMS: Final = Selection()
+
 
 class ChangeKind(StrEnum):
     """How applying the manifest affects an item."""
@@ -36,6 +42,7 @@ class ChangeKind(StrEnum):
     NEW = "new"
     UPDATED = "updated"
     REQUEUED = "requeued"
+    REDONE = "redone"  # its request changed after it was sent: it is made again, and charged again
     REFUSED = "refused"  # its request changed after it was sent: applying is refused, or it is kept as sent
     PRUNED = "pruned"
     LEFT_ALONE = "left_alone"  # no longer in the manifest
@@ -80,7 +87,10 @@ class ManifestPlan:
 
     `recipes` are those of the items to send, by the id in `counts`. `numbers` counts the changes, each item once;
     `changes` names the first few of each kind. `committed` is the job's cost so far, `taken` its use of the current
-    day. `new_names` are the relative output names of the first new items, with any extension.
+    day. `new_names` are the relative output names of the first new items, with any extension. `paid_before` names the
+    first new items whose requests the job has as done or under way. `equal_requests` is the number of items that repeat
+    the request of an earlier one of the manifest, and the first of them, each with that one. `unselected` counts items
+    to send that a selection leaves out; `counts` has the others. `shown` are the first items that would be sent.
     """
 
     spec: JobSpec
@@ -97,6 +107,10 @@ class ManifestPlan:
     taken: int
     means: Means
     new_names: tuple[str, ...] = ()
+    paid_before: tuple[SameRequest, ...] = ()
+    equal_requests: tuple[int, tuple[tuple[str, str], ...]] = (0, ())
+    unselected: int = 0
+    shown: tuple[PlannedItem, ...] = ()
 
     def priced(self, prices: Mapping[str, int]) -> "ManifestPlan":
         """Return a copy with prices by price key; known prices remain."""
@@ -104,7 +118,11 @@ class ManifestPlan:
             entry if entry.cost_credits is not None else replace(entry, cost_credits=prices.get(entry.price_key))
             for entry in self.counts
         )
-        return replace(self, counts=counts)
+        shown = tuple(
+            item if item.cost_credits is not None else replace(item, cost_credits=prices.get(price_key(item.recipe)))
+            for item in self.shown
+        )
+        return replace(self, counts=counts, shown=shown)
 
     def load(self, limits: Limits, *, is_new_day: bool = False) -> QueuedLoad:
         """Return the job's load for the forecast. `is_new_day`: `taken` belongs to the day before."""
@@ -122,7 +140,7 @@ class ManifestPlan:
 class _RecipeCounter:
     """The items that one staged and compared manifest would queue, by recipe."""
 
-    def __init__(self, connection: Session, *, profile: str, account: str) -> None:
+    def __init__(self, connection: Session, *, profile: str, account: str, selection: Selection) -> None:
         self._connection = connection
         self._report = ApplyReport(job_id=None)
         self._profile = profile
@@ -135,6 +153,10 @@ class _RecipeCounter:
         self._recipes: dict[int, Recipe] = {}
         self._price_keys: dict[int, str] = {}
         self._quotes: dict[str, int] = {}
+        self._selection = selection
+        self._requeued: set[int] = set()  # known items that a change queues again
+        self.shown: tuple[PlannedItem, ...] = ()
+        self.unselected = 0
 
     def observe(self, difference: Difference) -> None:
         """Record a differing item, and its old and new recipe."""
@@ -144,15 +166,17 @@ class _RecipeCounter:
         self._numbers[change.kind] += 1
         if self._numbers[change.kind] <= CHANGES_SHOWN:
             self._named.append(change)
-        if difference.kind not in {DiffKind.TAKE_OVER, DiffKind.SETTINGS}:
+        if difference.kind not in {DiffKind.TAKE_OVER, DiffKind.SETTINGS, DiffKind.REDO}:
             return
         if difference.state is ItemState.QUEUED:
             self._queued[difference.old_recipe_id] -= 1
-        if difference.state is ItemState.QUEUED or difference.requeues:
+        if difference.requeues or difference.redoes:
+            self._requeued.add(difference.item_id)
+        if difference.state is ItemState.QUEUED or difference.requeues or difference.redoes:
             self._add(difference.new_recipe_id, 1, difference.seq)
 
-    def count(self, report: ApplyReport) -> None:
-        """Count the items to queue for each recipe after all differences are known."""
+    def count(self, report: ApplyReport, show: int) -> None:
+        """Count the items to queue for each recipe after all differences are known; note the first `show` of them."""
         self._report = report
         if report.job_id is not None:
             for entry in Loads(self._connection).recipe_counts(report.job_id, self._profile):
@@ -163,7 +187,16 @@ class _RecipeCounter:
             self._count_moves()
         for row in self._connection.execute(query("planned_fresh")):
             self._add(row["recipe_id"], row["n"], row["seq"])
+        planned = PlannedItems(self._connection, report.job_id, self._selection, requeued=self._requeued)
+        if self._selection:
+            total = sum(self._queued.values())
+            self._queued = planned.count_selected()
+            self.unselected = total - sum(self._queued.values())
         self._learn()
+        self.shown = tuple(planned.first(show, self._recipes, self._costs()))
+
+    def _costs(self) -> Mapping[int, int | None]:
+        return {recipe_id: self._quotes.get(key) for recipe_id, key in self._price_keys.items()}
 
     def _is_requeued_by_settings(self, difference: Difference) -> bool:
         """Return whether only new settings queue the item again; such items are counted with the moves."""
@@ -251,7 +284,12 @@ class _RecipeCounter:
 
     def uploads(self) -> Uploads:
         """Return the number and sizes of the files that would be uploaded."""
-        params = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
+        params = {
+            "job_id": self._report.job_id,
+            "profile": self._profile,
+            "account": self._account,
+            "is_selected": int(bool(self._selection)),
+        }
         row = self._connection.execute(query("planned_uploads"), params).fetchone()
         return Uploads(row["files"], row["bytes"], row["largest"])
 
@@ -307,13 +345,16 @@ class Plans:
         day: datetime,
         options: ApplyOptions,
         diagnostic_at: DiagnosticAt,
+        selection: Selection = _ALL_ITEMS,
+        show: int = 0,
     ) -> ManifestPlan:
         """Compare a manifest with its job without changing anything. For `Store.run`.
 
-        `account` is the account whose uploads count, `day` the start of the current service day. Raise `InputError` as
+        `account` is the account whose uploads count, `day` the start of the current service day. Only selected items
+        are counted as to send; the first `show` of them are described. Raise `InputError` as
         `apply_manifest` does, but not for items that changed after they were sent.
         """
-        counter = _RecipeCounter(self._connection, profile=profile, account=account)
+        counter = _RecipeCounter(self._connection, profile=profile, account=account, selection=selection)
         with compared(
             self._connection,
             spec,
@@ -324,7 +365,7 @@ class Plans:
             diagnostic_at=diagnostic_at,
             observe=counter.observe,
         ) as application:
-            counter.count(application.report)
+            counter.count(application.report, show)
             job_id = application.report.job_id
             job = self._connection.execute(query("planned_job"), {"job_id": job_id}).fetchone()
             return ManifestPlan(
@@ -342,6 +383,10 @@ class Plans:
                 taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
                 means=Loads(self._connection).means(),
                 new_names=tuple(names_of_staged(self._connection, job_id, spec)),
+                paid_before=tuple(paid_before(self._connection)),
+                equal_requests=equal_requests(self._connection),
+                unselected=counter.unselected,
+                shown=counter.shown,
             )
 
     def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
@@ -374,6 +419,8 @@ def _change_of(difference: Difference) -> Change | None:
                 ChangeKind.UPDATED,
                 difference.choice + (("metadata",) if difference.metadata_differs else ()),
             )
+        case DiffKind.REDO:
+            kind, fields = ChangeKind.REDONE if difference.redoes else ChangeKind.UPDATED, difference.fields
         case DiffKind.SETTINGS | DiffKind.TAKE_OVER:
             kind, fields = ChangeKind.REQUEUED if difference.requeues else ChangeKind.UPDATED, difference.fields
     return Change(kind, difference.name, difference.state, fields)

@@ -33,6 +33,7 @@ FROM (
     JOIN staging.input_seen AS f ON f.id = e.value
     LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
     WHERE p.inputs IS NOT NULL AND coalesce(i.state, 'queued') = 'queued'
+        AND (CAST(:is_selected AS INTEGER) = 0 OR p.name IN (SELECT name FROM staging.chosen))
         AND NOT EXISTS (
             SELECT 1 FROM asset AS a JOIN account AS c ON c.id = a.account_id
             WHERE c.profile = :profile AND c.name = :account AND a.sha256 = f.sha256)

@@ -95,7 +95,8 @@ def _log_failing(connection: Session, candidate: Candidate, failing: Failing, no
 
 def _heads(connection: Session, candidate: Candidate, limit: int = ENDED_AT_ONCE) -> list[Row]:
     """Return the next queued items of a candidate's job and recipe."""
-    return queued_heads(connection, candidate.job_id, candidate.recipe_id, limit)
+    is_selected = candidate.is_of_selection
+    return queued_heads(connection, candidate.job_id, candidate.recipe_id, limit, is_selected=is_selected)
 
 
 def never_fits_error(never_fits: NeverFits, cost: int) -> ErrorInfo:

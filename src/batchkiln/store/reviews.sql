@@ -1,9 +1,6 @@
--- name: reviewed_item  (`version` counts the attempts with saved files up to the current one)
-SELECT
-    i.id, i.name, i.state, i.verdict, i.version_id,
-    (SELECT count(DISTINCT o.attempt_id) FROM output AS o JOIN attempt AS a ON a.id = o.attempt_id
-        WHERE o.item_id = i.id AND a.number <= v.number) AS version
-FROM item AS i LEFT JOIN attempt AS v ON v.id = i.version_id
+-- name: reviewed_item
+SELECT i.id, i.name, i.state, i.verdict, i.version_id, a.version
+FROM item AS i LEFT JOIN attempt AS a ON a.id = i.version_id
 WHERE i.id = :item_id;
 
 -- name: set_verdict

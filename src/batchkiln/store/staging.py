@@ -29,6 +29,7 @@ OBJECTIONS_KEPT: Final = 1_000
 _MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
 _MORE: Final = -2
 _CATALOGUE_REMEDY: Final = "if the catalogue is wrong, use --no-catalogue"
+_DEFAULT_ID: Final = "item"
 _IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
 
 
@@ -63,6 +64,14 @@ class Placed(Protocol):
     def objections(self) -> tuple[PlacedObjection, ...]:
         """Return the objections of the service's catalogue."""
 
+    @property
+    def repetition(self) -> int:
+        """Return the number of an item of `repeat`; 0 for other items."""
+
+    @property
+    def has_default_id(self) -> bool:
+        """Return whether the id is `item` and the position."""
+
 
 @contextmanager
 def transaction(connection: Session) -> Iterator[None]:
@@ -89,6 +98,8 @@ def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterato
             "stage_fresh",
             "stage_pending",
             "stage_objections",
+            "stage_paid_before",
+            "stage_chosen",
         ):
             connection.execute(query(name))
         yield Staging(connection, job, may_store=may_store)
@@ -109,7 +120,7 @@ class Staging:
         self._file_numbers: dict[str, int] = {}
         self._recipe_ids: dict[str, int] = {}
         self._input_ids: dict[InputFile, int] = {}
-        self._last_recipe: tuple[Recipe, str] | None = None
+        self._last_recipe: tuple[Recipe, str, str] | None = None
         self._staged = 0
         self._objections: dict[PlacedObjection, int] = {}
         self._digest = hashlib.sha256(repr(job).encode())
@@ -202,10 +213,11 @@ class Staging:
             self.omitted += error.omitted
 
     def _stage(self, chunk: Sequence[Placed]) -> None:
-        recipe_keys = [self._key_of(placed.spec.recipe) for placed in chunk]
+        keys = [self._keys_of(placed.spec.recipe) for placed in chunk]
+        recipe_keys = [key for key, _ in keys]
         self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
         self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
-        rows = [self._row(placed, key) for placed, key in zip(chunk, recipe_keys, strict=True)]
+        rows = [self._row(placed, key, price) for placed, (key, price) in zip(chunk, keys, strict=True)]
         first_seq = self._staged + 1
         for placed, key in zip(chunk, recipe_keys, strict=True):
             self._digest.update(_as_bytes(placed.spec, key))
@@ -225,8 +237,9 @@ class Staging:
                 unkept = _MORE_CLEAR if objection.is_clear else _MORE
                 yield self._staged, self._objections.get(objection, unkept)
 
-    def _row(self, placed: Placed, key: str) -> tuple[object, ...]:
+    def _row(self, placed: Placed, key: str, price: str) -> tuple[object, ...]:
         spec = placed.spec
+        images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
         inputs = json.dumps([self._input_ids[file] for file in spec.inputs]) if spec.inputs else None
         return (
             spec.name,
@@ -239,6 +252,9 @@ class Staging:
             self._output_key(spec) if self._names_collide else None,
             self._number_of(placed.file),
             placed.line,
+            spec.name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
+            placed.repetition,
+            hash((price, spec.prompt, *images)),  # the staging ends with the process, so its hashes may
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
@@ -254,11 +270,11 @@ class Staging:
             self.files.append(file)
         return number
 
-    def _key_of(self, recipe: Recipe) -> str:
-        """Return the recipe's key, cached by object identity. Equality would not distinguish 1 from true."""
+    def _keys_of(self, recipe: Recipe) -> tuple[str, str]:
+        """Return the keys of recipe and price, cached by object identity: equality would not tell 1 from true."""
         if self._last_recipe is None or self._last_recipe[0] is not recipe:
-            self._last_recipe = (recipe, recipe_key(recipe))
-        return self._last_recipe[1]
+            self._last_recipe = (recipe, recipe_key(recipe), price_key(recipe))
+        return self._last_recipe[1:]
 
     def _learn_recipes(self, recipes: Mapping[str, Recipe]) -> None:
         if len(self._recipe_ids) > _IDS_KEPT:

@@ -10,7 +10,10 @@ CREATE TABLE staging.placed (
     file_name  TEXT,
     output_key TEXT,
     file       INTEGER NOT NULL,
-    line       INTEGER NOT NULL
+    line       INTEGER NOT NULL,
+    suffix       TEXT,              -- of a default id
+    repetition   INTEGER NOT NULL,  -- the number of an item of `repeat`, else 0
+    request_hash INTEGER NOT NULL
 );
 
 -- name: stage_recipes  (negative ids: recipes that the queue lacks, if nothing may be stored)
@@ -48,6 +51,12 @@ CREATE TABLE staging.pending (item_id INTEGER PRIMARY KEY, event TEXT NOT NULL);
 -- name: stage_objections  (the catalogue's objections to items, by number)
 CREATE TABLE staging.objection (seq INTEGER NOT NULL, number INTEGER NOT NULL, is_new INTEGER NOT NULL DEFAULT 0);
 
+-- name: stage_paid_before  (new items whose requests an item of the job has already)
+CREATE TABLE staging.paid_before (seq INTEGER PRIMARY KEY, item_id INTEGER NOT NULL);
+
+-- name: stage_chosen  (the names of the selected items)
+CREATE TABLE staging.chosen (name TEXT PRIMARY KEY);
+
 -- name: index_objections
 CREATE INDEX staging.objection_by_seq ON objection (seq);
 
@@ -66,8 +75,9 @@ SELECT number, is_new, count(*) FROM (
 WHERE is_new OR state = 'queued' GROUP BY number, is_new ORDER BY number;
 
 -- name: stage_item
-INSERT INTO staging.placed (name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO staging.placed (
+    name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line, suffix, repetition, request_hash
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: index_placed_names  (created afterwards: sorting once is faster than inserting names in any order)
 CREATE INDEX staging.placed_by_name ON placed (name);

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from batchkiln.core.rate_limits import ServiceDay
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store import drivers
 from batchkiln.store.database import Database
 from batchkiln.store.location import DatabaseUrl, QueueLocation, journal_place
@@ -16,6 +17,7 @@ from batchkiln.store.session import Session
 
 if TYPE_CHECKING:
     from batchkiln.store.attempt_journal import AttemptJournal
+    from batchkiln.store.known_journals import Machine
     from batchkiln.store.leases import Leases, StoreClock
     from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
     from batchkiln.store.writer import Writer
@@ -34,6 +36,8 @@ class Store:
         self.is_there = True
         self._journal: AttemptJournal | None = None
         self._keeps_journal = True
+        self._shared_place: Path | None = None  # of the journals, where several machines drive the queue
+        self._machine: Machine | None = None
 
     @classmethod
     async def open_for_writing(cls, location: QueueLocation) -> Self:
@@ -120,7 +124,7 @@ class Store:
         """
         async with self._database.locked(command=command, now=now):
             if self._keeps_journal:
-                await self._open_journal(now)
+                await self._open_journal(to_milliseconds(now))
             try:
                 yield
             finally:
@@ -129,25 +133,31 @@ class Store:
                     self._journal = None
 
     @asynccontextmanager
-    async def shared(self, *, now: datetime) -> AsyncIterator[None]:
+    async def shared(self) -> AsyncIterator[None]:
         """Work by leases beside other processes, with a journal of attempts that no other process has open."""
         if not isinstance(self.location, DatabaseUrl):
             yield
             return
-        with self._own_journal(await self.read(Reader.queue_uid)) as journal:
-            await self._open_journal(now, journal)
+        async with self._sharing(journal_place(self.location, await self.read(Reader.queue_uid))):
+            yield
+
+    @asynccontextmanager
+    async def _sharing(self, place: Path) -> AsyncIterator[None]:
+        """Keep a journal at a place, beside those of this machine's other processes."""
+        self._shared_place = place
+        with self._own_journal(place) as journal:
+            await self._open_journal(await self._database.read(self._database.clock), journal)
             try:
                 yield
             finally:
                 journal.close()
-                self._journal = None
+                self._journal = self._shared_place = None
 
     @contextmanager
-    def _own_journal(self, uid: str) -> "Iterator[AttemptJournal]":
+    def _own_journal(self, place: Path) -> "Iterator[AttemptJournal]":
         """Yield the first journal of this machine that no other process has; a crash gives it back."""
         from batchkiln.store.attempt_journal import AttemptJournal  # noqa: PLC0415  only who drives needs it
 
-        place = journal_place(self.location, uid)
         for number in count(1):
             journal = AttemptJournal(place.with_name(f"{place.name}-{number}"))
             with journal.claimed() as is_claimed:
@@ -155,15 +165,24 @@ class Store:
                     yield journal
                     return
 
-    async def _open_journal(self, now: datetime, journal: "AttemptJournal | None" = None) -> None:
+    async def _open_journal(self, now: int, journal: "AttemptJournal | None" = None) -> None:
         from batchkiln.store.attempt_journal import AttemptJournal  # noqa: PLC0415  only who drives needs it
+        from batchkiln.store.known_journals import machine_at  # noqa: PLC0415  as above
         from batchkiln.store.lost_attempts import open_journal  # noqa: PLC0415  as above
 
         if journal is None:
             uid = await self.read(Reader.queue_uid)
             journal = AttemptJournal(journal_place(self.location, uid))
-        await open_journal(self._database, journal, now)
+        machine = None
+        if self._shared_place is not None:
+            machine = self._machine = machine_at(self._shared_place, await self._database.incarnation())
+        await open_journal(self._database, journal, now, machine)
         self._journal = journal
+
+    async def _compare_again(self) -> None:
+        """Compare the journals with the database once more, which another machine takes for restored."""
+        if self._journal is not None:
+            await self._open_journal(await self._database.read(self._database.clock), self._journal)
 
     def undriven(self) -> AbstractAsyncContextManager[None]:
         """Lock the queue for a change during which nothing may be sent.
@@ -176,16 +195,25 @@ class Store:
         """Return the leases of accounts and addresses, by the database's clock unless another one is given."""
         from batchkiln.store.leases import Leases  # noqa: PLC0415  only workers of a fleet need it
 
-        return Leases(self._database, clock or self._database.clock, self._database.may_take_leases)
+        return Leases(
+            self._database,
+            clock or self._database.clock,
+            self._database.may_take_leases,
+            machine=self._machine,
+            compare=self._compare_again,
+        )
 
-    async def reconnect(self, *, now: datetime) -> None:
-        """Open the connection again after it was lost. Raise `QueueBusy` if the database is still unreachable.
+    async def now(self) -> datetime:
+        """Return the database's time."""
+        return from_milliseconds(await self._database.read(self._database.clock))
+
+    async def reconnect(self) -> None:
+        """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still.
 
         After a failover, the database may be an older copy, so it is compared with the journal again.
         """
         await self._database.reconnect()
-        if self._journal is not None:
-            await self._open_journal(now, self._journal)
+        await self._compare_again()
 
     def for_workers(
         self, changes: "ChangeNotifier", *, profile: str, day: ServiceDay, keep_requests_seconds: float

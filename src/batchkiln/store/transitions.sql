@@ -2,7 +2,9 @@
 UPDATE item
 SET state = :state,
     attempt_id = CASE WHEN :keeps_attempt = 1 THEN coalesce(:attempt_id, attempt_id) END,
-    version_id = CASE WHEN :state = 'done' THEN coalesce(:attempt_id, attempt_id) ELSE version_id END,
+    version_id = CASE
+        WHEN :state = 'done' THEN coalesce(:attempt_id, attempt_id)
+        WHEN EXISTS (SELECT 1 FROM output WHERE output.attempt_id = item.version_id) THEN version_id END,
     verdict = CASE WHEN :state = 'done' AND version_id IS NOT coalesce(:attempt_id, attempt_id) THEN NULL ELSE verdict END,
     error_code = :error_code,
     error_message = :error_message

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from batchkiln.core.errors import InputError, command_arguments
+from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.store.chains import fill_dependents
 from batchkiln.store.jobs import Jobs
@@ -31,6 +31,7 @@ class SavedOutputFile:
     """A recorded file of the current version of a done item. `path` is absolute on this machine."""
 
     item_id: int
+    attempt_id: int
     item: str
     number: int
     path: str
@@ -46,11 +47,7 @@ def choose_version(connection: Session, job_name: str, item_name: str, version: 
     """
     job_id = Jobs(connection).id_of(job_name)
     item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
-    attempts = [row["attempt_id"] for row in connection.execute(query("versions"), {"item_id": item_id})]
-    if not 1 <= version <= len(attempts):
-        known = f"it has {len(attempts)}" if attempts else "it has no saved files"
-        raise InputError(f"{job_name}/{item_name} has no version {version}: {known}; nothing was changed")
-    attempt_id = attempts[version - 1]
+    attempt_id = _attempt_of(connection, item_id, f"{job_name}/{item_name}", version)
     detail: Detail = {"version": version, "decided_by": "person"}
     if state in RETRYABLE:
         event = Event.VERSION_CHOSEN
@@ -62,10 +59,43 @@ def choose_version(connection: Session, job_name: str, item_name: str, version: 
             log_event(connection, Event.VERSION_CHOSEN, item_id=item_id, now=now, attempt_id=attempt_id, detail=detail)
     else:
         asked = command_arguments(job_name, item_name)
-        remedy = f"; `batchkiln cancel {asked}` ends a redo that is queued" if state is ItemState.QUEUED else ""
-        raise InputError(f"{job_name}/{item_name} is {state}: its version can be chosen when it has ended{remedy}")
+        reason = f"{job_name}/{item_name} is {state}: a version can be chosen once it has ended; nothing was changed"
+        remedy = f"`batchkiln cancel {asked}` ends a redo that is queued" if state is ItemState.QUEUED else None
+        raise InputError([Diagnostic(reason, remedy=remedy)])
     fill_dependents(connection, [item_id], now)
     return state
+
+
+def _attempt_of(connection: Session, item_id: int, label: str, version: int) -> int:
+    """Return the attempt of a version. Raise `InputError` if there is none, or its files are gone."""
+    files = {row["version"]: row for row in connection.execute(query("saved_versions"), {"item_id": item_id})}
+    row = files.get(version)
+    if row is None:
+        known = f"it has {', '.join(map(str, files))}" if files else "it has no saved files"
+        raise InputError(f"{label} has no version {version}: {known}; nothing was changed")
+    if not row["files"]:
+        raise InputError(f"the files of version {version} of {label} are gone; nothing was changed")
+    return int(row["attempt_id"])
+
+
+def redo_lost(connection: Session, now: int, item_id: int | None = None) -> bool:
+    """Queue done items again of which a restored copy of the queue lost a later attempt: it was paid (Law 2).
+
+    All such items, or one; return whether there is any. Each is then replayed by `lost_attempts.recover_attempt`.
+    """
+    ids = [row["item_id"] for row in connection.execute(query("lost_redone"), {"item_id": item_id})]
+    for lost_id in ids:
+        detail: Detail = {"decided_by": "journal"}
+        transition(
+            connection,
+            item_id=lost_id,
+            expected=ItemState.DONE,
+            event=Event.REDO_REQUESTED,
+            now=now,
+            detail=detail,
+        )
+    fill_dependents(connection, ids, now)
+    return bool(ids)
 
 
 def saved_files(
@@ -88,6 +118,7 @@ def saved_files(
 def _saved_file(connection: Session, row: Row) -> SavedOutputFile:
     return SavedOutputFile(
         item_id=row["item_id"],
+        attempt_id=row["attempt_id"],
         item=row["item"],
         number=row["number"],
         path=local_path_of(connection, row["path"]),
@@ -99,28 +130,36 @@ def _saved_file(connection: Session, row: Row) -> SavedOutputFile:
 def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: int) -> int:
     """Forget files that are gone from the disk, and download them again; return the number of items.
 
-    It costs nothing: the generation is read again under its id (Law 3). An item that is not done any more is left
-    alone.
+    It costs nothing: the generation is read again under its id (Law 3). An item is left alone if it is no longer done,
+    if another version is current meanwhile, or if the service did not keep its result.
     """
-    by_item: dict[int, list[int]] = {}
+    by_item: dict[tuple[int, int], list[int]] = {}
     for file in missing:
-        by_item.setdefault(file.item_id, []).append(file.number)
+        by_item.setdefault((file.item_id, file.attempt_id), []).append(file.number)
     fetched = 0
-    for item_id, numbers in by_item.items():
-        row = connection.execute(query("version_of"), {"item_id": item_id}).fetchone()
-        if row is None:
+    for (item_id, attempt_id), numbers in by_item.items():
+        place = {"item_id": item_id, "attempt_id": attempt_id}
+        if connection.execute(query("is_fetchable"), place).fetchone() is None:
             continue
         for number in numbers:
-            connection.execute(query("forget_output"), {"attempt_id": row["version_id"], "number": number})
+            _forget(connection, item_id, attempt_id, number, now)
         transition(
             connection,
             item_id=item_id,
             expected=ItemState.DONE,
             event=Event.FETCH_REQUESTED,
             now=now,
-            attempt_id=row["version_id"],
+            attempt_id=attempt_id,
             detail={"files": len(numbers)},
         )
         fill_dependents(connection, [item_id], now)
         fetched += 1
     return fetched
+
+
+def _forget(connection: Session, item_id: int, attempt_id: int, number: int, now: int) -> None:
+    """Forget a file that is gone. Its hash stays in the history, to be compared with what comes in its place."""
+    gone = connection.execute(query("forget_output"), {"attempt_id": attempt_id, "number": number}).fetchone()
+    if gone is not None:
+        detail: Detail = {"number": number, "path": gone["path"], "sha256": gone["sha256"]}
+        log_event(connection, "file_gone", item_id=item_id, now=now, attempt_id=attempt_id, detail=detail)

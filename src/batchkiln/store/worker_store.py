@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence, Set as AbstractSet
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,7 @@ from batchkiln.core.queue_types import (
     Candidate,
     DownloadTask,
     Kind,
+    Look,
     LostAttempt,
     NewAttempt,
     Snapshot,
@@ -29,7 +31,9 @@ from batchkiln.core.wakes import WAKES, Awaited, Change, change_by_outcome, chan
 from batchkiln.store import attempts, commit, downloads, lost_attempts, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import account_id, remember_time, service_time, update_account
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
+from batchkiln.store.database import in_snapshot
 from batchkiln.store.leases import FencedDatabase, Transactions
+from batchkiln.store.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,13 +51,15 @@ class _Listener:
 class ChangeNotifier:
     """Wakes the tracks that a change of the queue concerns, by this process or another one; see `core.wakes`.
 
-    `version` grows with each change. `may_have_ended_at` is the version of the last change that may have ended a run.
+    `version` grows with each change. `may_have_ended_at` is the version of the last change that may have ended a run,
+    `plans_outdated_at` that of the last one that may have outdated a plan for new work.
     """
 
     def __init__(self) -> None:
         """Begin at version 0, without listeners."""
         self.version = 0
         self.may_have_ended_at = 0
+        self.plans_outdated_at = 0
         self._changed = asyncio.Event()
         self._news_for_all_at = 0
         self._listeners: dict[int, _Listener] = {}
@@ -78,6 +84,8 @@ class ChangeNotifier:
         self.version += 1
         if wakes.may_end_run:
             self.may_have_ended_at = self.version
+        if wakes.outdates_plans:
+            self.plans_outdated_at = self.version
         self._changed.set()
         self._changed = asyncio.Event()
         if wakes.all:
@@ -222,7 +230,7 @@ class WorkerStore:
         )
         return begun[0] if begun else None
 
-    def _journal_begun(self, begun: list[tuple[Attempt, JournalEntry] | None]) -> None:
+    def _journal_begun(self, _: Session, begun: list[tuple[Attempt, JournalEntry] | None]) -> None:
         """Append attempts that were committed together to the journal, with one flush, in the connection's thread."""
         entries = [each[1] for each in begun if each is not None]
         if self._journal is not None and entries:
@@ -237,25 +245,38 @@ class WorkerStore:
             self.changes.announce(Change.PROGRESSED if counted else Change.ENDED, request.account_id)
         return counted
 
-    async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
-        """Apply an outcome to attempt, item, credits and history."""
-        at, change = to_milliseconds(now.instant), Change.ANYTHING
+    async def commit(
+        self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading, look: Look | None = None
+    ) -> tuple[Committed, Snapshot | None]:
+        """Apply an outcome to attempt, item, credits and history.
 
-        def journal_refusal(results: list[Committed]) -> None:
+        With `look`, also return the planner's input after it, read in the same call to the connection's thread; None if
+        that fails, or if the queue may have changed since.
+        """
+        at, change, version = to_milliseconds(now.instant), Change.ANYTHING, self.changes.version
+        found: Snapshot | None = None
+
+        def follow(session: Session, results: list[Committed]) -> None:
+            nonlocal found
             if self._journal is not None and results[0].outcome.attempt is AttemptState.REFUSED:
                 self._journal.append_refused(attempt.idempotency_key)
+            if look is not None:
+                with suppress(Exception):  # the outcome is recorded; the worker's own read of the queue will raise it
+                    found = in_snapshot(session, planner_snapshot.snapshot, look, {})
 
         def day_of(instant: datetime | None) -> datetime:
             return self._day.start_of(instant or now.latest)
 
         try:
             committed = await self._database.write_and_then(
-                journal_refusal, commit.commit, attempt.id, outcome, facts, at, day_of
+                follow, commit.commit, attempt.id, outcome, facts, at, day_of
             )
             change = change_by_outcome(committed)
+            is_newest = not self.changes.has_news(attempt.account_id, version)
+            is_newest = is_newest and self.changes.plans_outdated_at <= version
         finally:  # after an error, the plan is made again instead of waiting forever
             self.changes.announce(change, attempt.account_id)
-        return committed
+        return committed, found if is_newest else None
 
     async def record_preparation(self, candidate: Candidate, result: Preparation, now: ClockReading) -> None:
         """Record the result of a candidate's preparation."""

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from batchkiln.core.job import JobSpec
+from batchkiln.core.queue_types import Scope
+from batchkiln.core.selection import Selection
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.store import misunderstood, operations, versions
+from batchkiln.store import known_journals, misunderstood, operations, versions
 from batchkiln.store.account_changes import service_time
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
-from batchkiln.store.leases import drain
+from batchkiln.store.leases import database_clock, drain
 from batchkiln.store.meta import SharedMark, mark_shared_folder
 from batchkiln.store.misunderstood import AskedAgain
 from batchkiln.store.notification_cursor import NotificationPosition, write_cursor
@@ -19,14 +22,17 @@ from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
 from batchkiln.store.reviews import Decided, ReviewReport, review
+from batchkiln.store.selected_items import follow_changes, select, selected_queued
 from batchkiln.store.staging import DiagnosticAt, Placed
 from batchkiln.store.versions import SavedOutputFile
+
+_ALL: Final = 1 << 62
 
 
 class Writer(Reader):
     """Changes the queue on a person's request. Each change is recorded at the best estimate of the service's time.
 
-    `apply_manifest`, `retry`, `redo` and `cancel` commit in portions, for `Store.run`; the others belong in
+    `apply_manifest`, `retry`, `redo`, `cancel` and `select` commit in portions, for `Store.run`; the others belong in
     `Store.write`. Unknown names raise `InputError` before anything is changed.
     """
 
@@ -113,12 +119,33 @@ class Writer(Reader):
         """End the stored waits of one account (PROFILE/NAME) or of all; return the accounts that had one."""
         return misunderstood.end_waits(self._connection, account)
 
+    def select(self, job_ids: Sequence[int] | None, selection: Selection) -> Scope:
+        """Select the items that a run on this connection may begin; return its scope. None: of all jobs with work."""
+        return select(self._connection, job_ids, selection)
+
+    def follow_changes_of_selected(self) -> None:
+        """Take over recipes and priorities of selected items that another process has changed."""
+        follow_changes(self._connection)
+
+    def count_selected(self) -> int:
+        """Return the number of selected items that are queued."""
+        return selected_queued(self._connection, at_most=_ALL)[0]
+
     def drain_workers(self, name: str) -> list[str]:
         """Ask workers to release their accounts and to end; return the workers' names.
 
         `name` is the name of a worker, or of an address or a machine, which means all its workers.
         """
         return drain(self._connection, name)
+
+    def await_journals(self) -> list[str]:
+        """Take the database for restored, as a person says; return the machines whose journals it waits for."""
+        known_journals.await_all(self._connection, database_clock(self._connection))
+        return known_journals.awaited_hosts(self._connection)
+
+    def forget_machine(self, host: str) -> int:
+        """Wait no longer for the journals of a machine; return how many of its folders were known."""
+        return known_journals.forget_machine(self._connection, host)
 
     def keep_quotes(self, *, profile: str, prices: Mapping[str, int], now: int) -> None:
         """Store prices in credits by price key."""

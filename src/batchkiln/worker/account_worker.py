@@ -123,8 +123,8 @@ class AccountWorker:
     async def snapshot(self, now: ClockReading, *, is_current: bool = False) -> tuple[QueueView, AccountView, int]:
         """Return the planner's input, and the version of the queue at which it was read.
 
-        The queue is read again after a change that concerns the account. With `is_current`, it is read again after any
-        change; new work needs this, because accounts share its limits.
+        The queue is read again after a change that concerns the account. With `is_current`, it is also read again after
+        a change that may outdate a plan; new work needs this, because accounts share its limits.
         """
         while self._understood:
             await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
@@ -138,13 +138,13 @@ class AccountWorker:
         return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
 
     def is_overtaken(self, version: int) -> bool:
-        """Return whether the queue has changed since a version, for any account."""
-        return self.ports.queue.changes.version > version
+        """Return whether a change since a version, for any account, may have outdated a plan for new work."""
+        return self.ports.queue.changes.plans_outdated_at > version
 
     def _holds(self, look: "_Look", days: tuple[datetime, ...], *, is_current: bool) -> bool:
         """Return whether a snapshot is still valid: nothing that concerns the account has changed since."""
         changes = self.ports.queue.changes
-        is_old = changes.version > look.version if is_current else changes.has_news(self.account_id, look.version)
+        is_old = changes.has_news(self.account_id, look.version) or (is_current and self.is_overtaken(look.version))
         # Requests in progress at that time now count twice, which matters only if they seem to fill the day.
         is_miscounted = self.rates.is_day_spent and look.released != self.rates.released()
         return not (is_old or is_miscounted) and (look.days, look.viewpoint) == (days, self.viewpoint)
@@ -206,7 +206,7 @@ class AccountWorker:
         news, was_expected = changes.next(self.account_id), changes.expect(self.account_id, track, awaited)
         if changes.has_news(self.account_id, version) or self.control.is_over_for(self.account_id):
             return
-        if not was_expected and changes.version > version:  # it may have come about before anybody knew of the wait
+        if not was_expected and self.is_overtaken(version):  # it may have come about before anybody knew of the wait
             self._look = None
             return
         self.control.rest(self.account_id, track, version, due)
@@ -302,7 +302,11 @@ class AccountWorker:
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
         """Apply an outcome to attempt, item, credits and history, and end the spans of what it ends."""
-        committed = await self.ports.queue.commit(attempt, outcome, facts, now)
+        days, viewpoint, released = self.rates.days(now), self.viewpoint, self.rates.released()
+        look = (viewpoint, days) if facts.record is not None else None  # the slot plans again
+        committed, found = await self.ports.queue.commit(attempt, outcome, facts, now, look)
+        if found is not None:
+            self._look = _Look(found, self.ports.queue.changes.version, days, viewpoint, released)
         if committed.download is not None:
             self.downloads.keep_task(committed.download)
         await self.spans.committed(attempt, facts, committed)

@@ -52,21 +52,27 @@ AT_ONCE: Final = 4
 
 async def fetch_downloads(worker: AccountWorker) -> None:
     """Download the finished generations of one account until the run stops; finish those in progress first."""
-    running: dict[int, asyncio.Task[None]] = {}
+    running: dict[int, asyncio.Task[int]] = {}
+    ended: dict[int, int] = {}  # by attempt: the version of the queue at which its download had ended
     turns = asyncio.Semaphore(AT_ONCE)
     async with asyncio.TaskGroup() as group:
         while not worker.control.is_over_for(worker.account_id):
             queue, _, version = await worker.snapshot(worker.ports.clock.now())
+            ended |= {attempt_id: task.result() for attempt_id, task in running.items() if task.done()}
+            ended = {attempt_id: at for attempt_id, at in ended.items() if at > version}  # the snapshot is older
+            wanted = [attempt_id for attempt_id in queue.downloads if attempt_id not in ended]
             running = {attempt_id: task for attempt_id, task in running.items() if not task.done()}
-            for attempt_id in queue.downloads:
+            for attempt_id in wanted:
                 if attempt_id not in running:
                     running[attempt_id] = group.create_task(_fetch(worker, attempt_id, turns))
-            if not queue.downloads:
+            if not wanted:
                 await worker.wait("downloads", NotBefore(inf, WaitReason.NOTHING), version)
-            elif due := _rest_for_cut_files(worker, queue.downloads):
+            elif due := _rest_for_cut_files(worker, wanted):
                 await worker.wait("downloads", due, version)
             else:
-                await worker.wait_for_news(version)
+                news = group.create_task(worker.wait_for_news(version))
+                await asyncio.wait({news, *running.values()}, return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
 
 
 def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> NotBefore | None:
@@ -82,8 +88,11 @@ def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> No
     return NotBefore(inf, WaitReason.ENOUGH) if is_ending else NotBefore(at, WaitReason.POLL_INTERVAL)
 
 
-async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphore) -> None:
-    """Download all outputs of one generation. Request new links as often as needed during its retention."""
+async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphore) -> int:
+    """Download all outputs of one generation. Request new links as often as needed during its retention.
+
+    Return the version of the queue at the end.
+    """
     tries = 0
     while not worker.control.is_over_for(worker.account_id):
         async with turns:
@@ -99,6 +108,7 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
             await pause_seconds(worker, tries)
     worker.polls.forget(attempt_id)
     worker.downloads.forget(attempt_id)
+    return worker.ports.queue.changes.version
 
 
 async def _try(worker: AccountWorker, attempt_id: int) -> bool:

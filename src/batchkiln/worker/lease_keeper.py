@@ -18,6 +18,7 @@ from batchkiln.core.errors import LeaseLost
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     MARGIN_SECONDS,
+    AccountRest,
     Egress,
     Fence,
     LeaseRenewal,
@@ -67,6 +68,9 @@ class LeaseStore(Protocol):
 
         An account that the worker has leased but does not drive counts as free for it.
         """
+
+    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+        """Record, by account id, which accounts of the worker can do nothing until something outside of it changes."""
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
         """Lease accounts that nobody drives; return the epochs of those that were still free, by account id."""
@@ -142,7 +146,8 @@ class LeaseKeeper:
     """All leases of one process, and the lease of its address: takes, renews and releases them.
 
     `boottime` returns seconds that also count while the machine is suspended. No other clock decides whether a lease is
-    still valid. `driven` contains the leases whose account workers run; only these are renewed.
+    still valid. `driven` contains the leases whose account workers run; only these are renewed. `free_in_seconds`,
+    `fleet` and `history` are those of the last renewal.
     """
 
     def __init__(
@@ -155,14 +160,19 @@ class LeaseKeeper:
         self.egress_epoch: int | None = None
         self.egress_until = -inf
         self.is_draining = False
+        self.free_in_seconds = inf
+        self.fleet = ""
+        self.history = 0
         self._egress = egress
         self._leases = leases
+        self.rests: Mapping[int, AccountRest] = {}  # as they were told
 
     async def renew(self) -> None:
         """Renew the address and the driven accounts. A lease that another worker has taken is lost."""
         driven, sent_at = dict(self.driven), self.boottime()
         found = await self._leases.renew(self.worker, self._egress, self.egress_epoch, driven)
         self.is_draining = found.is_draining
+        self.free_in_seconds, self.fleet, self.history = found.free_in_seconds, found.fleet, found.history
         if found.egress_epoch != self.egress_epoch:
             self._change_egress(found.egress_epoch)
         self.egress_until = sent_at + LEASE_SECONDS - MARGIN_SECONDS
@@ -183,6 +193,12 @@ class LeaseKeeper:
         """End every account's worker, for example after the connection to the database was lost."""
         for lease in self.driven.values():
             lease.lose()
+
+    async def tell_rests(self, rests: Mapping[int, AccountRest]) -> None:
+        """Tell the other workers which accounts can do nothing here, if that has changed."""
+        if rests != self.rests:
+            await self._leases.tell_rests(self.worker, rests)
+            self.rests = rests
 
     async def choose(
         self, demands: Iterable[AccountDemand], *, able: AbstractSet[int], driven: AbstractSet[int]

@@ -13,6 +13,7 @@ from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Prepar
 from batchkiln.core.queue_types import (
     Candidate,
     DownloadTask,
+    Look,
     LostAttempt,
     NewAttempt,
     Snapshot,
@@ -164,13 +165,11 @@ class Inputs(Protocol):
 
 
 class Changes(Protocol):
-    """Wakes the tracks that a change of the queue concerns, by this process or another one; see `core.wakes`.
-
-    `version` grows with each change. `may_have_ended_at` is the version of the last change that may have ended a run.
-    """
+    """Wakes the tracks that a change of the queue concerns, by this process or another one; see `core.wakes`."""
 
     version: int  # grows with each change
     may_have_ended_at: int  # the version at the last change that may have ended a run
+    plans_outdated_at: int  # the version at the last change that may have outdated a plan for new work
 
     def announce(self, change: Change = ..., account_id: int | None = None) -> None:
         """Wake the tracks that a change concerns.
@@ -215,8 +214,14 @@ class Queue(Protocol):
     async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Count a resend before it is sent; return None if the stored attempt is damaged, and is now held."""
 
-    async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
-        """Apply an outcome to attempt, item, credits and history."""
+    async def commit(
+        self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading, look: Look | None = None
+    ) -> tuple[Committed, Snapshot | None]:
+        """Apply an outcome to attempt, item, credits and history.
+
+        With `look`, also return the planner's input after it; None if that fails, or if the queue may have changed
+        since.
+        """
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
         """Return the body of a quote; None if the item is no longer queued or an image is not uploaded."""

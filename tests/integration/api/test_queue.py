@@ -446,3 +446,13 @@ async def test_a_change_is_apart_from_a_run_that_waits_for_more(tmp_path: Path, 
         queue._to_change() as store,
     ):
         assert (store is not queue.writer) == is_forever
+
+
+@pytest.mark.parametrize("items", ["A fox", b"A fox", {"prompt": "A fox"}])
+async def test_one_text_is_no_row_of_letters(tmp_path: Path, items: str) -> None:
+    """Each letter would be a prompt to pay for."""
+    async with opened(tmp_path) as queue:
+        with pytest.raises(InputError, match="must be a list of prompts; nothing was enqueued"):
+            await queue.enqueue_items(items, job="foxes", defaults=SMALL)
+
+        assert (await queue.overview()).jobs == ()

@@ -34,9 +34,8 @@ def configured(tmp_path: Path, url: DatabaseUrl) -> Iterator[Workspace]:
     made.end_all()
 
 
-def test_a_job_is_run_in_a_database(configured: Workspace, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_run_in_a_database(configured: Workspace, url: DatabaseUrl) -> None:
     """From the manifest to the files: each prompt is paid once, and the folder holds no queue file."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(configured.folder / "state"))
     manifest = configured.manifest()
 
     ran = configured.call("run", manifest)
@@ -95,11 +94,8 @@ def test_migrate_checks_and_makes_a_file_as_well(workspace: Workspace) -> None:
     assert "made a queue" in made.out
 
 
-def test_a_queue_is_moved_to_a_database_and_back(
-    configured: Workspace, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_is_moved_to_a_database_and_back(configured: Workspace, url: DatabaseUrl) -> None:
     """Each command then refuses the old place and names the new one, without the password."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(configured.folder / "state"))
     manifest = configured.manifest()
     assert configured.call("run", manifest, "--queue", "queue.db").exit == 0
 

@@ -57,9 +57,8 @@ class Machines:
 
 
 @pytest.fixture
-def machines(tmp_path: Path, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
-    """No machine yet; each process of a test has its state in one folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def machines(tmp_path: Path, url: DatabaseUrl) -> Iterator[Machines]:
+    """No machine yet; all have their state in one folder."""
     made = Machines(tmp_path, url)
     yield made
     for each in made.made:

@@ -117,6 +117,52 @@ def test_run_without_any_key_is_an_error_and_not_an_endless_wait(shared: SharedQ
     assert "account anna: no API key found in the file no-key-here" in said
 
 
+def test_run_learns_from_the_queue_that_the_driven_accounts_have_no_credits(tmp_path: Path) -> None:
+    """Another worker drives them and is refused; the command ends as it would have ended by itself."""
+    postgres.require()
+    with (
+        postgres.server().database() as url,
+        SharedQueue(tmp_path, url, ("anna", "ben"), scale=120.0, credits=0).serving() as shared,
+    ):
+        config = shared.machine("fra-1")
+        shared.work("fra-1", config=config)
+        wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+
+        code, _, said = shared.call("run", shared.manifest("birds", items=3), "--egress", "fra-1", config=config)
+
+    assert code == 4, said + shared.said()
+    assert "The account studio/anna cannot work: it has no credits left" in said
+    assert "The account studio/ben cannot work: it has no credits left" in said
+
+
+def test_run_learns_from_the_queue_that_the_key_of_the_driven_account_is_refused(shared: SharedQueue) -> None:
+    """The worker of its address has let the account go; the command says why, and does not wait for it."""
+    config = shared.machine("fra-1")
+    text = (shared.folder / config).read_text()
+    (shared.folder / config).write_text(text.replace("service/key-anna", "old-key"))
+    (shared.folder / "old-key").write_text("an-api-key-that-nobody-issued")
+    shared.work("fra-1", config=config)
+    wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+
+    code, _, said = shared.call(
+        "run", shared.manifest("birds", items=1, accounts=["anna"]), "--egress", "fra-1", config=config
+    )
+
+    assert code == 4, said + shared.said()
+    assert "The account studio/anna cannot work: the service refuses its API key" in said
+
+
+def test_run_with_one_key_for_two_accounts_is_an_error_and_not_an_endless_wait(shared: SharedQueue) -> None:
+    """Service section 8: the limits are the account's, and both would count them apart."""
+    config = shared.machine("fra-1", ())
+    (shared.folder / "no-key-here").write_text("one-api-key")
+
+    code, _, said = shared.call("run", shared.manifest("birds", items=1), config=config)
+
+    assert code == 2
+    assert "give each an API key of its own" in said
+
+
 def test_another_limit_for_the_same_address_is_refused(shared: SharedQueue) -> None:
     """Both workers would count requests of the same address against different limits."""
     config = shared.machine("fra-1")
@@ -140,3 +186,14 @@ def test_a_file_has_no_workers_and_no_egress(workspace: Workspace) -> None:
     assert "has no workers" in refused[1].err
     assert asked.exit == 0
     assert "drain" in asked.out
+
+
+def test_a_few_first_is_refused_where_workers_share(shared: SharedQueue) -> None:
+    """Other workers would begin the rest; nothing is enqueued."""
+    config = shared.machine("fra-1")
+
+    code, _, said = shared.call("run", shared.manifest("birds", items=6), "--yes", "--limit", "2", config=config)
+
+    assert code == 2
+    assert "other workers would begin the rest; nothing was enqueued or sent" in said
+    assert shared.document("status", config=config)["jobs"] == []

@@ -312,8 +312,8 @@ async def test_what_the_service_refuses_is_reported_before_it_is_sent(make_groun
 async def test_items_that_can_never_fit_are_reported(make_ground: GroundMaker) -> None:
     """A cap below the quote, and a job's budget that does not cover all (contract, section 7)."""
     ground = await make_ground()
-    capped = '- {matrix: {n: [1, 2]}, id: "f-{{ n }}", prompt: x, max_cost_credits: 1}'
-    many = '- {matrix: {n: [1, 2, 3]}, id: "g-{{ n }}", prompt: x}'
+    capped = '- {matrix: {n: [1, 2]}, id: "f-{{ n }}", prompt: "x {{ n }}", max_cost_credits: 1}'
+    many = '- {matrix: {n: [1, 2, 3]}, id: "g-{{ n }}", prompt: "y {{ n }}"}'
 
     plan = await planned(ground.app, ground.manifest(f"{capped}\n{many}", more="budget: {credits: 5}"))
 
@@ -326,7 +326,7 @@ async def test_a_job_longer_than_the_retention_and_a_low_balance_are_reported(ma
     """Results are kept for fourteen days. Service section 8."""
     ground = await make_ground(limits=Limits(credits_per_day=2))
     numbers = ", ".join(str(number) for number in range(20))
-    manifest = ground.manifest(f'- {{matrix: {{n: [{numbers}]}}, id: "f-{{{{ n }}}}", prompt: x}}')
+    manifest = ground.manifest(f'- {{matrix: {{n: [{numbers}]}}, id: "f-{{{{ n }}}}", prompt: "x {{{{ n }}}}"}}')
 
     plan = await planned(ground.app, manifest)
     plan.quotes.balances["studio", "main"] = 3

@@ -6,16 +6,18 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from batchkiln.api.queue_copy import copy_queue
+from batchkiln.api.queue_copy import copy_queue, keep_queue
 from batchkiln.core.errors import InputError, QueueInUse, QueueUnusable
 from batchkiln.core.lease_types import Egress, WorkerIdentity
 from batchkiln.store import copying
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.copying import DRIVING
 from batchkiln.store.location import DatabaseUrl
+from batchkiln.store.meta import refuse_moved
 from batchkiln.store.postgres.connecting import connect
 from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, prepare_for_writing
 from batchkiln.store.store import Store
@@ -25,12 +27,6 @@ from support import postgres, stores
 from support.builders import NOON
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Journals of queues in databases are in the test's folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -322,3 +318,38 @@ def test_every_table_is_copied_or_about_who_drives(golden: Path, url: DatabaseUr
 
     assert found >= set(copying.ORDER)
     assert found == content(url).keys() - {"meta"}
+
+
+def test_source_of_an_interrupted_copy_whose_target_is_lost_is_kept(golden: Path, tmp_path: Path) -> None:
+    """The refusal names the command; it is refused while the target may be driven."""
+    target = tmp_path / "target.db"
+    with (
+        mock.patch.object(copying._Copy, "_mark", _mark_begun_only),
+        pytest.raises(InterruptedError),
+    ):
+        copy_queue(golden, target)
+    with closing(sqlite3.connect(golden)) as connection:
+        connection.row_factory = sqlite3.Row
+        with pytest.raises(QueueUnusable, match="batchkiln queue keep"):
+            refuse_moved(connection, golden)
+    with pytest.raises(QueueUnusable, match="the copy is there"):
+        keep_queue(golden, target)
+
+    target.unlink()
+    keep_queue(golden, target)
+
+    with closing(sqlite3.connect(golden)) as connection:
+        connection.row_factory = sqlite3.Row
+        refuse_moved(connection, golden)
+    with pytest.raises(QueueUnusable, match="no copy to"):
+        keep_queue(golden, target)
+
+
+_mark = copying._Copy._mark
+
+
+def _mark_begun_only(copy: copying._Copy, *, is_done: bool | None) -> None:
+    """Fail once the target has committed, as a crash does."""
+    if is_done:
+        raise InterruptedError
+    _mark(copy, is_done=is_done)

@@ -1,6 +1,9 @@
 """A queue in PostgreSQL: its transactions, what a lost connection is, and what bad input gets."""
 
 import asyncio
+import os
+import select
+import socket
 import stat
 import subprocess
 import sys
@@ -15,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from batchkiln.api.queue import awaiting_journals
 from batchkiln.core.errors import (
     BatchkilnError,
     CommitInDoubt,
@@ -27,15 +31,17 @@ from batchkiln.core.errors import (
 from batchkiln.core.lease_types import Egress, Fence, WorkerIdentity
 from batchkiln.store import Reader, Store, migrate
 from batchkiln.store.account_changes import account_id
+from batchkiln.store.attempt_journal import JournalEntry
 from batchkiln.store.health import queue_health, server_checks
 from batchkiln.store.leases import FencedDatabase, Leases, fence as fenced_by
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.postgres.connecting import ServerFacts, connect, start_checks, translated
-from batchkiln.store.postgres.postgres_session import CommitUnknown
+from batchkiln.store.postgres.postgres_session import CommitUnknown, PostgresSession
 from batchkiln.store.postgres.schema_updates import VERSION_KEY
 from batchkiln.store.postgres.server_database import PostgresDatabase
 from batchkiln.store.session import Session
+from batchkiln.store.writer import Writer
 from support import postgres
 
 pytestmark = pytest.mark.postgres
@@ -84,6 +90,11 @@ def put(session: Session, key: str, value: str = "x") -> None:
 def put_and_fail(session: Session, key: str) -> None:
     put(session, key)
     raise ValueError(key)
+
+
+def be_impatient(session: Session) -> None:
+    assert isinstance(session, PostgresSession)
+    session.script("SET lock_timeout = '50ms'")
 
 
 def kill(url: DatabaseUrl) -> None:
@@ -221,6 +232,51 @@ async def test_a_listener_hears_a_notice(url: DatabaseUrl) -> None:
     await database.close()
 
 
+async def test_a_lost_listener_leaves_alone_who_got_its_file_descriptor(url: DatabaseUrl) -> None:
+    """The driver closes the socket at once, and the next connection of the process may get the same number."""
+    database = await PostgresDatabase.open_for_writing(url)
+    heard = asyncio.Event()
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"x")
+        writer.close()
+        await writer.wait_closed()
+
+    echo = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = echo.sockets[0].getsockname()
+
+    with database.listen(heard.set):
+        await asyncio.to_thread(kill, url)
+        await asyncio.wait_for(heard.wait(), 10)
+        others = [await asyncio.open_connection(host, port) for _ in range(5)]
+
+    assert [await asyncio.wait_for(reader.read(1), 10) for reader, _ in others] == [b"x"] * 5
+    for _, writer in others:
+        writer.close()
+        await writer.wait_closed()
+    echo.close()
+    await echo.wait_closed()
+    await database.close()
+
+
+async def test_a_write_that_did_not_get_the_lock_leaves_no_transaction(url: DatabaseUrl) -> None:
+    """The server has begun one when it refuses the lock; the next write has to find the connection as it was."""
+    database = await PostgresDatabase.open_for_writing(url)
+    await database.run(be_impatient)
+    with closing(connect(url)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(QueueBusy, match="another process kept the queue locked"):
+            await database.write(put, "key")
+        is_idle = not await database.run(lambda session: session.in_transaction)
+        other.execute("COMMIT")
+
+    await database.write(put, "key")
+
+    assert is_idle
+    assert await database.read(read_meta, "key") == "x"
+    await database.close()
+
+
 async def test_one_process_drives_the_queue(url: DatabaseUrl) -> None:
     """The second one is told who does; a decision about what is under way waits as well."""
     first = await PostgresDatabase.open_for_writing(url)
@@ -254,6 +310,22 @@ async def test_a_lost_connection_is_one_clear_error(url: DatabaseUrl) -> None:
     again = await PostgresDatabase.open_for_writing(url)
     assert await again.read(read_meta, "key") is None
     await again.close()
+
+
+def test_a_statement_that_cannot_be_sent_is_a_lost_connection(url: DatabaseUrl) -> None:
+    """The driver calls the connection sound while it still reads what the server had sent before."""
+    with closing(connect(url)) as session, closing(connect(url)) as other:
+        session.script("LISTEN batchkiln")
+        other.script("NOTIFY batchkiln, 'x'")
+        assert select.select([session.connection.fileno()], [], [], 10)[0]
+        with socket.socket(fileno=os.dup(session.connection.fileno())) as ours:
+            ours.shutdown(socket.SHUT_WR)
+
+        with pytest.raises(psycopg.OperationalError) as caught:
+            session.execute("BEGIN IMMEDIATE")
+
+        assert session.is_lost
+        assert isinstance(translated(caught.value, url), QueueConnectionLost)
 
 
 async def test_leases_hold_by_the_servers_clock_and_over_a_new_connection(url: DatabaseUrl) -> None:
@@ -319,11 +391,11 @@ async def test_each_worker_of_a_machine_has_a_journal_of_its_own(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     one, other = await Store.open_for_writing(url), await Store.open_for_writing(url)
     try:
-        async with one.shared(now=NOW):
-            async with other.shared(now=NOW):
+        async with one.shared():
+            async with other.shared():
                 both = sorted(path.name for path in tmp_path.rglob("*.attempts"))
-            async with other.shared(now=NOW):
-                await other.reconnect(now=NOW)
+            async with other.shared():
+                await other.reconnect()
                 again = sorted(path.name for path in tmp_path.rglob("*.attempts"))
     finally:
         await other.close()
@@ -586,3 +658,104 @@ async def test_journal_of_attempts_is_on_the_disk_of_the_machine(
         assert stat.S_IMODE(journal.stat().st_mode) == 0o600
 
     await store.close()
+
+
+# --- a database that was restored ---
+
+
+class Machines:
+    """Two machines with folders of their own, and a copy of their database."""
+
+    def __init__(self, url: DatabaseUrl, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.url = url
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+
+    async def begin(self, name: str) -> Store:
+        """Open the database on a machine."""
+        self._monkeypatch.setenv("XDG_STATE_HOME", str(self._folder / name))
+        self._monkeypatch.setattr(socket, "gethostname", lambda: name)
+        return await Store.open_for_writing(self.url)
+
+    def replace(self, old: str, new: str) -> None:
+        """Make a database as a copy of another one, in its place."""
+        with postgres.server().admin() as admin:
+            admin.execute(f'DROP DATABASE IF EXISTS "{new}" WITH (FORCE)')
+            admin.execute(f'CREATE DATABASE "{new}" TEMPLATE "{old}"')
+
+
+@pytest.fixture
+def machines(url: DatabaseUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    """Two machines on an empty queue."""
+    return Machines(url, tmp_path, monkeypatch)
+
+
+async def lose_an_attempt(machines: Machines) -> int:
+    """Let both machines be known, copy the database, let the first begin an attempt, and restore the copy."""
+    url, known = machines.url, 0
+    for name in ("fra", "ams"):
+        store = await machines.begin(name)
+        async with store.shared():
+            known = await store._database.write(account_id, "test", "main")
+        await store.close()
+    machines.replace(url.name, f"{url.name}-copy")
+    store = await machines.begin("fra")
+    async with store.shared():
+        uid = await store.read(Reader.queue_uid)
+        assert store._journal is not None
+        store._journal.append(JournalEntry(uid, "job", "fox", "test", "main", 1, "lost-key", "key-1", 7, 10, 1))
+    await store.close()
+    machines.replace(f"{url.name}-copy", url.name)
+    with postgres.server().admin() as admin:
+        admin.execute(f'DROP DATABASE "{url.name}-copy"')
+    return known
+
+
+async def take(store: Store, known: int) -> list[int]:
+    worker = WorkerIdentity("w", "e", "host", 1, "0")
+    return list(await store.leases().take(worker, [known]))
+
+
+async def test_restored_database_is_driven_by_nobody_before_each_journal_was_read(machines: Machines) -> None:
+    """Law 2: the other machine's account would begin the item of the lost attempt anew."""
+    known = await lose_an_attempt(machines)
+    ams = await machines.begin("ams")
+    async with ams.shared():
+        assert await take(ams, known) == []
+        fra = await machines.begin("fra")
+        async with fra.shared():
+            assert await take(ams, known) == [known]
+        rows = await ams._database.read(lambda session: session.execute("SELECT item FROM lost_attempt").fetchall())
+        assert [row["item"] for row in rows] == ["fox"]
+        await fra.close()
+    await ams.close()
+
+
+async def test_machine_that_is_gone_is_waited_for_until_a_person_says_so(machines: Machines) -> None:
+    """The wait has an end that a person decides, since the journal may hold what was paid."""
+    known = await lose_an_attempt(machines)
+    ams = await machines.begin("ams")
+    async with ams.shared():
+        assert await take(ams, known) == []
+        assert await ams.write(Writer.forget_machine, "elsewhere") == 0
+        assert await ams.write(Writer.forget_machine, "fra") == 1
+        assert await take(ams, known) == [known]
+    await ams.close()
+
+
+async def test_person_says_that_the_database_was_restored(machines: Machines) -> None:
+    """A dump that is loaded into the same database leaves no trace of it."""
+    url = machines.url
+    for name in ("fra", "ams"):
+        store = await machines.begin(name)
+        async with store.shared():
+            known = await store._database.write(account_id, "test", "main")
+        await store.close()
+
+    assert await awaiting_journals(url) == ["ams", "fra"]
+
+    for name, taken in (("fra", []), ("ams", [known])):
+        store = await machines.begin(name)
+        async with store.shared():
+            assert await take(store, known) == taken
+        await store.close()

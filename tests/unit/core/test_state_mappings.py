@@ -32,7 +32,8 @@ PARTIAL = {
     "presentation/explain.py:_ENDED": FINAL_STATES,
     "store/account_changes.py:_RESUMED": UNDECIDED,
     "core/outcomes.py:ITEM_STATES": UNDECIDED,
-    "dashboard/partials.py:_ACTIONS": CANCELABLE | {ItemState.HELD},
+    "store/diff.py:_REDO_EVENTS": RETRYABLE | CANCELABLE | {ItemState.DONE},
+    "dashboard/partials.py:_ACTIONS": CANCELABLE | {ItemState.HELD, ItemState.DONE},
 }
 """Mappings that are meant to hold some states only; every other one holds them all."""
 

@@ -4,9 +4,12 @@ from math import inf
 
 import pytest
 
+from batchkiln.core.outcomes import DOWNLOADS, Download
+from batchkiln.core.queue_changes import Committed
 from batchkiln.core.queue_types import QueueView
+from batchkiln.core.states import ItemState
 from batchkiln.core.waits import NotBefore, WaitReason
-from batchkiln.core.wakes import WAKES, Awaited, Change, awaited_by_slot, awaited_place
+from batchkiln.core.wakes import WAKES, Awaited, Change, awaited_by_slot, awaited_place, change_by_outcome
 from batchkiln.store import ChangeNotifier
 
 OWN, OTHER = 1, 2
@@ -39,6 +42,28 @@ def test_outcome_wakes_waiting_tasks_for_credits() -> None:
     changes.announce(Change.ENDED, OWN)
 
     assert other.is_set()
+
+
+def test_saved_file_wakes_nobody_and_outdates_no_plan() -> None:
+    """The slot was free before, and the credits were spent; a run may end by it."""
+    changes = ChangeNotifier()
+    changes.expect(OTHER, "slot", {Awaited.CREDITS})
+    own, other = changes.next(OWN), changes.next(OTHER)
+
+    changes.announce(Change.SAVED, OWN)
+
+    assert not own.is_set()
+    assert not other.is_set()
+    assert changes.plans_outdated_at == 0
+    assert changes.may_have_ended_at == changes.version == 1
+
+
+@pytest.mark.parametrize("step", [Download.FILE_SAVED, Download.LAST_FILE_SAVED, Download.ALL_SAVED])
+def test_each_save_is_announced_as_one(step: Download) -> None:
+    """Four files of one item do not make its account look at the queue four times."""
+    state = ItemState.DOWNLOADING if step is Download.FILE_SAVED else ItemState.DONE
+
+    assert change_by_outcome(Committed(DOWNLOADS[step], state)) is Change.SAVED
 
 
 def test_item_that_is_free_again_wakes_idle_accounts() -> None:

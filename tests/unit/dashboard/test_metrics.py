@@ -47,6 +47,7 @@ def test_leases_are_reported_where_workers_share_the_queue() -> None:
     assert found["batchkiln_driven", ()] == 1
     assert found["batchkiln_lease_held", (*account, ("worker", "fra-1/4711-9c2e"))] == 1
     assert found["batchkiln_lease_takeovers_total", account] == 2
+    assert found["batchkiln_fenced_writes_total", account] == 1
     assert found["batchkiln_account_undriven", (("account", "carl"), ("profile", "studio"))] == 1
     assert found["batchkiln_worker_alive", (("egress", "fra-1"), ("worker", "fra-1/4711-9c2e"))] == 1
 

@@ -8,8 +8,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from batchkiln.core.errors import InputError, OutputDirNotWritable
+from batchkiln.core.urls import redacted
 from batchkiln.exports import Format, Link
-from batchkiln.exports.url_destination import redacted
 
 from .export_rows import clip, export, picture, tree
 

@@ -66,7 +66,7 @@ def test_inline_texts_are_no_templates(tmp_path: Path) -> None:
     """Braces in a written prompt are meant as they stand; a plain text is an item with a default id."""
     first, second = specs(tmp_path, "- 'a {{ fox }}'\n- {id: b, prompt: '{% x'}\n")
 
-    assert (first.name, first.prompt) == ("m-1", "a {{ fox }}")
+    assert (first.name, first.prompt) == ("item-1", "a {{ fox }}")
     assert second.prompt == "{% x"
 
 

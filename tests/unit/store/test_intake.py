@@ -405,3 +405,88 @@ def test_jobs_do_not_touch_each_other(queue: QueueFile) -> None:
 
     assert (report.new, report.missing) == (1, 0)
     assert [row[0] for row in queue.all("SELECT prompt FROM item ORDER BY id")] == ["a picture of fox", "other"]
+
+
+REDO = ApplyOptions(on_change="redo")
+
+
+def test_redo_takes_over_the_changed_requests_of_ended_items(queue: QueueFile) -> None:
+    """Each is queued with its new request and all its tries; the cost by the known quotes is told."""
+    queue.apply([spec(name) for name in ("done", "failed", "same")])
+    queue.quote(5)
+    queue.finish("done")
+    queue.fail("failed")
+    queue.finish("same")
+
+    report = queue.apply([spec("done", prompt="changed"), spec("failed", prompt="changed"), spec("same")], options=REDO)
+
+    assert (report.redone, report.redo_cost, report.redo_unquoted, report.kept) == (2, 10, 0, 0)
+    assert queue.names() == ["done", "failed"]
+    item = queue.item("done")
+    assert (item["prompt"], item["failures"], item["attempt_id"]) == ("changed", 0, None)
+    assert item["version_id"] is not None
+    assert queue.item("failed")["failures"] == 0
+
+
+def test_redo_names_and_leaves_what_is_under_way_or_held(queue: QueueFile) -> None:
+    """Rule 4.5: a generation is never replaced because its manifest changed."""
+    queue.apply([spec("fox"), spec("owl")])
+    queue.send("fox")
+    queue.send("owl", account="second")
+    queue.move("owl", Event.SET_ASIDE, code="set_aside")
+
+    report = queue.apply([spec("fox", prompt="changed"), spec("owl", prompt="changed")], options=REDO)
+
+    assert (report.redone, report.kept, report.changed) == (0, 2, ("fox", "owl"))
+    assert queue.one("SELECT count(*) FROM item WHERE prompt = 'changed'") == 0
+
+
+def test_redo_that_is_queued_takes_over_another_change_and_costs_once(queue: QueueFile) -> None:
+    """The manifest changes again before the new attempt: nothing was sent of the first change."""
+    queue.apply([spec("fox")])
+    queue.finish("fox")
+    queue.apply([spec("fox", prompt="changed")], options=REDO)
+
+    report = queue.apply([spec("fox", prompt="changed again")], options=REDO)
+
+    assert (report.redone, report.updated) == (0, 1)
+    assert queue.item("fox")["prompt"] == "changed again"
+    assert queue.item("fox")["version_id"] is not None
+
+
+def test_redo_leaves_what_a_person_canceled(queue: QueueFile) -> None:
+    """Its request is taken over; a retry decides whether it is sent."""
+    queue.apply([spec("fox")])
+    queue.end(queue.send("fox", generation_id="g"), "failed")
+    queue.move("fox", Event.GENERATION_FAILED)
+    queue.move("fox", Event.CANCEL_REQUESTED)
+
+    report = queue.apply([spec("fox", prompt="changed")], options=REDO)
+
+    assert (report.redone, queue.item("fox")["state"], queue.item("fox")["prompt"]) == (0, "canceled", "changed")
+
+
+def test_manifest_that_is_applied_again_leaves_a_queued_redo(queue: QueueFile) -> None:
+    """Also with `--prune`, where the item has left the manifest: its first version was paid."""
+    queue.apply([spec("fox")])
+    queue.finish("fox")
+    queue.apply([spec("fox", prompt="changed")], options=REDO)
+
+    again = queue.apply([spec("fox", prompt="changed")])
+    without = queue.apply([spec("owl")], options=ApplyOptions(prune=True))
+
+    assert (again.updated, again.redone, without.pruned) == (0, 0, 0)
+    assert queue.item("fox")["state"] == "queued"
+
+
+def test_plan_counts_what_would_be_made_again(queue: QueueFile) -> None:
+    """The plan names the item, and its load holds the new attempt at its price."""
+    queue.apply([spec("fox")])
+    queue.quote(5)
+    queue.finish("fox")
+
+    plan = queue.plan([spec("fox", prompt="changed")], options=ApplyOptions(on_change="redo", dry_run=True))
+
+    assert [(change.kind.value, change.item) for change in plan.changes] == [("redone", "fox")]
+    assert [(entry.count, entry.cost_credits) for entry in plan.counts] == [(1, 5)]
+    assert plan.report.redo_cost == 5

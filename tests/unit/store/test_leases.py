@@ -7,9 +7,12 @@ from typing import Any, TypeVar
 import pytest
 
 from batchkiln.core.errors import InputError, LeaseLost
-from batchkiln.core.lease_types import Egress, Fence, LeaseRenewal, WorkerIdentity, WorkerState
+from batchkiln.core.lease_types import AccountRest, Egress, Fence, LeaseRenewal, WorkerIdentity, WorkerState
+from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
+from batchkiln.core.waits import WaitReason
 from batchkiln.store import leases
 from batchkiln.store.account_changes import account_id
+from batchkiln.store.session import Session
 from support.worker_world import PROFILE, World
 
 A = WorkerIdentity("fra-1/1", "fra-1", "one", 1, "0.3.0")
@@ -186,10 +189,10 @@ class TakenMeanwhile:
         return result
 
     async def write_and_then(
-        self, follow: Callable[[list[Any]], None], work: Callable[..., T], *args: object, **kwargs: object
+        self, follow: Callable[[Session, list[Any]], None], work: Callable[..., T], *args: object, **kwargs: object
     ) -> T:
         result = await self.write(work, *args, **kwargs)
-        follow([result])
+        follow(self.workers.world.connection, [result])
         return result
 
     async def read(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
@@ -206,6 +209,36 @@ async def test_write_and_fence_are_one_transaction(workers: Workers) -> None:
         await fenced.write(lambda session: session.execute("DELETE FROM account"))
 
     assert len(workers.world.rows("SELECT * FROM account")) == 1
+
+
+async def test_writes_that_the_fence_refuses_are_counted(workers: Workers) -> None:
+    """For the metrics: each tells of a worker that stood still for longer than its lease holds."""
+    held = workers.take(A)
+    assert held is not None
+    fenced = leases.FencedDatabase(TakenMeanwhile(workers), held)
+
+    for _ in range(2):
+        with pytest.raises(LeaseLost):
+            await fenced.write(lambda session: session.execute("DELETE FROM account"))
+    with pytest.raises(LeaseLost):
+        await fenced.write_and_then(lambda *_: None, lambda session: session.execute("DELETE FROM account"))
+
+    found = workers.world.write(lambda session: leases.Workers(session, workers.now).fenced_writes())
+    assert found == {(PROFILE, "main"): 3}
+
+
+def test_accounts_that_can_do_nothing_are_told_until_their_worker_ends(workers: Workers) -> None:
+    """A run that waits for them elsewhere needs the service's refusal, word for word."""
+    refused = AccountBlocked(AccountProblem.NO_CREDITS, ErrorInfo("no_credits", "Buy some."))
+    rests = {1: AccountRest(WaitReason.ACCOUNT_BLOCKED, refused), 2: AccountRest(WaitReason.HELD)}
+
+    workers.world.write(leases.tell_rests, A, rests)
+    told = {each.name: each.rests for each in workers.listed()}
+    workers.world.write(leases.leave, workers.clock, A, workers.epochs[A.name])
+
+    assert told == {A.name: rests, B.name: {}}
+    assert [each.rests for each in workers.listed()] == [{}]
+    assert not workers.world.rows("SELECT * FROM meta WHERE key LIKE 'rests/%'")
 
 
 def test_who_drives_what_is_reported(workers: Workers) -> None:

@@ -70,3 +70,10 @@ def test_a_machine_keeps_its_own_files_apart_by_database(monkeypatch: pytest.Mon
     assert first == again != other
     assert first.is_relative_to(tmp_path)
     assert local_path(tmp_path / "queue.db") == tmp_path / "queue.db"
+
+
+def test_the_suite_keeps_the_files_of_queues_in_a_folder_of_its_own() -> None:
+    """A test never writes a journal or a token to the person's own folders."""
+    place = local_path(DatabaseUrl("postgresql://batch@db/kiln"))
+
+    assert any(part.startswith("batchkiln-state-") for part in place.parts)

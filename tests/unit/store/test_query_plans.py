@@ -11,7 +11,9 @@ import pytest
 from batchkiln.store.sql import QUERIES
 from batchkiln.store.sqlite.file_database import migrations
 
-COLD: Final = frozenset({"apply", "staging", "variants", "diff", "plans", "integrity", "misunderstood"})
+COLD: Final = frozenset(
+    {"apply", "staging", "variants", "diff", "identity", "planned_items", "plans", "integrity", "misunderstood"}
+)
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
 
 SCANNED: Final = {
@@ -29,11 +31,19 @@ SCANNED: Final = {
     "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
     # Lost attempts: none, but for those of a restored copy.
     "outlived_attempts": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
+    "lost_redone": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
+    "ended_lost_items": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "queued_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "accounts_under_way": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "recorded_attempts": {"old"},  # once a start, from the newest on, up to the service's retention
     "get_lease": {"lease"},  # one row
     "drop_lease": {"lease"},
+    "open_job_ids": {"tally USING INDEX tally_open"},  # what is open
+    "move_selected": {"temp.selected"},  # once for each change by another process
+    "forget_ended_selected": {"s"},  # the next fifty
+    "selected_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
+    "selected_ready_inputs": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
+    "selected_queued": {"s"},  # up to a bound
     "jobs_at_work": {"job"},  # jobs are few
     "forecast_jobs": {"j"},
     "job_names": {"job"},
@@ -43,6 +53,11 @@ SCANNED: Final = {
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
     "ended_by_hour": {"attempt", "newest"},  # likewise
     "forget_silent_workers": {"worker"},  # workers are few
+    "all_misunderstood": {"misunderstood"},  # a few calls of an account at most
+    "forget_rests": {"meta"},  # meta is small
+    "all_rests": {"meta"},
+    "fenced_writes": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
+    "fleet": {"account_lease", "egress", "worker"},
     "senders": {"worker"},
     "account_leases": {"account_lease"},  # accounts
     "workers": {"account_lease", "worker"},
@@ -72,6 +87,8 @@ def connection() -> Iterator[sqlite3.Connection]:
     made = sqlite3.connect(":memory:")
     for _, script in migrations():
         made.executescript(script)
+    made.execute(QUERIES["stage_selection"])
+    made.execute(QUERIES["index_selection"])
     yield made
     made.close()
 

@@ -10,6 +10,7 @@ from batchkiln.core.errors import LeaseLost
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     MARGIN_SECONDS,
+    AccountRest,
     Egress,
     Fence,
     LeaseRenewal,
@@ -35,6 +36,7 @@ class Database:
         self.is_draining = False
         self.renewed: list[set[int]] = []
         self.released: list[int] = []
+        self.told: list[dict[int, AccountRest]] = []
 
     async def renew(
         self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
@@ -46,6 +48,9 @@ class Database:
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
         return Roster((Sender(ME.name, frozenset(able), frozenset(driven)),), frozenset(able) - frozenset(driven))
+
+    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+        self.told.append(dict(rests))
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
         for account_id in account_ids:

@@ -9,13 +9,16 @@ from typing import Any, Final
 from unittest import mock
 
 import pytest
+from structlog.testing import capture_logs
 
 from batchkiln.core.errors import QueueBusy
 from batchkiln.core.responses import ErrorInfo, RefusalKind, Refused
 from batchkiln.core.states import ItemState
 from batchkiln.store import attempt_journal
 from batchkiln.store.meta import write_meta
-from batchkiln.store.operations import cancel, pause, preview_cancel, unpause
+from batchkiln.store.operations import cancel, pause, preview_cancel, redo, retry, unpause
+from batchkiln.store.resolution import Decision, _set_aside, resolve
+from batchkiln.store.session import Session
 from support.builders import NO
 from support.fake_service import Lost
 from support.stores import is_postgres, open_session
@@ -343,3 +346,81 @@ async def test_lost_reply_of_a_lost_attempt_is_replayed(world: World) -> None:
     await world.run()
 
     assert world.service.charged == 30
+
+
+async def test_item_that_was_canceled_in_the_copy_is_queued_again(world: World) -> None:
+    """Law 3: it had been paid, which nobody could know before the journal was read; it is delivered, and told."""
+    (item,) = world.enqueue("fox", accounts=ACCOUNTS)
+    copy = copied(world)
+    await world.run()
+    restored(world, copy)
+    cancel(world.connection, "job", (), world.now_ms)
+
+    with capture_logs() as logs:
+        await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["succeeded"])
+    assert world.service.charged == 10
+    assert world.money() == (0, 10, 0)
+    assert [entry["items"] for entry in logs if entry["event"] == "restored_items_queued"] == [["job/fox"]]
+
+
+async def test_item_that_was_retried_after_the_copy_is_queued_again(world: World) -> None:
+    """Law 3: the copy has it as rejected; its retry was paid."""
+    world.service.say("create", Refused(RefusalKind.INVALID, ErrorInfo("blocked_prompt", "no")))
+    (item,) = world.enqueue("fox", accounts=ACCOUNTS)
+    await world.run()
+    assert world.state(item) is ItemState.REJECTED
+    copy = copied(world)
+    retry(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+
+    restored(world, copy)
+    await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["refused", "succeeded"])
+    assert world.service.charged == 10
+
+
+async def test_lost_redo_of_an_item_that_is_done_is_replayed(world: World) -> None:
+    """Law 3: the copy has its first version alone; the second was paid, and is delivered beside it."""
+    (item,) = world.enqueue("fox", accounts=ACCOUNTS)
+    await world.run()
+    copy = copied(world)
+    redo(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+    restored(world, copy)
+
+    with capture_logs() as logs:
+        await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["succeeded", "succeeded"])
+    assert world.service.charged == 20
+    assert world.money() == (0, 20, 0)
+    assert [each["items"] for each in logs if each["event"] == "restored_items_queued"] == [["job/fox"]]
+    assert world.rows("SELECT * FROM lost_attempt") == []
+
+
+async def test_disputed_attempt_that_a_lost_one_followed_is_never_sent_again(world: World) -> None:
+    """Law 2: a person had decided that it created nothing, and the next one was paid."""
+    world.service.say("create", Lost.REQUEST)
+    (item,) = world.enqueue("fox", accounts=("main",))
+    await world.run_until_true(lambda: len(world.attempts(item)) == 1)
+    world.restart()
+    world.write(_hold, item)
+    copy = copied(world)
+    world.write(resolve, "job", "fox", Decision.NOT_CREATED, now=world.now_ms)
+    await world.run()
+    assert world.service.charged == 10
+
+    restored(world, copy)
+    await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["abandoned", "succeeded"])
+    assert world.service.charged == 10
+
+
+def _hold(connection: Session, item: str) -> None:
+    """Set the attempt of an item aside, as the resolution of an item under way does first."""
+    item_id = connection.execute("SELECT id FROM item WHERE name = ?", (item,)).fetchone()[0]
+    _set_aside(connection, item_id, ItemState.SUBMITTING, 1)

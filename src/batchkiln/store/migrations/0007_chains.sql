@@ -23,6 +23,17 @@ ALTER TABLE item ADD COLUMN verdict TEXT CHECK (verdict IN ('kept', 'dropped'));
 ALTER TABLE item ADD COLUMN version_id INTEGER REFERENCES attempt (id) DEFERRABLE INITIALLY DEFERRED;
 UPDATE item SET version_id = attempt_id WHERE state = 'done';
 
+-- The number of an attempt among those of its item that have saved files, from 1. It stays when files are gone.
+ALTER TABLE attempt ADD COLUMN version INTEGER CHECK (version >= 1);
+UPDATE attempt SET version = (
+    SELECT count(DISTINCT o.attempt_id) FROM output AS o JOIN attempt AS a ON a.id = o.attempt_id
+    WHERE o.item_id = attempt.item_id AND a.number <= attempt.number)
+WHERE id IN (SELECT attempt_id FROM output);
+CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
+
+-- What stands before the extension in the names of later versions: a pattern with {version}.
+ALTER TABLE job ADD COLUMN versions TEXT NOT NULL DEFAULT '.v{version}';
+
 -- What an input is made from: an item, or the `rank`th kept item of a group. `place` counts from 0 in `item.inputs`,
 -- where an open input is null. `sha256` is the content that the input was filled with; it shows later that the source
 -- was made again.
@@ -48,6 +59,31 @@ CREATE INDEX item_to_review ON item (job_id, id, verdict)
 
 -- What is beside each file: nothing, or its origin as JSON or as a caption.
 ALTER TABLE job ADD COLUMN sidecar TEXT CHECK (sidecar IN ('json', 'txt'));
+
+-- An item that was made again may have lost several attempts: each was paid.
+DROP VIEW lost_item;
+ALTER TABLE lost_attempt RENAME TO lost_attempt_before;
+CREATE TABLE lost_attempt (
+    job             TEXT NOT NULL,
+    item            TEXT NOT NULL,
+    profile         TEXT NOT NULL,
+    account         TEXT NOT NULL,
+    number          INTEGER NOT NULL CHECK (number >= 1),
+    idempotency_key TEXT NOT NULL UNIQUE,
+    key_fingerprint TEXT NOT NULL,
+    checksum        INTEGER NOT NULL,
+    quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
+    recorded_at     INTEGER NOT NULL,
+    PRIMARY KEY (job, item, number)
+) STRICT, WITHOUT ROWID;
+INSERT INTO lost_attempt SELECT * FROM lost_attempt_before;
+DROP TABLE lost_attempt_before;
+CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
+CREATE VIEW lost_item AS
+SELECT item.id AS item_id, item.state, lost_attempt.*
+FROM lost_attempt
+CROSS JOIN job ON job.name = lost_attempt.job
+CROSS JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item;
 
 DROP INDEX item_next;
 CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC, id)

@@ -17,6 +17,17 @@ ALTER TABLE item ADD COLUMN verdict TEXT COLLATE "C" CHECK (verdict IN ('kept', 
 ALTER TABLE item ADD COLUMN version_id BIGINT REFERENCES attempt (id) DEFERRABLE INITIALLY DEFERRED;
 UPDATE item SET version_id = attempt_id WHERE state = 'done';
 
+ALTER TABLE attempt ADD COLUMN version BIGINT CHECK (version >= 1);
+UPDATE attempt SET version = (
+    SELECT count(DISTINCT o.attempt_id) FROM output AS o JOIN attempt AS a ON a.id = o.attempt_id
+    WHERE o.item_id = attempt.item_id AND a.number <= attempt.number)
+WHERE id IN (SELECT attempt_id FROM output);
+CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
+
+ALTER TABLE job ADD COLUMN versions TEXT COLLATE "C" NOT NULL DEFAULT '.v{version}';
+
+ALTER TABLE lost_attempt DROP CONSTRAINT lost_attempt_pkey, ADD PRIMARY KEY (job, item, number);
+
 CREATE TABLE item_source (
     item_id   BIGINT NOT NULL REFERENCES item (id),
     place     BIGINT NOT NULL CHECK (place >= 0),

@@ -113,6 +113,10 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BatchkilnErro
 """What errors of the server mean, by their classes, the narrower ones first."""
 
 
+class ServerRefused(QueueUnusable):
+    """The server failed a start check. During a failover, it may pass the same check soon."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerCheck:
     """One start check. `refusal` explains why the server is refused, and the remedy; None if the check passed."""
@@ -145,13 +149,14 @@ class ServerFacts:
 def connect(url: DatabaseUrl, *, is_reader: bool = False) -> PostgresSession:
     """Open a connection that passes the start checks. With `is_reader`, it may change only temporary tables.
 
-    Raise `QueueUnusable` for an unsuitable URL or server, and `QueueBusy` for a server that cannot be reached.
+    Raise `QueueUnusable` for an unsuitable URL, `ServerRefused` for an unsuitable server, and `QueueBusy` for a server
+    that cannot be reached.
     """
     session, facts = connect_unchecked(url, is_reader=is_reader)
     for check in start_checks(facts, may_lose_commits=url.may_lose_commits):
         if check.refusal is not None:
             session.close()
-            raise QueueUnusable(f"{url}: {check.finding}: {check.refusal}. Nothing was sent")
+            raise ServerRefused(f"{url}: {check.finding}: {check.refusal}. Nothing was sent")
     return session
 
 
@@ -250,13 +255,15 @@ def redacted(text: str, url: DatabaseUrl) -> str:
 def _opened(url: DatabaseUrl) -> psycopg.Connection:
     """Open a connection by the URL. Its missing parts come from libpq's environment, service and password files."""
     try:
-        given = dict(conninfo.conninfo_to_dict(url.secret))
+        given: dict[str, str | int | None] = {**conninfo.conninfo_to_dict(url.secret)}
     except psycopg.Error as error:
         raise QueueUnusable(
             f"{url}: this is no URL of a PostgreSQL database: {redacted(str(error), url)}. "
             "Write postgresql://USER@HOST/DATABASE"
         ) from None
     try:
+        if "," in str(given.get("host", "")):  # after a failover, another one is the primary
+            given.setdefault("target_session_attrs", "read-write")
         return psycopg.connect(conninfo.make_conninfo("", **(_DEFAULTS | given)), autocommit=True)
     except psycopg.Error as error:
         raise _unreachable(error, url) from None  # the driver's error may hold the whole URL

@@ -31,7 +31,8 @@ _RULES: Final = tuple(
             r"\bCREATE INDEX staging\.(\w+) ON (\w+) (\([^)]*\))",
             r"CREATE INDEX \1 ON staging.\2 \3; ANALYZE staging.\2",
         ),
-        (r"\bstaging\.", "pg_temp."),
+        (r"\bCREATE INDEX IF NOT EXISTS temp\.(\w+) ON (\w+)", r"CREATE INDEX IF NOT EXISTS \1 ON temp.\2"),
+        (r"\b(staging|temp)\.", "pg_temp."),
     )
 )
 
@@ -66,8 +67,8 @@ _OVERRIDES: Final = {
         JOIN item AS i ON i.id = e.value
         JOIN recipe AS r ON r.id = i.recipe_id
         WHERE (CAST(:model AS TEXT) IS NULL OR r.model = :model)
-            AND (CAST(:verdict AS TEXT) IS NULL OR (
-                i.state = 'done' AND coalesce(i.verdict, 'unreviewed') = :verdict))
+            AND (CAST(:verdict AS TEXT) IS NULL OR i.verdict = :verdict
+                OR (:verdict = 'unreviewed' AND i.state = 'done' AND i.verdict IS NULL))
             AND (CAST(:code AS TEXT) IS NULL OR i.error_code = :code)
             AND (CAST(:key AS TEXT) IS NULL OR EXISTS (
                 SELECT 1 FROM json_each_text(coalesce(i.metadata, '{}')::json) AS m (name, word)
@@ -108,7 +109,7 @@ def translated(statement: str) -> Translated:
         for pattern, replacement in _RULES:
             text = pattern.sub(replacement, text)
     text = text.strip().rstrip(";").rstrip()
-    if text.startswith("CREATE TABLE pg_temp."):
+    if text.startswith(("CREATE TABLE pg_temp.", "CREATE TABLE IF NOT EXISTS pg_temp.")):
         for pattern, replacement in _COLUMNS:
             text = pattern.sub(replacement, text)
     copied = _COPIED.fullmatch(text)

@@ -226,10 +226,9 @@ class PostgresSession:
             result = self._pgconn.exec_(b"COMMIT")
         except psycopg.OperationalError as error:
             raise CommitUnknown(str(error)) from None
-        if self.is_lost:
-            raise CommitUnknown(_message(result))
-        if result.status not in _DONE:
-            raise self._error(result)
+        if self.is_lost or result.status not in _DONE:
+            failure = self._error(result)
+            raise CommitUnknown(str(failure)) if self.is_lost else failure
         if result.command_status == b"ROLLBACK":
             raise errors.InFailedSqlTransaction("the transaction had failed before it was committed")
         if _CANCELED_WAIT in self._warnings:  # acknowledged as a success, though the standby may not have it
@@ -254,11 +253,13 @@ class PostgresSession:
             raise self._error(result)
 
     def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
-        """Return psycopg's error for a failed result."""
+        """Return psycopg's error for a failed result. Close the connection if the error is not the server's."""
         message = _message(result)
-        if self.is_lost:
-            return errors.OperationalError(message)
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        if self.is_lost or not state:  # libpq keeps a connection for sound that it cannot write to any more
+            with suppress(psycopg.Error):
+                self.close()
+            return errors.OperationalError(message)
         try:
             return errors.lookup(state)(message)
         except KeyError:

@@ -16,7 +16,7 @@ from batchkiln.store.database import Database
 from batchkiln.store.leases import revoke
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.lock import drop_lease, in_use, in_use_for_decision, record_lease
-from batchkiln.store.postgres.connecting import connect, translated
+from batchkiln.store.postgres.connecting import ServerRefused, connect, translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
 from batchkiln.store.postgres.schema_updates import check_schema
 from batchkiln.store.session import Session
@@ -30,6 +30,12 @@ CHANNEL: Final = "batchkiln"
 """The channel of `NOTIFY`; a notice carries the key of its schema, since a database may hold several queues."""
 
 _DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
+
+_INCARNATION: Final = """
+    SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
+        left(pg_walfile_name(pg_current_wal_lsn()), 8),
+        (SELECT oid FROM pg_database WHERE datname = current_database()))
+"""
 
 
 class PostgresDatabase(Database):
@@ -80,7 +86,10 @@ class PostgresDatabase(Database):
         """Replace the session, inside the thread. Earlier work has failed with the old session."""
         with suppress(psycopg.Error):
             self._session.close()
-        self._session = _checked(self._url, is_reader=False)
+        try:
+            self._session = _checked(self._url, is_reader=self._is_reader)
+        except ServerRefused as error:  # it passed before: during a failover, the next attempt may find it fit again
+            raise QueueBusy(str(error)) from error
 
     async def close(self) -> None:
         """Close the connection after the earlier work of its thread."""
@@ -108,7 +117,8 @@ class PostgresDatabase(Database):
             try:
                 yield
             finally:
-                loop.remove_reader(descriptor)
+                if not listener.is_lost:  # else the number may be another connection's by now
+                    loop.remove_reader(descriptor)
         finally:
             listener.close()
 
@@ -137,6 +147,13 @@ class PostgresDatabase(Database):
         finally:
             with suppress(QueueBusy, QueueUnusable):
                 await self._run_in_thread(_unlock)
+
+    async def incarnation(self) -> str | None:
+        """Return cluster, timeline and database: a promoted standby or a restored dump has others.
+
+        A restore into the same database, or of the whole cluster's files, does not change them.
+        """
+        return await self._run_in_thread(_incarnation)
 
     def may_take_leases(self, session: Session) -> bool:
         """Return whether no process has the whole queue; none can take it before the end of the transaction."""
@@ -167,8 +184,7 @@ class PostgresDatabase(Database):
 
     def _run(self, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
         if self._is_reader and self._session.is_lost:
-            self._session.close()
-            self._session = _checked(self._url, is_reader=True)
+            self._connect_again()
         try:
             return work(self._session, *args, **kwargs)
         except psycopg.Error as error:
@@ -196,6 +212,13 @@ def _checked(url: DatabaseUrl, *, is_reader: bool) -> PostgresSession:
 
 def _data_version(session: PostgresSession) -> int:
     return int(session.scalar(_DATA_VERSION))
+
+
+def _incarnation(session: PostgresSession) -> str | None:
+    try:
+        return str(session.scalar(_INCARNATION))
+    except psycopg.errors.InsufficientPrivilege:  # a hosted server may keep it to itself
+        return None
 
 
 def try_lock(session: PostgresSession) -> bool:

@@ -1,0 +1,91 @@
+"""The identity of staged items: ids of earlier versions, and requests that are made more than once.
+
+A request is the model, mode, parameters, prompt and images of an item. The cap and the number of attempts are not part
+of it, because they do not change what is made.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from batchkiln.core.states import ItemState
+from batchkiln.store.session import Session
+from batchkiln.store.sql import query
+
+SHOWN: Final = 20
+"""Maximum number of named items that ask for what another one made or makes."""
+
+_STDIN: Final = "-"
+_IDS: Final = "ids"
+_BY_POSITION: Final = "item"
+
+
+@dataclass(frozen=True, slots=True)
+class SameRequest:
+    """A new item, its place, and an item of the job with the same request that was paid, or is being paid."""
+
+    name: str
+    file: int
+    line: int
+    old_name: str
+    state: ItemState
+
+
+def adopt_old_ids(connection: Session, *, job_id: int | None, job: str, manifest_path: str) -> bool:
+    """Give staged items the default ids that an earlier version gave them; return whether that may happen again.
+
+    Earlier versions made default ids of the manifest's file name. A job from such a version keeps its ids: those from
+    the name of this file, as before, and those from other names that the manifest had, where the request is equal.
+    An item whose new id is already in the job keeps the new id.
+    """
+    has_lost = bool(connection.execute(query("has_lost_attempts"), {"job": job}).fetchone()[0])
+    paths = [manifest_path]
+    if job_id is not None:
+        details = [json.loads(text) for (text,) in connection.execute(query("job_manifests"), {"job_id": job_id})]
+        if details and details[0].get(_IDS) == _BY_POSITION and not has_lost:
+            return False
+        paths += [detail["manifest"] for detail in reversed(details)]
+    elif not has_lost:
+        return False
+    for number, stem in enumerate(dict.fromkeys(_stem(path) for path in paths)):
+        params = {"job_id": job_id, "job": job, "stem": stem, "is_own": int(number == 0)}
+        connection.execute(query("adopt_old_ids"), params)
+    return has_lost
+
+
+def new_job_detail(manifest_path: str, *, has_old_ids: bool) -> dict[str, str]:
+    """Return the detail of a job's first event. It records that default ids are made of positions alone."""
+    return {"manifest": manifest_path} | ({} if has_old_ids else {_IDS: _BY_POSITION})
+
+
+def find_paid_before(connection: Session, job_id: int) -> int:
+    """Stage the new items whose requests the job has as done or under way; return their number."""
+    if not connection.execute(query("has_paid_items"), {"job_id": job_id}).fetchone()[0]:
+        return 0
+    connection.execute(query("find_paid_before"), {"job_id": job_id})
+    return int(connection.execute(query("count_paid_before")).fetchone()[0])
+
+
+def paid_before(connection: Session) -> Iterator[SameRequest]:
+    """Yield the first items that `find_paid_before` has staged."""
+    for row in connection.execute(query("paid_before"), {"limit": SHOWN}).fetchall():
+        yield SameRequest(row["name"], row["file"], row["line"], row["old_name"], ItemState(row["state"]))
+
+
+def equal_requests(connection: Session) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """Return how many staged items repeat the request of an earlier one; and the ids of the first few, in pairs.
+
+    Only the items of one `repeat` do not count.
+    """
+    connection.execute(query("index_placed_requests"))
+    number = int(connection.execute(query("count_equal_requests")).fetchone()[0])
+    if not number:
+        return 0, ()
+    rows = connection.execute(query("equal_requests"), {"limit": SHOWN}).fetchall()
+    return number, tuple((row["name"], row["first_name"]) for row in rows)
+
+
+def _stem(path: str) -> str:
+    return _BY_POSITION if path == _STDIN else PurePath(path).stem or _BY_POSITION

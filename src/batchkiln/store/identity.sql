@@ -1,0 +1,80 @@
+-- name: job_manifests  (the manifests of a job, from its history)
+SELECT detail FROM event
+WHERE job_id = :job_id AND item_id IS NULL AND kind IN ('job_created', 'manifest_applied') ORDER BY id;
+
+-- name: has_lost_attempts
+SELECT EXISTS (SELECT 1 FROM lost_attempt WHERE job = :job);
+
+-- name: adopt_old_ids  (`is_own`: as an earlier version read this file; other files' items need an equal request)
+UPDATE staging.placed SET name = :stem || suffix
+WHERE suffix IS NOT NULL AND name = 'item' || suffix
+    AND NOT EXISTS (SELECT 1 FROM item AS i WHERE i.job_id = :job_id AND i.name = placed.name)
+    AND NOT EXISTS (SELECT 1 FROM staging.placed AS other WHERE other.name = :stem || placed.suffix)
+    AND (
+        EXISTS (
+            SELECT 1
+            FROM item AS i JOIN recipe AS o ON o.id = i.recipe_id
+            JOIN staging.recipe_seen AS r ON r.id = placed.recipe_id
+            WHERE i.job_id = :job_id AND i.name = :stem || placed.suffix AND (CAST(:is_own AS INTEGER) = 1 OR (
+                i.prompt = placed.prompt AND o.price_key = r.price_key AND (i.inputs IS placed.inputs OR
+                    (SELECT json_group_array(sha256) FROM (
+                        SELECT x.sha256 FROM json_each(i.inputs) AS e JOIN input_file AS x ON x.id = e.value
+                        ORDER BY e.key) AS old)
+                    = (SELECT json_group_array(sha256) FROM (
+                        SELECT x.sha256 FROM json_each(placed.inputs) AS e JOIN staging.input_seen AS x ON x.id = e.value
+                        ORDER BY e.key) AS new))))
+        )
+        OR (CAST(:is_own AS INTEGER) = 1 AND EXISTS (SELECT 1 FROM lost_attempt AS l WHERE l.job = :job AND l.item = :stem || placed.suffix))
+    );
+
+-- name: has_paid_items
+SELECT EXISTS (
+    SELECT 1 FROM tally
+    WHERE job_id = :job_id AND n > 0 AND state IN ('submitting', 'active', 'downloading', 'done'));
+
+-- name: find_paid_before  (not those that a larger `repeat` adds; the new requests are looked up, being read once)
+INSERT INTO staging.paid_before (seq, item_id)
+WITH wanted AS MATERIALIZED (
+    SELECT p.seq, p.name, p.prompt, p.inputs, p.repetition, r.price_key
+    FROM staging.fresh AS f
+    JOIN staging.placed AS p ON p.seq = f.seq
+    JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
+)
+SELECT w.seq, min(i.id)
+FROM item AS i CROSS JOIN recipe AS o CROSS JOIN wanted AS w
+WHERE i.job_id = :job_id AND i.state IN ('submitting', 'active', 'downloading', 'done') AND o.id = i.recipe_id
+    AND w.prompt = i.prompt AND w.price_key = o.price_key AND (i.inputs IS w.inputs OR
+        (SELECT json_group_array(sha256) FROM (
+            SELECT x.sha256 FROM json_each(i.inputs) AS e JOIN input_file AS x ON x.id = e.value ORDER BY e.key) AS old)
+        = (SELECT json_group_array(sha256) FROM (
+            SELECT x.sha256 FROM json_each(w.inputs) AS e JOIN staging.input_seen AS x ON x.id = e.value
+            ORDER BY e.key) AS new))
+    AND NOT (w.repetition > 1 AND EXISTS (
+        SELECT 1 FROM item AS first
+        WHERE first.job_id = :job_id
+            AND first.name = substr(w.name, 1, length(w.name) - length(CAST(w.repetition AS TEXT))) || '1'))
+GROUP BY w.seq;
+
+-- name: count_paid_before
+SELECT count(*) FROM staging.paid_before;
+
+-- name: paid_before
+SELECT p.name, p.file, p.line, i.name AS old_name, i.state
+FROM staging.paid_before AS b JOIN staging.placed AS p ON p.seq = b.seq JOIN item AS i ON i.id = b.item_id
+ORDER BY b.seq LIMIT :limit;
+
+-- name: index_placed_requests
+CREATE INDEX staging.placed_by_request ON placed (request_hash);
+
+-- name: equal_requests  (without the items of one `repeat`, which are equal on purpose)
+SELECT p.name, first.name AS first_name
+FROM (
+    SELECT request_hash, min(seq) AS seq FROM staging.placed WHERE repetition <= 1
+    GROUP BY request_hash HAVING count(*) > 1) AS taken
+JOIN staging.placed AS first ON first.seq = taken.seq
+JOIN staging.placed AS p ON p.request_hash = taken.request_hash AND p.seq > taken.seq AND p.repetition <= 1
+ORDER BY p.seq LIMIT :limit;
+
+-- name: count_equal_requests
+SELECT coalesce(sum(n - 1), 0)
+FROM (SELECT count(*) AS n FROM staging.placed WHERE repetition <= 1 GROUP BY request_hash HAVING count(*) > 1) AS taken;

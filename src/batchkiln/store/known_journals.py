@@ -1,0 +1,146 @@
+"""The machines that keep journals of attempts of one queue in a database, and which of them a restored one waits for.
+
+A database that was restored to an older state lacks attempts that only the journal of the machine which sent them
+knows. Until each machine has compared its journals with the database, no account may be taken: the item of a lost
+attempt would be paid again by another account.
+
+A restore is noticed in three ways: a journal has an attempt that the database lacks; the server says that the database
+is another one (its incarnation); or a worker's last beat is not in it. Every function takes a session inside a
+transaction.
+"""
+
+import json
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from batchkiln.core.polling import RETENTION
+from batchkiln.store.attempt_journal import AttemptJournal
+from batchkiln.store.meta import read_meta, write_meta
+from batchkiln.store.session import Session
+from batchkiln.store.sql import query
+from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder, sync_folder
+
+INCARNATION: Final = "incarnation"
+_KNOWN: Final = "journal_machines"
+_AWAITED: Final = "awaited_machines"
+_FOUND_AT: Final = "lost_attempts_found_at"
+_KEPT_MS: Final = int(RETENTION.total_seconds() * 1000)
+_DAY_MS: Final = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A folder of journals on one machine. `token` is in a file beside them, and `place` is their path without number.
+
+    `incarnation` is the server's word for the database as it is now; None where it says nothing.
+    """
+
+    token: str
+    host: str
+    place: Path
+    incarnation: str | None = None
+
+    def others(self, own: AttemptJournal) -> list[AttemptJournal]:
+        """Return the journals of this machine's other processes, those that have ended among them."""
+        return [journal for journal in journals_at(self.place) if journal.path != own.path]
+
+
+def journals_at(place: Path) -> list[AttemptJournal]:
+    """Return all journals that this machine has of a queue: the file's, or those of its workers, by number."""
+    found = (path.with_suffix("") for path in place.parent.glob(f"{place.name}*.attempts"))
+    return [AttemptJournal(path) for path in sorted(found) if path == place or _is_numbered(path, place)]
+
+
+def _is_numbered(path: Path, place: Path) -> bool:
+    return path.name.removeprefix(f"{place.name}-").isdecimal()
+
+
+def machine_at(place: Path, incarnation: str | None) -> Machine:
+    """Return the machine that keeps its journals here; its token is made at the first call."""
+    make_folder(place.parent)
+    path = place.with_name("machine")
+    if not path.exists():
+        new = path.with_name(f"machine-{secrets.token_hex(8)}")
+        new.touch(PRIVATE_MODE)
+        new.write_text(secrets.token_hex(16))
+        new.replace(path)
+        sync_folder(place.parent)
+    return Machine(path.read_text(), socket.gethostname(), place, incarnation)
+
+
+def compared(connection: Session, machine: Machine, now: int, *, has_lost: bool) -> None:
+    """Record that a machine's journals were compared with this database; `now` is the database's clock.
+
+    If they show that it was restored, wait for those of all other machines.
+    """
+    known = _read(connection, _KNOWN)
+    known[machine.token] = {"host": machine.host, "seen_at": now}
+    _write(connection, _KNOWN, known)
+    before = read_meta(connection, INCARNATION)
+    is_other = machine.incarnation is not None and before not in {None, machine.incarnation}
+    if machine.incarnation is not None:
+        write_meta(connection, INCARNATION, machine.incarnation)
+    is_expected = machine.token in _read(connection, _AWAITED)
+    if is_other or (has_lost and not is_expected):
+        await_all(connection, now)
+    _arrive(connection, machine.token)
+
+
+def await_all(connection: Session, now: int) -> None:
+    """Take the database for restored: nobody takes an account before each machine's journals were compared with it.
+
+    Workers that drive accounts already lose them. Machines that were not seen for the service's retention, counted
+    from the newest word of any, have nothing to say.
+    """
+    known = _read(connection, _KNOWN)
+    if _read(connection, _AWAITED).keys() != known.keys():
+        newest = max((each["seen_at"] for each in known.values()), default=0)
+        _write(connection, _AWAITED, {key: each for key, each in known.items() if each["seen_at"] > newest - _KEPT_MS})
+    write_meta(connection, _FOUND_AT, str(now))
+    revoke_leases(connection)
+
+
+def revoke_leases(connection: Session) -> None:
+    """End all leases: what a worker still writes by one of them is refused."""
+    connection.execute(query("revoke_leases"))
+
+
+def seen(connection: Session, machine: Machine, now: int) -> bool:
+    """Record once a day that a machine is there; return whether its journals are to be compared again."""
+    known = _read(connection, _KNOWN)
+    if machine.token in known and now - known[machine.token]["seen_at"] > _DAY_MS:
+        known[machine.token]["seen_at"] = now
+        _write(connection, _KNOWN, known)
+    return machine.token in _read(connection, _AWAITED)
+
+
+def awaited_hosts(connection: Session) -> list[str]:
+    """Return the names of the machines whose journals a restored database waits for."""
+    return sorted(str(each["host"]) for each in _read(connection, _AWAITED).values())
+
+
+def forget_machine(connection: Session, host: str) -> int:
+    """Wait no longer for the journals of a machine that is gone; return how many of its folders were known."""
+    gone = {token for token, each in _read(connection, _KNOWN).items() if each["host"] == host}
+    for token in gone:
+        _arrive(connection, token)
+    _write(connection, _KNOWN, {token: each for token, each in _read(connection, _KNOWN).items() if token not in gone})
+    return len(gone)
+
+
+def _arrive(connection: Session, token: str) -> None:
+    _write(connection, _AWAITED, {key: each for key, each in _read(connection, _AWAITED).items() if key != token})
+
+
+def _read(connection: Session, key: str) -> dict[str, Any]:
+    text = read_meta(connection, key)
+    found: dict[str, Any] = {} if text is None else json.loads(text)
+    return found
+
+
+def _write(connection: Session, key: str, machines: Mapping[str, Any]) -> None:
+    write_meta(connection, key, json.dumps(machines, ensure_ascii=False, sort_keys=True) if machines else None)

@@ -1,0 +1,2 @@
+-- name: revoke_leases -- what a worker still writes that was stopped for longer than its lease holds is refused
+UPDATE account_lease SET epoch = epoch + 1;

@@ -1,0 +1,85 @@
+"""The items of a job as they would be after a manifest was applied: the selected ones, and the first ones."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
+from typing import Final
+
+from batchkiln.core.job import Recipe
+from batchkiln.core.selection import Selectable, Selection
+from batchkiln.core.states import ItemState
+from batchkiln.store.session import Session
+from batchkiln.store.sql import query
+
+_AT_ONCE: Final = 10_000
+_BEHIND: Final = 1 << 62  # added to the numbers of new items, which have no ids yet
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedItem:
+    """An item that would be sent: its prompt, its recipe, the paths of its images, and its price if known."""
+
+    name: str
+    prompt: str
+    recipe: Recipe
+    inputs: tuple[str, ...]
+    cost_credits: int | None
+
+
+class PlannedItems:
+    """The items of a compared manifest and its job. `requeued` holds known items that a change queues again."""
+
+    def __init__(
+        self, connection: Session, job_id: int | None, selection: Selection, *, requeued: Collection[int]
+    ) -> None:
+        """Use a connection with the staging of the manifest."""
+        self._connection = connection
+        self._job_id = job_id
+        self._selection = selection
+        self._requeued = requeued
+
+    def count_selected(self) -> Counter[int]:
+        """Return the numbers of selected items to send, by recipe, and stage the names of the selected items."""
+        found: Counter[int] = Counter()
+        chosen = self._selection.chosen(self._to_be())
+        while portion := list(islice(chosen, _AT_ONCE)):
+            found.update(item.recipe_id for item in portion if item.state == ItemState.QUEUED)
+            self._connection.executemany(query("stage_chosen_name"), [(item.name,) for item in portion])
+        return found
+
+    def first(
+        self, number: int, recipes: Mapping[int, Recipe], costs: Mapping[int, int | None]
+    ) -> Iterator[PlannedItem]:
+        """Yield the first items that would be sent."""
+        if not number:
+            return
+        queued = (item for item in self._selection.chosen(self._to_be()) if item.state == ItemState.QUEUED)
+        for item in nsmallest(number, queued, key=lambda each: each.order):
+            params = {"name": item.name, "job_id": self._job_id}
+            row = self._connection.execute(query("planned_request"), params).fetchone()
+            images = self._connection.execute(query("planned_images"), params)
+            yield PlannedItem(
+                name=item.name,
+                prompt=row["prompt"],
+                recipe=recipes[item.recipe_id],
+                inputs=tuple(path for (path,) in images),
+                cost_credits=costs[item.recipe_id],
+            )
+
+    def _to_be(self) -> Iterator[Selectable]:
+        yield from self._pages("known_to_be", 0)
+        yield from self._pages("fresh_to_be", _BEHIND)
+
+    def _pages(self, name: str, offset: int) -> Iterator[Selectable]:
+        after, is_over = 0, False
+        while not is_over:
+            params = {"job_id": self._job_id, "after": after, "limit": _AT_ONCE}
+            rows = self._connection.execute(query(name), params).fetchall()
+            for row in rows:
+                state = ItemState.QUEUED if not offset and row["id"] in self._requeued else row["state"]
+                if state != ItemState.CANCELED:
+                    yield Selectable(row["id"] + offset, row["name"], row["recipe_id"], row["priority"], state)
+            is_over = len(rows) < _AT_ONCE
+            after = rows[-1]["id"] if rows else after

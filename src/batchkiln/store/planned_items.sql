@@ -1,0 +1,28 @@
+-- name: known_to_be  (the job's items with the settings and the state that applying the manifest would give them)
+SELECT i.id, i.name, coalesce(p.priority, i.priority) AS priority, coalesce(p.recipe_id, i.recipe_id) AS recipe_id,
+    CASE w.event WHEN 'cancel_requested' THEN 'canceled' WHEN 'budget_raised' THEN 'queued' WHEN 'requeued' THEN 'queued'
+        ELSE i.state END AS state
+FROM item AS i
+LEFT JOIN staging.placed AS p ON p.name = i.name
+LEFT JOIN staging.pending AS w ON w.item_id = i.id
+WHERE i.job_id = :job_id AND i.id > :after ORDER BY i.id LIMIT :limit;
+
+-- name: fresh_to_be
+SELECT f.rank AS id, p.name, p.priority, p.recipe_id, 'queued' AS state
+FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq
+WHERE f.rank > :after ORDER BY f.rank LIMIT :limit;
+
+-- name: stage_chosen_name
+INSERT INTO staging.chosen (name) VALUES (?);
+
+-- name: planned_request  (as the manifest has it, or the job)
+SELECT prompt FROM staging.placed WHERE name = :name
+UNION ALL SELECT prompt FROM item WHERE job_id = :job_id AND name = :name LIMIT 1;
+
+-- name: planned_images
+SELECT f.path
+FROM (
+    SELECT inputs FROM staging.placed WHERE name = :name
+    UNION ALL SELECT inputs FROM item WHERE job_id = :job_id AND name = :name LIMIT 1) AS p, json_each(p.inputs) AS e
+JOIN (SELECT id, path FROM staging.input_seen UNION SELECT id, path FROM input_file) AS f ON f.id = e.value
+ORDER BY e.key;

@@ -1,0 +1,84 @@
+"""The selection of a run: the items that it may begin, in a temporary table of the connection that drives the queue.
+
+The queue itself keeps nothing of it. Two runs do not see each other's selection, a crash leaves none, and the same
+command selects the same items again. The planner reads the next selected items of a class by an index, in a time that
+depends neither on the job nor on the selection.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from batchkiln.core.queue_types import Scope
+from batchkiln.core.selection import Selectable, Selection
+from batchkiln.core.states import FINAL_STATES, ItemState
+from batchkiln.store.session import Cursor, Session
+from batchkiln.store.sql import query
+from batchkiln.store.staging import transaction
+
+_AT_ONCE: Final = 10_000
+_FORGOTTEN_AT_ONCE: Final = 50
+COUNTED_AT_MOST: Final = 10_000
+"""How far the selected queued items are counted while the queue is driven: a run only asks whether there are any."""
+
+
+def select(connection: Session, job_ids: Sequence[int] | None, selection: Selection) -> Scope:
+    """Select items of jobs, or of all jobs with work, and return the scope of the run. For `Store.run`."""
+    connection.execute(query("drop_selection"))
+    connection.execute(query("stage_selection"))
+    connection.execute(query("index_selection"))
+    found = [row[0] for row in connection.execute(query("open_job_ids"))] if job_ids is None else job_ids
+    for job_id in found:
+        chosen = selection.chosen(selectable(connection, job_id))
+        open_items = (item for item in chosen if item.state not in FINAL_STATES)
+        while portion := list(islice(open_items, _AT_ONCE)):
+            with transaction(connection):
+                connection.executemany(query("select_item"), [{"job_id": job_id} | item._asdict() for item in portion])
+    return Scope(None if job_ids is None else frozenset(job_ids), is_selected=True)
+
+
+def selectable(connection: Session, job_id: int) -> Iterator[Selectable]:
+    """Yield all items of a job but the canceled ones, read in portions."""
+    for state in ItemState:
+        after, page = 0, state is not ItemState.CANCELED
+        while page:
+            params = {"job_id": job_id, "state": state, "after": after, "limit": _AT_ONCE}
+            rows = connection.execute(query("selectable_items"), params).fetchall()
+            for row in rows:
+                yield Selectable(*row)
+            page = len(rows) == _AT_ONCE
+            after = rows[-1]["id"] if rows else after
+
+
+def follow_changes(connection: Session) -> None:
+    """Take over recipes and priorities that another process has changed."""
+    connection.execute(query("move_selected"))
+
+
+def selected_heads(connection: Session, job_id: int, recipe_id: int, limit: int) -> Cursor:
+    """Return the next selected items of a class. Items that have ended are forgotten."""
+    place = {"job_id": job_id, "recipe_id": recipe_id}
+    while (
+        connection.execute(query("forget_ended_selected"), place | {"limit": _FORGOTTEN_AT_ONCE}).rowcount
+        == _FORGOTTEN_AT_ONCE
+    ):
+        pass
+    return connection.execute(query("selected_heads"), place | {"limit": limit})
+
+
+def selected_ready_inputs(connection: Session, job_id: int, recipe_id: int, limit: int, *, account_id: int) -> Cursor:
+    """Return which inputs of the same next items the account has as assets."""
+    params = {"job_id": job_id, "recipe_id": recipe_id, "limit": limit, "account_id": account_id}
+    return connection.execute(query("selected_ready_inputs"), params)
+
+
+def ask_selected(connection: Session, item_id: int) -> Cursor:
+    """Ask whether an item is selected."""
+    return connection.execute(query("item_is_selected"), {"item_id": item_id})
+
+
+def selected_queued(connection: Session, *, at_most: int = COUNTED_AT_MOST) -> tuple[int, int]:
+    """Return how many selected items are queued, and how many of them in paused jobs, counted up to a bound."""
+    rows = connection.execute(query("selected_queued"), {"limit": at_most})
+    found = {bool(row["is_paused"]): int(row["n"]) for row in rows}
+    return sum(found.values()), found.get(True, 0)

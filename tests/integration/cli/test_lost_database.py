@@ -1,0 +1,47 @@
+"""Worker processes whose way to the database is cut, refused or silent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchkiln.store.location import DatabaseUrl
+from support import postgres
+from support.shared_queue import SharedQueue, wait_until
+from support.tcp_gate import Gate, gate
+
+pytestmark = [pytest.mark.postgres, pytest.mark.long]
+
+
+@pytest.fixture
+def way() -> Iterator[Gate]:
+    """A proxy before the server."""
+    postgres.require()
+    with gate(postgres.server().folder / ".s.PGSQL.5432") as made:
+        yield made
+
+
+@pytest.fixture
+def shared(tmp_path: Path, way: Gate) -> Iterator[SharedQueue]:
+    """A queue that is reached through the proxy."""
+    with postgres.server().database() as url:
+        through = DatabaseUrl(f"postgresql://batchkiln@127.0.0.1:{way.port}/{url.name}", may_lose_commits=True)
+        with SharedQueue(tmp_path, through, ["anna"], scale=120.0).serving() as made:
+            yield made
+
+
+def test_worker_outlives_a_database_that_is_away(shared: SharedQueue, way: Gate) -> None:
+    """It connects again, also while it shows its progress, which it reads by a connection of its own."""
+    config = shared.machine("fra-1")
+    assert shared.call("enqueue", shared.manifest("birds", items=30), config=config)[0] == 0
+    worker, log = shared.work("fra-1", config=config), shared.folder / "fra-1.log"
+    wait_until(lambda: "file_saved" in log.read_text(), shared.said)
+
+    way.refuse()
+    wait_until(lambda: "database_lost" in log.read_text(), shared.said)
+    way.mend()
+    wait_until(lambda: "database_found" in log.read_text() or worker.poll() is not None, shared.said)
+
+    assert worker.poll() is None, shared.said()
+    wait_until(lambda: shared.done(config) == 30 or worker.poll() is not None, shared.said)
+    assert worker.poll() is None, shared.said()
