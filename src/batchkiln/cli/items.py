@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import click
 
-from batchkiln.api import PAGE, ItemSummary, OutputSummary, Reader
+from batchkiln.api import PAGE, ItemSource, ItemSummary, OutputSummary, Reader
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
+from batchkiln.presentation.chained_inputs import waits_text
 from batchkiln.presentation.formatting import sanitize
 
 _NARROWEST: Final = 60
@@ -38,14 +39,14 @@ async def _items(common: Common, job: str, selection: ItemSelection, limit: int 
 def _print(reader: Reader, job: str, selection: ItemSelection, limit: int | None, *, is_json: bool) -> None:
     """Print the selected items. Each page is a separate snapshot, so that a running process never waits for it."""
     chosen = islice(reader.items.matching(job, selection.states, selection.wanted), limit)
-    table = None if is_json else _Table()
+    table = None if is_json else _Table(job)
     while page := list(islice(chosen, PAGE)):
         if table is None:
             print_json_lines([item_document(item) for item in page])
         else:
             table.print(page)
     if table is not None:
-        table.end(job)
+        table.end()
 
 
 def item_document(item: ItemSummary) -> dict[str, Any]:
@@ -65,6 +66,8 @@ def item_document(item: ItemSummary) -> dict[str, Any]:
         "version": item.version,
         "group": item.group,
         "verdict": item.verdict,
+        "waits_for": [_source_document(source) for source in item.sources if source.is_open],
+        "stale": any(source.is_stale for source in item.sources),
     }
 
 
@@ -73,10 +76,15 @@ def output_document(output: OutputSummary) -> dict[str, Any]:
     return {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
 
 
+def _source_document(source: ItemSource) -> dict[str, Any]:
+    return {"job": source.job, "item": source.item, "state": None if source.state is None else source.state.value}
+
+
 class _Table:
     """A table with fixed column widths, printed page by page; fitting widths would need all rows in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: str) -> None:
+        self._job = job
         width = max(_NARROWEST, shutil.get_terminal_size().columns)
         rest = width - 12 - 16 - 7 - 4
         self._widths = (rest // 4, 12, 16, 7, rest * 3 // 8)
@@ -87,11 +95,12 @@ class _Table:
             self._has_begun = True
             print_result(self._line("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR"))
         for item in page:
-            print_result(self._line(item.name, item.state, item.model, str(item.credits), item.prompt, _outcome(item)))
+            outcome = _outcome(item, self._job)
+            print_result(self._line(item.name, item.state, item.model, str(item.credits), item.prompt, outcome))
 
-    def end(self, job: str) -> None:
+    def end(self) -> None:
         if not self._has_begun:
-            print_result(f"{job} has no such items.")
+            print_result(f"{self._job} has no such items.")
 
     def _line(self, *cells: str) -> str:
         from rich.cells import set_cell_size  # noqa: PLC0415  not needed for JSON
@@ -104,8 +113,11 @@ class _Table:
         return " ".join([*shown, sanitize(cells[-1])]).rstrip()
 
 
-def _outcome(item: ItemSummary) -> str:
+def _outcome(item: ItemSummary, job: str) -> str:
     if item.outputs:
         more = f" (and {len(item.outputs) - 1} more)" if len(item.outputs) > 1 else ""
-        return item.outputs[0].path + more
+        stale = " (stale)" if any(source.is_stale for source in item.sources) else ""
+        return item.outputs[0].path + more + stale
+    if item.state is ItemState.QUEUED and (waits := waits_text(item.sources, job)):
+        return waits
     return "" if item.error is None else f"{item.error.code}: {item.error.message}"

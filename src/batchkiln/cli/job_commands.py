@@ -98,7 +98,8 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
             return print_unchanged()
         report = await changes.cancel(job, items)
     if common.is_json:
-        print_json({"job": job, "canceled": report.canceled, "skipped": skipped_document(report.skipped)})
+        skipped = skipped_document(report.skipped)
+        print_json({"job": job, "canceled": report.canceled, "waiting": report.waiting, "skipped": skipped})
     else:
         print_result(f"{job}: {plural(report.canceled, 'item')} canceled.")
         print_skipped(report.skipped)

@@ -54,7 +54,7 @@ def report(
 async def _report(
     common: Common, job: str, target: Path, page_size: int | None, selection: ItemSelection
 ) -> ExitStatus:
-    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  slow to import, and not needed for --help
+    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  slow to import
 
     config = common.load_config()
     async with open_reader(common.queue) as queue:

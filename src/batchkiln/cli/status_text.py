@@ -10,6 +10,7 @@ from batchkiln.cli.rich_console import console
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.account_errors import CALLS, misunderstanding
+from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line
 from batchkiln.presentation.worker_views import SharedBy
@@ -70,6 +71,8 @@ def job_lines(view: JobView) -> Iterator[Text]:
         status = f", {sanitize(entry.status)}" if entry.status else ""
         yield Text(f"{entry.state}: {entry.item} for {format_age(entry.since, view.now)}{status}", style="cyan")
     yield from problem_lines(view)
+    for line in waiting_lines(summary):
+        yield Text(line, style="yellow")
     if to_review := review_line(summary):
         yield Text(to_review, style="yellow")
     if summary.is_paused:

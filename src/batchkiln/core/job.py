@@ -79,6 +79,22 @@ class VariantGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceRef:
+    """An input that another item makes: output `output` (from 1) of an item, or of the `choice`th kept item of a group.
+
+    `job` is None for the manifest's own job. `file`, `line` and `column` are the place in the manifest, from 1.
+    """
+
+    item: str
+    output: int = 1
+    job: str | None = None
+    choice: int | None = None
+    file: str = field(default="", compare=False)
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ItemSpec:
     """An item as a manifest specifies it: one prompt and its request.
 
@@ -90,7 +106,7 @@ class ItemSpec:
     name: str
     recipe: Recipe
     prompt: str
-    inputs: tuple[InputFile, ...] = ()
+    inputs: tuple[InputFile | SourceRef, ...] = ()
     priority: int = 0
     metadata: str | None = None
     file_name: str | None = None

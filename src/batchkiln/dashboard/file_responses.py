@@ -49,7 +49,7 @@ async def media(request: web.Request) -> web.StreamResponse:
 async def input_media(request: web.Request) -> web.StreamResponse:
     """Return an image that an item is made from."""
     wanted = int(request.match_info["id"])
-    file = await context_of(request).reader.read(lambda reader: reader.reviews.input_file(wanted))
+    file = await context_of(request).reader.read(lambda reader: reader.items.input_file(wanted))
     if file is None or not file.sha256.startswith(request.match_info["sha"]):
         raise InputError("the queue has no such file")
     return await _whole(request, OutputFile(file.path, file.size_bytes, file.sha256, file.media_type))

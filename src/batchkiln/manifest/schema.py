@@ -8,11 +8,12 @@ import math
 from importlib.resources import files
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
 MAX_PROMPT_LENGTH: Final = 20_000
 MAX_ID_LENGTH: Final = 200
 MAX_INPUTS: Final = 16
+MAX_OUTPUT: Final = 1_000
 MAX_REPEAT: Final = 10_000
 MAX_VARIANTS: Final = 100
 MAX_ROWS: Final = 1_000_000_000
@@ -60,8 +61,26 @@ class Parameters(Fields):
     google_search: bool | None = None
 
 
+class SourceInput(Fields):
+    """An input that another item makes. The item waits until that one is done."""
+
+    item: ItemId = Field(description="The id of an item that makes images, or of a group of variants")
+    output: Annotated[int, Field(ge=1, le=MAX_OUTPUT)] | None = Field(None, description="Which output; default 1")
+    job: Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH, pattern=_NO_CONTROL)] | None = Field(
+        None, description="The job of that item; default: this job"
+    )
+    choice: Annotated[int, Field(ge=1, le=MAX_REPEAT)] | None = Field(
+        None, description="Which kept item of a group; default 1"
+    )
+
+
+def _input_kind(value: object) -> str:
+    return "mapping" if isinstance(value, (dict, BaseModel)) else "text"
+
+
 ModeName = Literal["text-to-video", "image-to-video", "text-to-image", "image-to-image"]
-Inputs = Annotated[list[Text], Field(max_length=MAX_INPUTS)]
+Input = Annotated[Annotated[Text, Tag("text")] | Annotated[SourceInput, Tag("mapping")], Discriminator(_input_kind)]
+Inputs = Annotated[list[Input], Field(max_length=MAX_INPUTS)]
 Attempts = Annotated[int, Field(ge=1, le=20)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 Repeat = Annotated[int, Field(ge=1, le=MAX_REPEAT)]
@@ -74,7 +93,9 @@ class Settings(Fields):
     model: Text | None = None
     mode: ModeName | None = None
     parameters: Parameters | None = None
-    inputs: Inputs | None = Field(None, description="Local image files, relative to the manifest")
+    inputs: Inputs | None = Field(
+        None, description="Local image files, relative to the manifest, or what other items make: `{item: ID}`"
+    )
     max_cost_credits: Credits | None = Field(None, description="Maximum cost of the item in credits")
     attempts: Attempts | None = Field(
         None, description="Maximum number of attempts; a new one follows a failure that the service verified; default 3"

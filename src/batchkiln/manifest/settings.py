@@ -7,11 +7,11 @@ from typing import Any, Final
 import orjson
 
 from batchkiln.core.catalog_checks import Catalogue, PlacedObjection
-from batchkiln.core.job import InputFile, Mode, Recipe
+from batchkiln.core.job import InputFile, Mode, Recipe, SourceRef
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, quoted
 from batchkiln.manifest.images import Images
-from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings
-from batchkiln.manifest.validation import check
+from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings, SourceInput
+from batchkiln.manifest.validation import check, checked_id
 from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
@@ -28,6 +28,7 @@ _MAX_NAME_LENGTH: Final = 1000  # as for `Text`
 _IMAGE_ONLY: Final = ("output_format", "google_search")  # Service section 2.2
 
 Pairs = dict[str, tuple[ScalarEvent, Node]]
+Input = InputFile | SourceRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,10 @@ class SettingsReader:
                 self._cache[key] = resolved
         return resolved
 
-    def inputs(self, entry: MapNode) -> tuple[InputFile, ...] | None:
-        """Return the checked input files of an entry; None if one of them is invalid."""
+    def inputs(self, entry: MapNode) -> tuple[Input, ...] | None:
+        """Return the inputs of an entry, with checked files; None if one of them is invalid."""
         pair = entry.pairs.get("inputs") or self._defaults.get("inputs")
-        return () if pair is None else self.input_files(pair[1])
+        return () if pair is None else self.inputs_in(pair[1])
 
     def inputs_count(self, entry: MapNode) -> int:
         """Return the number of inputs that an entry names, valid or not."""
@@ -97,8 +98,8 @@ class SettingsReader:
             return 0
         return len(pair[1].items) if isinstance(pair[1], SeqNode) else 1
 
-    def input_files(self, node: Node) -> tuple[InputFile, ...] | None:
-        """Return the checked files of a list; None if one of them is invalid."""
+    def inputs_in(self, node: Node) -> tuple[Input, ...] | None:
+        """Return the inputs of a list, with checked files; None if one of them is invalid."""
         if not isinstance(node, SeqNode):
             if isinstance(node, (MapNode, Rendered)) or scalar_value(node) is not None:
                 self._diagnostics.at(node.start_mark, "`inputs` must be a list", "as in `inputs: [images/owl.png]`")
@@ -107,8 +108,34 @@ class SettingsReader:
         if len(node.items) > MAX_INPUTS:
             self._diagnostics.at(node.start_mark, f"{len(node.items)} inputs", f"an item takes at most {MAX_INPUTS}")
             return None
-        files = [self._input_file(item) for item in node.items]
-        return None if None in files else tuple(file for file in files if file is not None)
+        inputs = [self.input(item, place) for place, item in enumerate(node.items, 1)]
+        return None if None in inputs else tuple(each for each in inputs if each is not None)
+
+    def input(self, node: Node, place: int) -> Input | None:
+        """Return one input of a list, at a place from 1; None after adding diagnostics."""
+        return self.source_ref(node, place) if isinstance(node, MapNode) else self._input_file(node)
+
+    def source_ref(self, node: MapNode, place: int) -> SourceRef | None:
+        """Return an input that another item makes; None after adding diagnostics."""
+        found = check(SourceInput, node, self._diagnostics, prefix=f"inputs[{place}]")
+        if found is None:
+            return None
+        value = node.pairs["item"][1]
+        try:
+            checked_id(found.item)
+        except InvalidValue as error:
+            self._diagnostics.at(value.start_mark, error.reason, error.remedy)
+            return None
+        mark = value.start_mark
+        return SourceRef(
+            item=found.item,
+            output=found.output or 1,
+            job=found.job,
+            choice=found.choice,
+            file=self._diagnostics.file,
+            line=mark.line + 1,
+            column=mark.column + 1,
+        )
 
     def metadata(self, node: Node | None) -> tuple[Mapping[str, Any], str | None] | None:
         """Return an inline item's metadata as values and as JSON; None if they are invalid."""
@@ -139,7 +166,7 @@ class SettingsReader:
     def _input_file(self, node: Node) -> InputFile | None:
         name = None if isinstance(node, (MapNode, SeqNode)) else node.value
         if not name or (isinstance(node, ScalarEvent) and not isinstance(scalar_value(node), str)):
-            reason = "an input is the name of a local file"
+            reason = "an input is the name of a local file, or `{item: ID}` for what another item makes"
             self._diagnostics.at(node.start_mark, reason, "quote it if it looks like a number")
             return None
         try:
@@ -222,7 +249,7 @@ class SettingsReader:
 def _conflicts(mode: Mode, parameters: Parameters, inputs_count: int) -> Iterator[tuple[str, str, str]]:
     """Yield field, reason and remedy of settings that contradict the mode. The catalogue knows a model's own limits."""
     if mode.takes_images and not inputs_count:
-        yield "mode", f"the mode {mode} needs images", "name them by `inputs: [file, …]`"
+        yield "mode", f"the mode {mode} needs images", "name them by `inputs: [file, …]` or `inputs: [{item: ID}]`"
     if not mode.takes_images and inputs_count:
         other = "image-to-video" if mode.makes_video else "image-to-image"
         yield "mode", f"the mode {mode} takes no images, and `inputs` names some", f"did you mean `{other}`?"

@@ -6,7 +6,8 @@ from enum import Enum, auto
 from typing import Final
 
 from batchkiln.core.states import Event, ItemState
-from batchkiln.store.chains import fill_dependents
+from batchkiln.store.chains import rebuild_inputs
+from batchkiln.store.references import relink
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, transition
@@ -49,6 +50,7 @@ class Difference:
 
     The recipe ids are those of the item's current recipe and of the manifest's recipe. `new_cost` is the quote of the
     latter, if known. `may_redo`: a sent item whose request changed is made again, if no attempt of it is open.
+    `is_relinked`: it is made from other items than before. `has_sources`: it was made from other items before.
     """
 
     seq: int
@@ -66,6 +68,8 @@ class Difference:
     new_recipe_id: int
     may_redo: bool = False
     new_cost: int | None = None
+    is_relinked: bool = False
+    has_sources: bool = False
 
     @property
     def kind(self) -> DiffKind:
@@ -119,7 +123,7 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
         row["model_differs"],
         row["mode_differs"],
         row["prompt_differs"],
-        row["inputs_differ"],
+        row["inputs_differ"] or row["is_relinked"],
         row["parameters_differ"],
     )
     settings = (
@@ -146,6 +150,8 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
         new_recipe_id=row["new_recipe_id"],
         may_redo=may_redo and not row["is_lost"],
         new_cost=row["new_cost"],
+        is_relinked=bool(row["is_relinked"]),
+        has_sources=bool(row["has_sources"]),
     )
 
 
@@ -155,6 +161,7 @@ def apply_change(connection: Session, difference: Difference, now: int) -> None:
     match difference.kind:
         case DiffKind.TAKE_OVER:
             connection.execute(query("take_over_item"), params)
+            _take_over_sources(connection, difference, now)
             _log_change(connection, difference, now)
         case DiffKind.REDO:
             connection.execute(query("take_over_item"), params)
@@ -162,13 +169,22 @@ def apply_change(connection: Session, difference: Difference, now: int) -> None:
             detail = {"fields": ", ".join(difference.request_fields)}
             event, state = _REDO_EVENTS[difference.state], difference.state
             transition(connection, item_id=difference.item_id, expected=state, event=event, now=now, detail=detail)
-            fill_dependents(connection, [difference.item_id], now)
+            _take_over_sources(connection, difference, now)
         case DiffKind.SETTINGS:
             connection.execute(query("take_over_settings"), params)
+            _take_over_sources(connection, difference, now)
         case DiffKind.METADATA:
             connection.execute(query("take_over_metadata"), params)
         case DiffKind.SAME | DiffKind.SENT:
             pass
+
+
+def _take_over_sources(connection: Session, difference: Difference, now: int) -> None:
+    """Store what an item is made from now. The inputs were read before: a source may have been made since."""
+    if difference.is_relinked:
+        relink(connection, difference.seq, difference.item_id, now)
+    elif difference.has_sources:
+        rebuild_inputs(connection, difference.item_id)
 
 
 def _log_change(connection: Session, difference: Difference, now: int) -> None:

@@ -2,11 +2,17 @@
 SELECT
     d.seq, p.file, p.line, i.id AS item_id, i.name, i.state,
     i.prompt <> p.prompt AS prompt_differs,
+    p.seq IN (SELECT seq FROM staging.relink) OR EXISTS (
+        SELECT 1 FROM item_source AS s WHERE s.item_id = i.id
+            AND s.place NOT IN (SELECT r.place FROM staging.reference AS r WHERE r.seq = p.seq)) AS is_relinked,
+    EXISTS (SELECT 1 FROM item_source AS s WHERE s.item_id = i.id) AS has_sources,
     i.inputs IS NOT p.inputs AND
         (SELECT json_group_array(sha256) FROM (
-            SELECT f.sha256 FROM json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value ORDER BY e.key) AS old)
+            SELECT f.sha256 FROM json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value
+            WHERE e.key NOT IN (SELECT s.place FROM item_source AS s WHERE s.item_id = i.id) ORDER BY e.key) AS old)
         <> (SELECT json_group_array(sha256) FROM (
             SELECT f.sha256 FROM json_each(p.inputs) AS e JOIN staging.input_seen AS f ON f.id = e.value
+            WHERE e.key NOT IN (SELECT r.place FROM staging.reference AS r WHERE r.seq = p.seq)
             ORDER BY e.key) AS new) AS inputs_differ,
     o.model <> r.model AS model_differs,
     o.mode <> r.mode AS mode_differs,

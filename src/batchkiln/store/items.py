@@ -7,7 +7,7 @@ read a million rows, so a search reads a limited number of items for each page.
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, Literal
@@ -17,6 +17,7 @@ from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe, Verdict
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.item_sources import ItemSource, sources_of
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import input_file_of, instant, recipe_of
 from batchkiln.store.session import Row, Session
@@ -46,7 +47,8 @@ class ItemSummary:
 
     `credits` is the cost of its attempts minus refunds, of all its versions; `generation_id` is the one that made the
     files of a done item, else the latest one known. `version` is the number of its current version, None before the
-    first file is saved; `verdict` is about that version. `group` is the name of its group of variants.
+    first file is saved; `verdict` is about that version. `group` is the name of its group of variants. `sources` are
+    the inputs that other items make.
     """
 
     id: int
@@ -62,6 +64,7 @@ class ItemSummary:
     error: ErrorInfo | None
     metadata: Mapping[str, Any]
     version: int | None = None
+    sources: tuple[ItemSource, ...] = ()
     group: str | None = None
     verdict: Verdict | None = None
     needs_review: bool = False
@@ -316,7 +319,12 @@ class Items:
     def inputs_of(self, item_id: int) -> list[tuple[int, InputFile]]:
         """Return the images that an item is made from, each with its id."""
         rows = self._connection.execute(query("detail_inputs"), {"item_id": item_id})
-        return [(row["id"], input_file_of(row)) for row in rows]
+        return [(row["id"], _local(self._connection, input_file_of(row))) for row in rows]
+
+    def input_file(self, input_id: int) -> InputFile | None:
+        """Return an image by its id; None if there is none."""
+        row = self._connection.execute(query("input_file_by_id"), {"id": input_id}).fetchone()
+        return None if row is None else _local(self._connection, input_file_of(row))
 
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
         """Return the exact request of each of an item's attempts."""
@@ -330,7 +338,8 @@ class Items:
         for row in self._connection.execute(query("item_outputs"), params):
             outputs.setdefault(row["item_id"], []).append(_output(self._connection, row))
         details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
-        return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
+        made_from = sources_of(self._connection, [item_id for item_id, row in details.items() if row["has_inputs"]])
+        return [_item(details[item_id], outputs.get(item_id, []), made_from.get(item_id, ())) for item_id in ids]
 
     def search(
         self,
@@ -392,7 +401,7 @@ class Items:
         return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())
 
 
-def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
+def _item(row: Row, outputs: Sequence[OutputSummary], sources: tuple[ItemSource, ...]) -> ItemSummary:
     code = row["error_code"]
     return ItemSummary(
         id=row["id"],
@@ -407,11 +416,17 @@ def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
         outputs=tuple(sorted(outputs, key=lambda output: output.number)),
         error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
         metadata=json.loads(row["metadata"] or "{}"),
+        sources=sources,
         version=row["version"],
         group=row["group_name"],
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         needs_review=bool(row["needs_review"]),
     )
+
+
+def _local(connection: Session, file: InputFile) -> InputFile:
+    """Return an image with its path on this machine."""
+    return replace(file, path=local_path_of(connection, file.path))
 
 
 def _output(connection: Session, row: Row) -> OutputSummary:

@@ -68,6 +68,7 @@ ORDER BY id LIMIT :limit;
 -- name: item_details
 SELECT
     i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,
+    CASE WHEN i.inputs IS NULL THEN 0 ELSE 1 END AS has_inputs,
     (SELECT count(*) FROM attempt AS a WHERE a.item_id = i.id) AS attempts,
     (SELECT sum(CASE WHEN a.is_refunded = 1 THEN 0 ELSE a.cost_credits END)
         FROM attempt AS a WHERE a.item_id = i.id) AS credits,
@@ -122,3 +123,6 @@ WHERE item_id = :item_id AND item_id IS NOT NULL ORDER BY id;
 SELECT id, at, kind, state, attempt_id, detail FROM event
 WHERE job_id = :job_id AND item_id IS NULL AND kind = 'manifest_applied' AND json_extract(detail, '$.items') > :position
 ORDER BY id LIMIT 1;
+
+-- name: input_file_by_id
+SELECT path, size_bytes, sha256, media_type FROM input_file WHERE id = :id;

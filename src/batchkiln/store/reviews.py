@@ -16,7 +16,6 @@ from batchkiln.store.chains import fill_dependents
 from batchkiln.store.items import Items, ItemSummary
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.operations import Skipped
-from batchkiln.store.row_types import input_file_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_event
@@ -181,8 +180,3 @@ class Reviews:
         params = {"job_id": job_id, bound: at, "group_id": group_id}
         row = self._connection.execute(query(_STATEMENTS[way, is_all]), params).fetchone()
         return None if row is None else int(row["id"])
-
-    def input_file(self, input_id: int) -> InputFile | None:
-        """Return an input by its id; None if there is none."""
-        row = self._connection.execute(query("input_file_by_id"), {"id": input_id}).fetchone()
-        return None if row is None else input_file_of(row)

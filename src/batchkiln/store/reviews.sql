@@ -46,6 +46,3 @@ WHERE i.job_id = :job_id AND i.id = :item_id;
 
 -- name: members
 SELECT i.id FROM item AS i WHERE i.group_id = :group_id AND i.state <> 'canceled' ORDER BY i.id;
-
--- name: input_file_by_id
-SELECT path, size_bytes, sha256, media_type FROM input_file WHERE id = :id;

@@ -1,12 +1,13 @@
 """Variants, choices and reviews: what the manifest may ask for, verdicts, and who waits for them."""
 
 import json
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.job import ItemSpec, VariantGroup, Verdict
+from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup, Verdict
 from batchkiln.core.states import Event
 from batchkiln.store.items import Filter, Items
 from batchkiln.store.jobs import Jobs
@@ -333,3 +334,61 @@ def test_items_are_found_by_verdict(
     found = Items(queue.connection).matching("birds", (), Filter(verdict=verdict))
 
     assert [item.name for item in found] == names
+
+
+# --- what is made from a group of the same manifest ---
+
+
+def clip(name: str, item: str, **fields: int) -> ItemSpec:
+    """Give an item that is made from a kept one of a group, or from an item."""
+    ref = SourceRef(item, file="birds.yaml", line=20, column=5, **fields)
+    return spec(name, recipe=Recipe("alpha-2.5-lite", Mode.IMAGE_TO_VIDEO, (), 1, None, 3), inputs=(ref,))
+
+
+def test_item_may_be_made_from_a_group_of_its_own_manifest(queue: QueueFile) -> None:
+    """It waits for the choice, and is then made from the chosen one; before and after the group in the text."""
+    items = [clip("early", "owl"), *variants("owl", 2, 1), clip("late", "owl")]
+    queue.apply(items)
+    assert [queue.item(name)["is_source"] for name in ("owl-1", "owl-2")] == [1, 1]
+    finish_all(queue, "owl-1", "owl-2")
+    assert [queue.item(name)["open_inputs"] for name in ("early", "late")] == [1, 1]
+
+    assert queue.apply(items).updated == 0
+    report = decide(queue, Decided.KEEP, "owl-2")
+
+    assert report.made_ready == 2
+    assert set(queue.all("SELECT made_by FROM item_source")) == {(queue.item("owl-2")["version_id"],)}
+    assert queue.apply(items).updated == 0
+
+
+@pytest.mark.parametrize(
+    ("items", "reason"),
+    [
+        ([*variants("owl", 2), clip("clip", "owl")], "nothing is chosen among them"),
+        ([*variants("owl", 2, 1), clip("clip", "owl", choice=2)], "`choice` is more than the group's `choose`"),
+        ([spec("owl"), clip("clip", "owl", choice=1)], "which is one item, so there is no `choice`"),
+        (
+            [replace(clip(f"owl-{n}", "owl"), group=VariantGroup("owl", 1)) for n in (1, 2)],
+            "which makes a video, and an input is an image",
+        ),
+    ],
+)
+def test_reference_to_a_group_that_cannot_be_is_an_error(queue: QueueFile, items: list[ItemSpec], reason: str) -> None:
+    """It is said when the manifest is read, and nothing is stored."""
+    with pytest.raises(InputError) as error:
+        queue.apply(items)
+
+    assert reason in reasons(error)[0]
+    assert queue.all("SELECT name FROM item") == []
+
+
+def test_group_that_is_made_from_itself_is_a_circle(queue: QueueFile) -> None:
+    """Also over another item."""
+    still = Recipe("epsilon-2", Mode.IMAGE_TO_IMAGE, (), 1, None, 3)
+    between = replace(clip("between", "owl"), recipe=still)
+    items = [replace(clip(f"owl-{n}", "between"), recipe=still, group=VariantGroup("owl", 1)) for n in (1, 2)]
+
+    with pytest.raises(InputError) as error:
+        queue.apply([between, *items])
+
+    assert "made from each other in a circle" in reasons(error)[0]

@@ -50,6 +50,14 @@ CREATE INDEX item_to_review ON item (job_id, id, verdict)
 
 ALTER TABLE job ADD COLUMN sidecar TEXT COLLATE "C" CHECK (sidecar IN ('json', 'txt'));
 
+-- Sources in a state, for the items that wait for one that has ended badly.
+CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
+CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
+
+DROP INDEX tally_open;
+CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
+    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
+
 DROP INDEX item_next;
 CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC, id)
     WHERE state = 'queued' AND open_inputs = 0;
