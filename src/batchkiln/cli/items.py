@@ -13,6 +13,7 @@ from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
+from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import waits_text
 from batchkiln.presentation.formatting import sanitize
 

@@ -339,9 +339,9 @@ def test_items_are_found_by_verdict(
 # --- what is made from a group of the same manifest ---
 
 
-def clip(name: str, item: str, **fields: int) -> ItemSpec:
+def clip(name: str, item: str, choice: int | None = None) -> ItemSpec:
     """Give an item that is made from a kept one of a group, or from an item."""
-    ref = SourceRef(item, file="birds.yaml", line=20, column=5, **fields)
+    ref = SourceRef(item, choice=choice, file="birds.yaml", line=20, column=5)
     return spec(name, recipe=Recipe("alpha-2.5-lite", Mode.IMAGE_TO_VIDEO, (), 1, None, 3), inputs=(ref,))
 
 
