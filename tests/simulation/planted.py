@@ -641,6 +641,33 @@ BUGS: Final = (
         caught_by="tests/unit/store/test_chains.py",
     ),
     Bug(
+        "a dependent starts with a dropped variant",
+        "store/chains.sql",
+        "\n        FROM item WHERE item.group_id = item_source.group_id AND item.state = 'done' AND item.verdict = 'kept'",
+        "\n        FROM item WHERE item.group_id = item_source.group_id AND item.verdict IS NOT NULL",
+        (
+            (
+                "store/chains.sql",
+                "\n            FROM item WHERE item.group_id = item_source.group_id AND item.state = 'done' AND item.verdict =",
+                "\n            FROM item WHERE item.group_id = item_source.group_id AND item.verdict <> '' AND 'kept' =",
+            ),
+        ),
+        caught_by="tests/unit/store/test_reviews.py",  # the worlds know items by their prompts, and have no variants
+    ),
+    Bug(
+        "a dependent starts before its source is kept",
+        "store/chains.sql",
+        "        AND (item.needs_review = 0 OR item.verdict = 'kept'))\nWHERE",
+        "        )\nWHERE",
+        (
+            (
+                "store/chains.sql",
+                "            AND (item.needs_review = 0 OR item.verdict = 'kept'))\nRETURNING",
+                "            )\nRETURNING",
+            ),
+        ),
+    ),
+    Bug(
         "the hand-over is not in the transaction of the save",
         "store/transitions.py",
         '    if moved["is_source"] and ItemState.DONE in {expected, state}:\n',
