@@ -50,6 +50,8 @@ _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
             return result
         while waiting"""
 
+_CHOSEN: Final = "FROM item WHERE item.group_id = item_source.group_id"
+
 BUGS: Final = (
     Bug(
         "send before recording",
@@ -643,13 +645,13 @@ BUGS: Final = (
     Bug(
         "a dependent starts with a dropped variant",
         "store/chains.sql",
-        "\n        FROM item WHERE item.group_id = item_source.group_id AND item.state = 'done' AND item.verdict = 'kept'",
-        "\n        FROM item WHERE item.group_id = item_source.group_id AND item.verdict IS NOT NULL",
+        f"\n        {_CHOSEN} AND item.state = 'done' AND item.verdict = 'kept'",
+        f"\n        {_CHOSEN} AND item.verdict IS NOT NULL",
         (
             (
                 "store/chains.sql",
-                "\n            FROM item WHERE item.group_id = item_source.group_id AND item.state = 'done' AND item.verdict =",
-                "\n            FROM item WHERE item.group_id = item_source.group_id AND item.verdict <> '' AND 'kept' =",
+                f"\n            {_CHOSEN} AND item.state = 'done' AND item.verdict = 'kept'",
+                f"\n            {_CHOSEN} AND item.verdict IS NOT NULL",
             ),
         ),
         caught_by="tests/unit/store/test_reviews.py",  # the worlds know items by their prompts, and have no variants
