@@ -10,9 +10,10 @@ from typing import Final, Literal
 from batchkiln.rehearsal.network import NetworkFault
 from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 
+from .decisions import Decision
 from .disk_faults import Trouble
 from .manifests import Wishes, draw_wishes
-from .plan import START, ClockStep, Decision, Outage, Plan
+from .plan import START, ClockStep, Intervention, Outage, Plan
 
 DAY: Final = 86_400.0
 HOUR: Final = 3_600.0
@@ -117,8 +118,9 @@ def draw(seed: int, options: Options) -> Plan:
         _roughen(chance, plan, wishes)
     if options.is_rough and has_reviews:
         kinds: tuple[Literal["review", "undo"], ...] = ("review", "review", "undo")
-        plan.decisions = tuple(Decision(reviews.uniform(0, calm_at), reviews.choice(kinds)) for _ in range(9))
-    plan.ends_by = calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
+        plan.interventions = tuple(Intervention(reviews.uniform(0, calm_at), reviews.choice(kinds)) for _ in range(9))
+    plan.decisions = _decisions(seed, plan)
+    plan.ends_by = len(plan.decisions) * DAY + calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
     return plan
 
 
@@ -150,6 +152,17 @@ def _roughen(chance: random.Random, plan: Plan, wishes: Wishes) -> None:
         plan.stranger_until = plan.calm_at
     if chance.random() < 0.1:
         plan.rests = _rests(chance)
+
+
+def _decisions(seed: int, plan: Plan) -> tuple[Decision, ...]:
+    """Draw what a person decides about done items, apart from all else, so that a seed keeps its world.
+
+    Where a key is revoked, what it created cannot be had again.
+    """
+    if plan.revoked_at is not None:
+        return ()
+    chance = random.Random(f"scenario decisions {seed}")
+    return tuple(chance.choices(("redo", "use", "fetch"), weights=(3, 1, 1), k=chance.choice((0, 2, 4))))
 
 
 def _rests(chance: random.Random) -> tuple[float, ...]:
