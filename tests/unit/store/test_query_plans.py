@@ -74,6 +74,7 @@ SCANNED: Final = {
     "item_sources": {"choice", "(subquery-4)", "(subquery-5)"},  # the kept items of one group
     "rebuild_inputs": {"filled"},  # the inputs of one item
     "drivers": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
+    "count_to_choose": {"open_groups"},  # one row per group
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""
 
