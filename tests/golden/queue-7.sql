@@ -725,7 +725,9 @@ BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
-CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
+CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
+CREATE INDEX item_to_review ON item (job_id, id, verdict)
+    WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
 CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
 CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
 CREATE INDEX tally_open ON tally (job_id, state, recipe_id)

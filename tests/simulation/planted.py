@@ -50,6 +50,8 @@ _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
             return result
         while waiting"""
 
+_CHOSEN: Final = "FROM item WHERE item.group_id = item_source.group_id"
+
 BUGS: Final = (
     Bug(
         "send before recording",
@@ -639,6 +641,33 @@ BUGS: Final = (
             ),
         ),
         caught_by="tests/unit/store/test_chains.py",
+    ),
+    Bug(
+        "a dependent starts with a dropped variant",
+        "store/chains.sql",
+        f"\n        {_CHOSEN} AND item.state = 'done' AND item.verdict = 'kept'",
+        f"\n        {_CHOSEN} AND item.verdict IS NOT NULL",
+        (
+            (
+                "store/chains.sql",
+                f"\n            {_CHOSEN} AND item.state = 'done' AND item.verdict = 'kept'",
+                f"\n            {_CHOSEN} AND item.verdict IS NOT NULL",
+            ),
+        ),
+        caught_by="tests/unit/store/test_reviews.py",  # the worlds know items by their prompts, and have no variants
+    ),
+    Bug(
+        "a dependent starts before its source is kept",
+        "store/chains.sql",
+        "        AND (item.needs_review = 0 OR item.verdict = 'kept'))\nWHERE",
+        "        )\nWHERE",
+        (
+            (
+                "store/chains.sql",
+                "            AND (item.needs_review = 0 OR item.verdict = 'kept'))\nRETURNING",
+                "            )\nRETURNING",
+            ),
+        ),
     ),
     Bug(
         "the hand-over is not in the transaction of the save",

@@ -107,7 +107,7 @@ class RunResult:
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT
-        is_stuck = any(view.summary.stuck for view in self.views)
+        is_stuck = any(view.summary.stuck or view.summary.to_choose for view in self.views)
         is_short = self.left or has_paused_items or is_stuck or any(problem_count_of(view) for view in self.views)
         return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
 

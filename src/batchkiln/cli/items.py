@@ -10,6 +10,7 @@ import click
 from batchkiln.api import PAGE, ItemSource, ItemSummary, OutputSummary, Reader
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
@@ -23,28 +24,22 @@ _NARROWEST: Final = 60
     "items", example="batchkiln items field-guide --state failed\nbatchkiln items field-guide --json | jq .outputs"
 )
 @click.argument("job", type=JOB)
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice([state.value for state in ItemState]),
-    help="Only items in this state; can be repeated.",
-)
+@item_filters()
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Only the first N items.")
-def items(common: Common, job: str, states: tuple[str, ...], limit: int | None) -> ExitStatus:
+def items(common: Common, job: str, selection: ItemSelection, limit: int | None) -> ExitStatus:
     """List the items of JOB with state, credits, prompt, and the file or the error. --json prints one line per item."""
-    return run_async(_items(common, job, tuple(ItemState(state) for state in dict.fromkeys(states)), limit))
+    return run_async(_items(common, job, selection, limit))
 
 
-async def _items(common: Common, job: str, states: Sequence[ItemState], limit: int | None) -> ExitStatus:
+async def _items(common: Common, job: str, selection: ItemSelection, limit: int | None) -> ExitStatus:
     async with open_reader(common.queue) as queue:
-        await queue.read_in_pages(_print, job, states, limit, is_json=common.is_json)
+        await queue.read_in_pages(_print, job, selection, limit, is_json=common.is_json)
     return ExitStatus.OK
 
 
-def _print(reader: Reader, job: str, states: Sequence[ItemState], limit: int | None, *, is_json: bool) -> None:
+def _print(reader: Reader, job: str, selection: ItemSelection, limit: int | None, *, is_json: bool) -> None:
     """Print the selected items. Each page is a separate snapshot, so that a running process never waits for it."""
-    chosen = islice(reader.items.iterate(job, states), limit)
+    chosen = islice(reader.items.matching(job, selection.states, selection.wanted), limit)
     table = None if is_json else _Table(job)
     while page := list(islice(chosen, PAGE)):
         if table is None:
@@ -70,6 +65,8 @@ def item_document(item: ItemSummary) -> dict[str, Any]:
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
         "metadata": dict(item.metadata),
         "version": item.version,
+        "group": item.group,
+        "verdict": item.verdict,
         "waits_for": [_source_document(source) for source in item.sources if source.is_open],
         "stale": any(source.is_stale for source in item.sources),
     }

@@ -22,7 +22,7 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
-from batchkiln.presentation.overview import JobView, Overview
+from batchkiln.presentation.overview import JobView, Overview, review_line
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
@@ -191,6 +191,8 @@ def _waits(views: Sequence[JobView]) -> Iterator[str]:
             yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
         for line in waiting_lines(view.summary):
             yield f"{view.summary.name}: {line}."
+        if to_review := review_line(view.summary):
+            yield f"{to_review}."
 
 
 def _next_steps(result: RunResult, common: Common) -> Iterator[str]:

@@ -53,6 +53,8 @@ def job_document(view: JobView) -> dict[str, Any]:
             }
             for problem in summary.problems
         ],
+        "to_review": summary.to_review,
+        "to_choose": summary.to_choose,
         "waiting": {
             "items": summary.waiting,
             "stuck": summary.stuck,

@@ -12,7 +12,7 @@ from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES,
 from batchkiln.presentation.account_errors import CALLS, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
-from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line
 from batchkiln.presentation.worker_views import SharedBy
 
 _LONGEST_MESSAGE = 160
@@ -35,6 +35,8 @@ def show_overview(overview: Overview) -> None:
     for line in _unread_reply_lines(overview.accounts):
         out.print(line)
     for view in overview.jobs:
+        if to_review := review_line(view.summary):
+            out.print(Text(f"{view.summary.name}: {to_review}.", style="yellow"))
         for warning in alerts_of(view):
             out.print(Text(f"Warning: {view.summary.name}: {warning}.", style="yellow"))
 
@@ -71,6 +73,8 @@ def job_lines(view: JobView) -> Iterator[Text]:
     yield from problem_lines(view)
     for line in waiting_lines(summary):
         yield Text(line, style="yellow")
+    if to_review := review_line(summary):
+        yield Text(to_review, style="yellow")
     if summary.is_paused:
         yield Text(f"paused: `batchkiln unpause {summary.name}` resumes it", style="yellow")
     elif summary.is_finished:

@@ -13,6 +13,7 @@ from batchkiln.manifest.inline_items import (
     InvalidEntry,
     LocatedItem,
     ManifestContext,
+    check_repeat,
     file_name_for,
     located_objection,
     read_repeat,
@@ -120,19 +121,21 @@ class ItemTemplate:
         file, repeat = self._file, self._repeat
         for line, _, variables in rows:
             try:
-                spec, objections = self._spec(variables, line)
+                spec, objections, settings = self._spec(variables, line)
             except InvalidEntry:
                 continue
             except InvalidValue as error:
                 self._diagnostics.add(Location(file, line), error.reason, error.remedy)
                 continue
             item = LocatedItem(spec, file, line, objections)
-            if repeat is None:
+            if repeat is None and settings.variants is None:
                 yield item
             else:
-                yield from repeated(self._context, item, repeat)
+                yield from repeated(self._context, item, repeat, settings)
 
-    def _spec(self, variables: dict[str, Any], line: int) -> tuple[ItemSpec, tuple[PlacedObjection, ...]]:
+    def _spec(
+        self, variables: dict[str, Any], line: int
+    ) -> tuple[ItemSpec, tuple[PlacedObjection, ...], ResolvedSettings]:
         field = self._prompt
         try:
             prompt = field.template.render(variables)
@@ -147,16 +150,25 @@ class ItemTemplate:
         settings = self._fixed_settings or self._row_settings(variables, line, len(inputs))
         if settings is None:
             raise InvalidEntry
+        if self._repeat is not None:
+            check_repeat(self._context, self._entry, settings)
         text, file_name = self._metadata_and_name(variables, line)
         spec = ItemSpec(
-            checked_id(name), settings.recipe, checked_prompt(prompt), inputs, settings.priority, text, file_name
+            checked_id(name),
+            settings.recipe,
+            checked_prompt(prompt),
+            inputs,
+            settings.priority,
+            text,
+            file_name,
+            needs_review=settings.review,
         )
         limit = settings.prompt_limit
         if limit is not None and len(prompt) * 4 > limit and (objection := against_prompt(prompt, limit)):
             entry = f" (the entry at {self._diagnostics.file}:{self._entry.start_mark.line + 1})"
             located = located_objection(objection, Location(self._file, line), addition=entry)
-            return spec, (*settings.objections, located)
-        return spec, settings.objections
+            return spec, (*settings.objections, located), settings
+        return spec, settings.objections, settings
 
     # --- compiling ---------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ MAX_ID_LENGTH: Final = 200
 MAX_INPUTS: Final = 16
 MAX_OUTPUT: Final = 1_000
 MAX_REPEAT: Final = 10_000
+MAX_VARIANTS: Final = 100
 MAX_ROWS: Final = 1_000_000_000
 MAX_CREDITS: Final = 1_000_000_000
 _NO_CONTROL: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
@@ -83,6 +84,7 @@ Inputs = Annotated[list[Input], Field(max_length=MAX_INPUTS)]
 Attempts = Annotated[int, Field(ge=1, le=20)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 Repeat = Annotated[int, Field(ge=1, le=MAX_REPEAT)]
+Variants = Annotated[int, Field(ge=1, le=MAX_VARIANTS)]
 
 
 class Settings(Fields):
@@ -100,6 +102,13 @@ class Settings(Fields):
     )
     priority: Priority | None = Field(None, description="Items with a higher priority run first; default 0")
     metadata: Metadata | None = None
+    variants: Variants | None = Field(
+        None, description="Number of items to make of the prompt, as a group to choose from; their ids end in -1, -2, …"
+    )
+    choose: Variants | None = Field(
+        None, description="How many of the variants to keep; what uses the group waits for them"
+    )
+    review: bool | None = Field(None, description="Items that are made from this one wait until a person keeps it")
 
 
 class InlineItem(Settings):
@@ -128,6 +137,9 @@ class _Templated(Fields):
     max_cost_credits: Credits | Template | None = None
     attempts: Attempts | Template | None = None
     priority: Priority | Template | None = None
+    variants: Variants | Template | None = None
+    choose: Variants | Template | None = None
+    review: bool | Template | None = None
     id: Text | None = None
     metadata: list[Text] | Metadata | None = Field(None, description="Columns to keep, or names with templates")
 

@@ -1,7 +1,7 @@
 """Merges the settings of items with the defaults, checks each combination once, and makes recipes of them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -15,7 +15,10 @@ from batchkiln.manifest.validation import check, checked_id
 from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
-RECIPE_FIELDS: Final = ("model", "mode", "parameters", "max_cost_credits", "attempts", "priority")
+RECIPE_FIELDS: Final = (
+    *("model", "mode", "parameters", "max_cost_credits", "attempts", "priority"),
+    *("variants", "choose", "review"),
+)
 DEFAULT_ATTEMPTS: Final = 3
 MAX_METADATA_SIZE_BYTES: Final = 64 << 10
 _MAX_CACHED: Final = 10_000
@@ -32,11 +35,14 @@ Input = InputFile | SourceRef
 class ResolvedSettings:
     """Settings that many items share. `objections` and `prompt_limit` come from the service's catalogue.
 
-    The unit of `prompt_limit` is not documented.
+    The unit of `prompt_limit` is not documented. `variants` is None for one item that is no member of a group.
     """
 
     recipe: Recipe
     priority: int
+    variants: int | None = None
+    choose: int | None = None
+    review: bool = False
     objections: tuple[PlacedObjection, ...] = ()
     prompt_limit: int | None = None
 
@@ -186,7 +192,7 @@ class SettingsReader:
         conflicts = list(_conflicts(mode, parameters, inputs_count))
         for field, reason, remedy in conflicts:
             self._diagnostics.at(_mark_of(merged, field), reason, remedy)
-        if conflicts:
+        if conflicts or not self._can_choose(entry, settings):
             return None
         values = {name: value for name, value in parameters if value is not None}
         recipe = Recipe(
@@ -197,15 +203,37 @@ class SettingsReader:
             max_cost_credits=settings.max_cost_credits,
             attempts=settings.attempts if settings.attempts is not None else DEFAULT_ATTEMPTS,
         )
+        resolved = ResolvedSettings(
+            recipe,
+            settings.priority or 0,
+            variants=settings.variants,
+            choose=settings.choose if settings.variants is not None else None,
+            review=settings.review or False,
+        )
         if self._catalogue is None:
-            return ResolvedSettings(recipe, settings.priority or 0)
+            return resolved
         objections = []
         for one in self._catalogue.against(recipe):
             mark = _mark_of(merged, one.field)
             location = (self._diagnostics.file, mark.line + 1, mark.column + 1)
             objections.append(PlacedObjection(*location, one.reason, one.remedy, one.is_clear))
         prompt_limit = self._catalogue.prompt_limit(recipe.model)
-        return ResolvedSettings(recipe, settings.priority or 0, tuple(objections), prompt_limit)
+        return replace(resolved, objections=tuple(objections), prompt_limit=prompt_limit)
+
+    def _can_choose(self, entry: MapNode, settings: Settings) -> bool:
+        """Return whether an entry's `choose` goes with its `variants`; add a diagnostic if not."""
+        if settings.choose is None:
+            return True
+        pair = entry.pairs.get("choose") or self._defaults.get("choose")
+        mark = entry.start_mark if pair is None else pair[1].start_mark
+        if settings.variants is None and "choose" in entry.pairs:
+            self._diagnostics.at(mark, "`choose` needs `variants`", "as in `variants: 4` with `choose: 1`")
+            return False
+        if settings.variants is not None and settings.choose > settings.variants:
+            reason = f"`choose` is {settings.choose}, and there are {settings.variants} `variants`"
+            self._diagnostics.at(mark, reason, f"1 to {settings.variants}")
+            return False
+        return True
 
     def _merged(self, own: Pairs) -> Pairs:
         """Return an item's recipe fields over the defaults'. Parameters are merged one by one."""

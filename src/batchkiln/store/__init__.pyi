@@ -115,6 +115,11 @@ from .resolution import (
     Resolved as Resolved,
     check_resolvable as check_resolvable,
 )
+from .reviews import (
+    Decided as Decided,
+    ReviewReport as ReviewReport,
+    ReviewStep as ReviewStep,
+)
 from .sqlite.file_database import (
     OLDEST_SQLITE as OLDEST_SQLITE,
     SCHEMA_VERSION as SCHEMA_VERSION,

@@ -140,6 +140,7 @@ def compared(
         mistakes += staging.duplicates(diagnostic_at)
         mistakes += staging.collisions(diagnostic_at)
         mistakes += application.profile_mistakes()
+        mistakes += application.variant_mistakes(diagnostic_at)
         mistakes += application.reference_mistakes(diagnostic_at)
         mistakes += application.disagreement(staging.digest) if not mistakes else []
         application.report = replace(application.compare(diagnostic_at, observe), digest=staging.digest)
@@ -200,6 +201,10 @@ class ManifestApplication:
         )
         remedy = f"use --profile {self._old_profile}, or rename the job"
         return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
+
+    def variant_mistakes(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
+        """Return an error for each group of variants whose name an item of the job has."""
+        return self._staging.variants.collisions(self._job_id, self._staging.files, diagnostic_at)
 
     def reference_mistakes(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return the errors of inputs that other items make; find out which known items have other sources."""
@@ -308,6 +313,7 @@ class ManifestApplication:
         job_id = self._job_id = self._store_job()
         report = replace(report, job_id=job_id, new=self._insert_fresh(report.new))  # they may be sources of known ones
         report = self._take_over_all(report)
+        self._change_choices(job_id)
         report = self._apply_pending(report)
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}
@@ -322,8 +328,10 @@ class ManifestApplication:
             if found is not None:
                 self._job_id = found[0]
                 self._connection.execute(query("update_job"), self._settings())
+                self._staging.variants.insert_groups(found[0])
                 return int(found[0])
             job_id: int = self._connection.execute(query("insert_job"), self._settings()).fetchone()[0]
+            self._staging.variants.insert_groups(job_id)
             detail = new_job_detail(self._spec.manifest_path, has_old_ids=self._has_old_ids)
             log_job_event(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
             return job_id
@@ -353,6 +361,13 @@ class ManifestApplication:
         return redone.told_in(
             replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
         )
+
+    def _change_choices(self, job_id: int) -> None:
+        """Give known items their groups and reviews as the manifest has them now."""
+        item_id: int | None = 0
+        while item_id is not None:
+            with transaction(self._connection):
+                item_id = self._staging.variants.change_page(job_id, item_id, self._now)
 
     def _stage_pending(self, event: Event) -> None:
         self._connection.execute(_of_kind("stage_transitions", event), self._settings() | {"event": event})
@@ -395,6 +410,7 @@ class ManifestApplication:
                 params = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
                 last_id = self._one("last_item_id")
                 inserted += self._connection.execute(query("insert_items"), params).rowcount
+                self._staging.variants.attach_fresh(self._job_id or 0, last_id)
                 self._connection.execute(query("count_in_items"), {"last_id": last_id})
                 self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
                 references.link_fresh(job_id, after=after, upto=upto, last_id=last_id, now=self._now)

@@ -27,8 +27,11 @@ WHERE id = :job_id;
 INSERT INTO staging.difference (seq, item_id)
 SELECT p.seq, i.id
 FROM staging.placed AS p LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
+LEFT JOIN staging.variant AS v ON v.seq = p.seq
+LEFT JOIN variant_group AS g ON g.id = i.group_id
 WHERE i.id IS NULL OR i.prompt <> p.prompt OR i.recipe_id <> p.recipe_id OR i.inputs IS NOT p.inputs
     OR i.metadata IS NOT p.metadata
+    OR i.needs_review <> coalesce(v.needs_review, 0) OR g.name IS NOT v.group_name OR g.choose IS NOT v.choose
     OR (i.state <> 'done' AND (i.priority <> p.priority OR i.file_name IS NOT p.file_name));
 
 -- name: find_fresh

@@ -15,6 +15,7 @@ from batchkiln.store.transitions import log_event, transition
 _REQUEST_FIELDS: Final = ("model", "mode", "prompt", "inputs", "parameters")
 _INPUT_PATHS: Final = "paths of inputs"
 _SETTINGS: Final = ("priority", "output name", _INPUT_PATHS, "max_cost_credits", "attempts")
+_CHOICE: Final = ("variants", "choose", "review")
 _EVENTS: Final = {
     ItemState.QUEUED: Event.REQUEST_CHANGED,
     ItemState.REJECTED: Event.REQUEST_CHANGED,
@@ -38,7 +39,7 @@ class DiffKind(Enum):
     SAME = auto()  # differs only in what the item's state no longer uses
     TAKE_OVER = auto()
     SETTINGS = auto()
-    METADATA = auto()
+    METADATA = auto()  # only metadata, or what decides about its use: group, choice and review
     REDO = auto()  # its request changed after it was sent, and a person wants it made again
     SENT = auto()  # its request changed after it was sent: a person decides
 
@@ -60,6 +61,7 @@ class Difference:
     state: ItemState
     request_fields: tuple[str, ...]
     settings: tuple[str, ...]
+    choice: tuple[str, ...]
     metadata_differs: bool
     was_sent: bool
     old_recipe_id: int
@@ -78,7 +80,7 @@ class Difference:
             return DiffKind.REDO if self.may_redo and self.state in _REDO_EVENTS else DiffKind.SENT
         if self.settings and self.state is not ItemState.DONE:
             return DiffKind.SETTINGS
-        return DiffKind.METADATA if self.metadata_differs else DiffKind.SAME
+        return DiffKind.METADATA if self.metadata_differs or self.choice else DiffKind.SAME
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -86,7 +88,7 @@ class Difference:
         settings = () if self.state is ItemState.DONE else self.settings
         if "inputs" in self.request_fields:
             settings = tuple(name for name in settings if name != _INPUT_PATHS)
-        return self.request_fields + settings + (("metadata",) if self.metadata_differs else ())
+        return self.request_fields + settings + self.choice + (("metadata",) if self.metadata_differs else ())
 
     @property
     def requeues(self) -> bool:
@@ -131,6 +133,7 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
         row["cap_differs"],
         row["attempts_differ"],
     )
+    choice = (row["variants_differ"], row["choose_differs"], row["review_differs"])
     return Difference(
         seq=row["seq"],
         file=row["file"],
@@ -140,6 +143,7 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
         state=ItemState(row["state"]),
         request_fields=tuple(name for name, differs in zip(_REQUEST_FIELDS, request, strict=True) if differs),
         settings=tuple(name for name, differs in zip(_SETTINGS, settings, strict=True) if differs),
+        choice=tuple(name for name, differs in zip(_CHOICE, choice, strict=True) if differs),
         metadata_differs=bool(row["metadata_differs"]),
         was_sent=bool(row["was_sent"]),
         old_recipe_id=row["old_recipe_id"],

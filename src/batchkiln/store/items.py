@@ -9,10 +9,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, Literal
 
 from batchkiln.core.filenames import render
-from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe
+from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe, Verdict
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
@@ -46,7 +47,8 @@ class ItemSummary:
 
     `credits` is the cost of its attempts minus refunds, of all its versions; `generation_id` is the one that made the
     files of a done item, else the latest one known. `version` is the number of its current version, None before the
-    first file is saved. `sources` are the inputs that other items make.
+    first file is saved; `verdict` is about that version. `group` is the name of its group of variants. `sources` are
+    the inputs that other items make.
     """
 
     id: int
@@ -63,6 +65,9 @@ class ItemSummary:
     metadata: Mapping[str, Any]
     version: int | None = None
     sources: tuple[ItemSource, ...] = ()
+    group: str | None = None
+    verdict: Verdict | None = None
+    needs_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +172,22 @@ LOOKED_AT: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`."""
+    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`.
+
+    A `verdict` of "unreviewed" matches done items without a verdict.
+    """
 
     state: ItemState | None = None
     model: str | None = None
     code: str | None = None
     key: str | None = None
     value: str | None = None
+    verdict: Literal["kept", "dropped", "unreviewed"] | None = None
 
     @property
     def is_by_content(self) -> bool:
         """Return whether the search needs more than the index on states."""
-        return any(wish is not None for wish in (self.model, self.code, self.key))
+        return any(wish is not None for wish in (self.model, self.code, self.key, self.verdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +256,16 @@ class Items:
             yield from page
             after_id = page[-1].id
 
+    def matching(self, job_name: str, states: Sequence[ItemState], wanted: Filter) -> Iterator[ItemSummary]:
+        """Yield the items in some states, or in all, that match a filter (without its `state`), page by page."""
+        if not wanted.is_by_content:
+            yield from self.iterate(job_name, states)
+            return
+        items = self.iterate(job_name, states)
+        while page := list(islice(items, PAGE)):
+            found = set(matching_ids(self._connection, [item.id for item in page], wanted, PAGE))
+            yield from (item for item in page if item.id in found)
+
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items in the job's order, in one state or in all."""
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
@@ -276,10 +295,7 @@ class Items:
             file_name=row["file_name"],
             failures=row["failures"],
             quote_credits=row["cost_credits"],
-            inputs=tuple(
-                replace(file, path=local_path_of(self._connection, file.path))
-                for file in map(input_file_of, self._connection.execute(query("detail_inputs"), params))
-            ),
+            inputs=tuple(file for _, file in self.inputs_of(item_id)),
             attempts=tuple(_attempt(one) for one in self._connection.execute(query("detail_attempts"), params)),
             events=tuple(_event(one) for one in self._connection.execute(query("detail_events"), params)),
             arrival=_event(arrival) if arrival else None,
@@ -299,6 +315,16 @@ class Items:
             )
             for row in rows
         )
+
+    def inputs_of(self, item_id: int) -> list[tuple[int, InputFile]]:
+        """Return the images that an item is made from, each with its id."""
+        rows = self._connection.execute(query("detail_inputs"), {"item_id": item_id})
+        return [(row["id"], _local(self._connection, input_file_of(row))) for row in rows]
+
+    def input_file(self, input_id: int) -> InputFile | None:
+        """Return an image by its id; None if there is none."""
+        row = self._connection.execute(query("input_file_by_id"), {"id": input_id}).fetchone()
+        return None if row is None else _local(self._connection, input_file_of(row))
 
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
         """Return the exact request of each of an item's attempts."""
@@ -338,7 +364,7 @@ class Items:
         looked_at = [row[0] for row in rows]
         found = looked_at
         if wanted.is_by_content:
-            found = _matching(self._connection, looked_at, wanted, limit + 1)
+            found = matching_ids(self._connection, looked_at, wanted, limit + 1)
         shown, is_more = found[:limit], len(found) > limit
         is_cut = not is_more and len(looked_at) == most
         goes_on = shown[-1] if is_more else looked_at[-1] if is_cut else None
@@ -392,7 +418,15 @@ def _item(row: Row, outputs: Sequence[OutputSummary], sources: tuple[ItemSource,
         metadata=json.loads(row["metadata"] or "{}"),
         sources=sources,
         version=row["version"],
+        group=row["group_name"],
+        verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
+        needs_review=bool(row["needs_review"]),
     )
+
+
+def _local(connection: Session, file: InputFile) -> InputFile:
+    """Return an image with its path on this machine."""
+    return replace(file, path=local_path_of(connection, file.path))
 
 
 def _output(connection: Session, row: Row) -> OutputSummary:
@@ -442,13 +476,15 @@ def _event(row: Row) -> EventRecord:
     )
 
 
-def _matching(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+def matching_ids(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+    """Return the first `limit` of some items that match a filter, without its `state`."""
     params = {
         "ids": json.dumps(ids),
         "model": wanted.model,
         "code": wanted.code,
         "key": wanted.key,
         "value": wanted.value,
+        "verdict": wanted.verdict,
         "limit": limit,
     }
     return [row[0] for row in connection.execute(query("matching_items"), params)]

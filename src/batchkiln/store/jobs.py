@@ -84,6 +84,7 @@ class JobSummary:
 
     `waiting` of the queued items wait for what other items make. `stuck` of those wait for a person, as far as nothing
     else of the job can begin. `blockers` are the items that they wait for in vain, those with the most first.
+    `to_review` done items wait for a review, `to_choose` groups of variants for a choice.
     """
 
     name: str
@@ -104,6 +105,8 @@ class JobSummary:
     waiting: int = 0
     stuck: int = 0
     blockers: tuple[Blocker, ...] = ()
+    to_review: int = 0
+    to_choose: int = 0
 
     @property
     def total(self) -> int:
@@ -166,6 +169,7 @@ class Jobs:
         counts = {row["state"]: row["n"] for row in self._connection.execute(query("job_tally"), params)}
         waiting = counts.pop(WAITING, 0)
         cost = self._connection.execute(query("queued_cost"), params).fetchone()
+        to_review, to_choose = self.to_decide(job["id"])
         return JobSummary(
             name=job["name"],
             description=job["description"],
@@ -185,7 +189,15 @@ class Jobs:
             queued_unquoted=cost["unquoted"],
             under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), params)),
             problems=tuple(_problem_group(row) for row in self._connection.execute(query("job_problems"), params)),
+            to_review=to_review,
+            to_choose=to_choose,
         )
+
+    def to_decide(self, job_id: int) -> tuple[int, int]:
+        """Return how many items of a job wait for a review, and how many of its groups for a choice."""
+        params = {"job_id": job_id}
+        items = self._connection.execute(query("count_to_review"), params).fetchone()[0]
+        return int(items), int(self._connection.execute(query("count_to_choose"), params).fetchone()[0])
 
     def _stuck(self, job_id: int) -> int:
         return int(self._connection.execute(query("job_stuck"), {"job_id": job_id}).fetchone()[0])

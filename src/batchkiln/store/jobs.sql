@@ -109,3 +109,19 @@ stuck (id) AS (
 )
 SELECT count(*) FROM stuck JOIN item ON item.id = stuck.id
 WHERE item.job_id = :job_id AND item.state = 'queued' AND item.open_inputs > 0;
+
+
+-- name: count_to_review  (without the members of groups to choose from: those are counted as groups)
+SELECT count(*) FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL)
+    AND i.verdict IS NULL AND i.needs_review = 1 AND g.choose IS NULL;
+
+-- name: count_to_choose  (groups of which too few are kept, and no more are made)
+SELECT count(*) FROM (
+    SELECT g.id FROM variant_group AS g CROSS JOIN item AS i ON i.group_id = g.id
+    WHERE g.job_id = :job_id AND g.choose IS NOT NULL
+    GROUP BY g.id, g.choose
+    HAVING count(CASE WHEN i.state = 'done' AND i.verdict = 'kept' THEN 1 END) < g.choose
+        AND count(CASE WHEN i.state = 'done' THEN 1 END) > 0
+        AND count(CASE WHEN i.state IN ('queued', 'submitting', 'active', 'downloading') THEN 1 END) = 0
+) AS open_groups;

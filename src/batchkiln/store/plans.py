@@ -419,7 +419,10 @@ def _change_of(difference: Difference) -> Change | None:
         case DiffKind.SENT:
             kind, fields = ChangeKind.REFUSED, difference.request_fields
         case DiffKind.METADATA:
-            kind, fields = ChangeKind.UPDATED, ("metadata",)
+            kind, fields = (
+                ChangeKind.UPDATED,
+                difference.choice + (("metadata",) if difference.metadata_differs else ()),
+            )
         case DiffKind.REDO:
             kind, fields = ChangeKind.REDONE if difference.redoes else ChangeKind.UPDATED, difference.fields
         case DiffKind.SETTINGS | DiffKind.TAKE_OVER:

@@ -110,7 +110,7 @@ class References:
         """Return a mistake for each circle of items that are made from each other."""
         if not self or not self._connection.execute(query("may_have_circles")).fetchone()[0]:
             return []
-        for name in ("find_edges", "find_edges_of_queue", "index_edges"):
+        for name in ("find_edges", "find_edges_of_groups", "find_edges_of_queue", "index_edges"):
             self._connection.execute(query(name), {"job_id": job_id} if name != "index_edges" else {})
         for _ in range(_PEELED_BY_SQL):
             if self._connection.execute(query("peel_edges")).rowcount < 1:
@@ -122,7 +122,7 @@ class References:
         """Record with which new item both ends of each reference are in the queue."""
         if self:
             self._connection.execute(query("own_job_of_references"), {"job_id": job_id})
-            for name in ("index_fresh", "rank_references", "index_ranks"):
+            for name in ("resolve_groups", "index_fresh", "rank_references", "index_ranks"):  # new groups are stored
                 self._connection.execute(query(name))
 
     def link_fresh(self, job_id: int, *, after: int, upto: int, last_id: int, now: int) -> None:

@@ -14,6 +14,7 @@ CREATE TABLE staging.reference (
     source_seq INTEGER,
     source_id  INTEGER,
     group_id   INTEGER,
+    group_seq  INTEGER,
     problem    TEXT,
     ready_rank INTEGER
 );
@@ -43,22 +44,30 @@ UPDATE staging.reference SET
     source_seq = CASE WHEN job IS NULL THEN (SELECT p.seq FROM staging.placed AS p WHERE p.name = reference.item) END,
     source_id = (SELECT i.id FROM item AS i WHERE i.job_id = reference.job_id AND i.name = reference.item);
 
--- name: resolve_groups
-UPDATE staging.reference SET group_id = (
-    SELECT g.id FROM variant_group AS g WHERE g.job_id = reference.job_id AND g.name = reference.item)
+-- name: resolve_groups  (`group_seq` is the first item of a staged group; the queue gets the group only later)
+UPDATE staging.reference SET
+    group_id = (SELECT g.id FROM variant_group AS g WHERE g.job_id = reference.job_id AND g.name = reference.item),
+    group_seq = CASE WHEN job IS NULL THEN (
+        SELECT min(v.seq) FROM staging.variant AS v WHERE v.group_name = reference.item) END
 WHERE source_seq IS NULL AND source_id IS NULL;
 
 -- name: find_reference_problems
 UPDATE staging.reference SET problem = CASE
-    WHEN source_seq IS NULL AND source_id IS NULL AND group_id IS NULL THEN
+    WHEN source_seq IS NULL AND source_id IS NULL AND group_id IS NULL AND group_seq IS NULL THEN
         CASE WHEN job IS NOT NULL AND job_id IS NULL THEN 'no_job' ELSE 'no_item' END
     WHEN source_seq = seq THEN 'itself'
-    WHEN group_id IS NOT NULL AND (SELECT g.choose FROM variant_group AS g WHERE g.id = group_id) IS NULL THEN 'no_choice'
-    WHEN group_id IS NOT NULL AND choice > (SELECT g.choose FROM variant_group AS g WHERE g.id = group_id) THEN 'choice'
-    WHEN group_id IS NULL AND choice IS NOT NULL THEN 'no_group'
+    WHEN group_seq IS NOT NULL AND (SELECT v.choose FROM staging.variant AS v WHERE v.seq = group_seq) IS NULL
+        THEN 'no_choice'
+    WHEN group_seq IS NOT NULL AND choice > (SELECT v.choose FROM staging.variant AS v WHERE v.seq = group_seq)
+        THEN 'choice'
+    WHEN group_seq IS NULL AND group_id IS NOT NULL
+        AND (SELECT g.choose FROM variant_group AS g WHERE g.id = group_id) IS NULL THEN 'no_choice'
+    WHEN group_seq IS NULL AND group_id IS NOT NULL
+        AND choice > (SELECT g.choose FROM variant_group AS g WHERE g.id = group_id) THEN 'choice'
+    WHEN group_id IS NULL AND group_seq IS NULL AND choice IS NOT NULL THEN 'no_group'
     WHEN coalesce(
         (SELECT r.mode FROM staging.placed AS p JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
-            WHERE p.seq = source_seq),
+            WHERE p.seq = coalesce(source_seq, group_seq)),
         (SELECT r.mode FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id WHERE i.id = source_id),
         (SELECT r.mode FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
             WHERE i.group_id = reference.group_id LIMIT 1)
@@ -121,7 +130,9 @@ SELECT seq, item_id FROM staging.relink WHERE seq NOT IN (SELECT seq FROM stagin
 
 -- name: may_have_circles  (a new item that is made from a later one, or a known item with other sources)
 SELECT EXISTS (SELECT 1 FROM staging.relink) OR EXISTS (
-    SELECT 1 FROM staging.reference WHERE source_seq > seq AND source_id IS NULL);
+    SELECT 1 FROM staging.reference WHERE source_seq > seq AND source_id IS NULL) OR EXISTS (
+    SELECT 1 FROM staging.reference AS r JOIN staging.variant AS v ON v.group_name = r.item AND v.seq >= r.seq
+    WHERE r.group_seq IS NOT NULL);
 
 -- name: find_edges
 INSERT INTO staging.edge (dependent, source)
@@ -131,6 +142,17 @@ JOIN staging.placed AS p ON p.seq = r.seq
 LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
 LEFT JOIN item AS member ON r.group_id IS NOT NULL AND member.group_id = r.group_id
 WHERE r.problem IS NULL AND coalesce(r.source_id, member.id, -r.source_seq) IS NOT NULL;
+
+-- name: find_edges_of_groups  (of the staged items of a group)
+INSERT INTO staging.edge (dependent, source)
+SELECT DISTINCT coalesce(i.id, -r.seq), coalesce(k.id, -v.seq)
+FROM staging.reference AS r
+JOIN staging.placed AS p ON p.seq = r.seq
+JOIN staging.variant AS v ON v.group_name = r.item
+JOIN staging.placed AS m ON m.seq = v.seq
+LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
+LEFT JOIN item AS k ON k.job_id = :job_id AND k.name = m.name
+WHERE r.problem IS NULL AND r.group_seq IS NOT NULL;
 
 -- name: find_edges_of_queue  (of sources that the manifest does not name)
 WITH RECURSIVE reached (item_id) AS (

@@ -20,6 +20,7 @@ from batchkiln.store import drivers
 from batchkiln.store.references import References, refs_of
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
+from batchkiln.store.variants import Variants
 
 ROWS_AT_ONCE: Final = 2_000
 MISTAKES_SHOWN: Final = 100
@@ -116,6 +117,7 @@ class Staging:
         self._may_store = may_store
         self._job = job
         self.references = References(connection, job.name)
+        self.variants = Variants(connection)
         self._names_collide = not identifies_item(job.filename) and "index" not in fields(job.filename)
         self._file_numbers: dict[str, int] = {}
         self._recipe_ids: dict[str, int] = {}
@@ -224,6 +226,7 @@ class Staging:
         self._staged += len(chunk)
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
+        self.variants.stage((placed.spec for placed in chunk), first)
         self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk, first)))
         self.references.stage(
             (seq, place, self._number_of(ref.file), ref)
@@ -333,7 +336,10 @@ def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
     images: object = ()
     if spec.inputs:
         images = [each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs]
-    return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()
+    parts: tuple[object, ...] = (spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)
+    if spec.group is not None or spec.needs_review:
+        parts += (spec.group, spec.needs_review)
+    return repr(parts).encode()
 
 
 def _ref_key(ref: SourceRef) -> tuple[str | None, str, int, int | None]:

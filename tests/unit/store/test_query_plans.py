@@ -12,7 +12,10 @@ from batchkiln.store.sql import QUERIES
 from batchkiln.store.sqlite.file_database import migrations
 
 COLD: Final = frozenset(
-    {"apply", "staging", "diff", "identity", "planned_items", "plans", "integrity", "misunderstood", "references"}
+    {
+        *("apply", "staging", "variants", "diff", "identity", "planned_items", "plans", "integrity", "misunderstood"),
+        "references",
+    }
 )
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
 
@@ -70,6 +73,7 @@ SCANNED: Final = {
     "item_sources": {"choice", "(subquery-4)", "(subquery-5)"},  # the kept items of one group
     "rebuild_inputs": {"filled"},  # the inputs of one item
     "drivers": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
+    "count_to_choose": {"open_groups"},  # one row per group
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""
 

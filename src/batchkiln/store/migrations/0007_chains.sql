@@ -53,7 +53,9 @@ CREATE TABLE item_source (
 
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
-CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
+CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
+CREATE INDEX item_to_review ON item (job_id, id, verdict)
+    WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
 
 -- What is beside each file: nothing, or its origin as JSON or as a caption.
 ALTER TABLE job ADD COLUMN sidecar TEXT CHECK (sidecar IN ('json', 'txt'));
