@@ -349,6 +349,7 @@ CREATE TABLE lost_attempt (
     checksum        INTEGER NOT NULL,
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
+    delivered       TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (

@@ -493,14 +493,14 @@ BUGS: Final = (
     Bug(
         "an attempt that a lost one followed is sent again",
         "store/lost_attempts.py",
-        "    _end_outlived(connection, paid_keys, now)\n",
+        "    _end_outlived(connection, now)\n",
         "",
         is_of_restores=True,
     ),
     Bug(
         "a lost attempt of an item that has ended is ignored",
         "store/lost_attempts.py",
-        "    ended = _reopen_ended(connection, now)\n",
+        "    ended = queue_lost(connection, now)\n",
         "    ended: list[str] = []\n",
         is_of_restores=True,
     ),

@@ -68,7 +68,8 @@ DROP INDEX tally_open;
 CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
     WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
 
--- An item that was made again may have lost several attempts: each was paid.
+-- An item that was made again may have lost several attempts: each was paid. `delivered` has the numbers of the item's
+-- earlier attempts with saved files, which a lost attempt does not end.
 DROP VIEW lost_item;
 ALTER TABLE lost_attempt RENAME TO lost_attempt_before;
 CREATE TABLE lost_attempt (
@@ -82,9 +83,10 @@ CREATE TABLE lost_attempt (
     checksum        INTEGER NOT NULL,
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
+    delivered       TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO lost_attempt SELECT * FROM lost_attempt_before;
+INSERT INTO lost_attempt SELECT *, '[]' FROM lost_attempt_before;
 DROP TABLE lost_attempt_before;
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
 CREATE VIEW lost_item AS

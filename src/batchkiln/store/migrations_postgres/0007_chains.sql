@@ -26,7 +26,14 @@ CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version 
 
 ALTER TABLE job ADD COLUMN versions TEXT COLLATE "C" NOT NULL DEFAULT '.v{version}';
 
+DROP VIEW lost_item;
 ALTER TABLE lost_attempt DROP CONSTRAINT lost_attempt_pkey, ADD PRIMARY KEY (job, item, number);
+ALTER TABLE lost_attempt ADD COLUMN delivered TEXT COLLATE "C" NOT NULL DEFAULT '[]';
+CREATE VIEW lost_item AS
+SELECT item.id AS item_id, item.state, lost_attempt.*
+FROM lost_attempt
+JOIN job ON job.name = lost_attempt.job
+JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item;
 
 CREATE TABLE item_source (
     item_id   BIGINT NOT NULL REFERENCES item (id),
