@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager, suppress
 from math import inf
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-import structlog
-
 from batchkiln.core.errors import InputError, LeaseLost, QueueBusy
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
@@ -33,8 +31,6 @@ from batchkiln.store.known_journals import Machine
 from batchkiln.store.meta import refuse_moved, write_meta
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
-
-log = structlog.get_logger()
 
 StoreClock = Callable[[Session], int]
 """Return the database's own time, in milliseconds since 1970."""
@@ -193,6 +189,9 @@ class Leases:
 
 
 def _tell_awaited(hosts: Sequence[str]) -> None:
+    import structlog  # noqa: PLC0415  slow to import, and commands that only read leases need none
+
+    log = structlog.get_logger()
     if hosts:
         reason = (
             "the database was restored to an older state, and the journals of these machines may have attempts that it "
