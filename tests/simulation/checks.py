@@ -92,6 +92,7 @@ class Aftermath:
                 " JOIN item ON item.id = hold.item_id"
                 " WHERE hold.kind = 'key_forgotten' AND item.state = 'expired' GROUP BY hold.id"
             ).fetchall()
+            self._sources = connection.execute("SELECT item_id, source_id, sha256 FROM item_source").fetchall()
             self._saved = connection.execute(
                 "SELECT output.item_id, output.path, output.sha256, attempt.generation_id, item.name AS item,"
                 " job.name AS job FROM output JOIN attempt ON attempt.id = output.attempt_id"
@@ -115,6 +116,7 @@ class Aftermath:
             *self._files(),
             *self._tries(),
             *self._budgets(),
+            *self._made_from_others(),
         ]
 
     def account_days(self) -> int:
@@ -162,8 +164,11 @@ class Aftermath:
         failures = Counter(made.prompt for made in self._made if made.outcome == "failed")
         canceled = {made.prompt for made in self._made if made.outcome == "canceled"}
         late = self._decided_too_late()
+        waiting = self._waiting_in_vain()
         paid = {made.prompt for made in self._made if made.outcome != "failed"}
         for row in self._items:
+            if row["id"] in waiting and row["state"] == "queued":
+                continue
             if self._plan.decisions and row["state"] == "canceled" and row["prompt"] not in paid:
                 continue  # by a person, who does not want it
             is_excused = self._revoked_key is not None and row["state"] in {"failed", "held"}
@@ -172,6 +177,21 @@ class Aftermath:
             is_right = row["state"] == "failed" if has_failed else row["state"] == "done"
             if not is_right and not is_excused:
                 yield f"item {row['name']} is {row['state']}, not as it should be: {row['error_code']}"
+
+    def _waiting_in_vain(self) -> set[int]:
+        """Return the items that are made from an item that is not done, or that waits in vain itself."""
+        done = {row["id"] for row in self._items if row["state"] == "done"}
+        return {row["item_id"] for row in self._sources if row["source_id"] not in done}
+
+    def _made_from_others(self) -> Iterator[str]:
+        """What an item was made from is a file of its source; what was sent waits for nothing."""
+        offered = {(row["item_id"], row["sha256"]) for row in self._saved}
+        states = {row["id"]: row["state"] for row in self._items}
+        for row in self._sources:
+            if row["sha256"] is not None and (row["source_id"], row["sha256"]) not in offered:
+                yield f"item {row['item_id']} was made from a file that item {row['source_id']} does not have"
+            if row["sha256"] is None and states[row["item_id"]] == "done" and not self._plan.restores:
+                yield f"item {row['item_id']} is done without its input"
 
     def _decided_too_late(self) -> set[str]:
         """Return the prompts that were handed to a person in time, who decided only after the service's retention.

@@ -100,7 +100,7 @@ class World:
         self.loop = VirtualLoop(MemoryNetwork(plan.weather() if plan.weather else None), now=plan.goes_on_at)
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
-        self.watch = Watch(self.program_folder / "queue.db")
+        self.watch = Watch(self.program_folder / "queue.db", folder / "service" / "assets")
         self.copies = QueueCopies(self.program_folder / "queue.db", folder, partial(self.note, "a person"))
         self.canaries = Canaries()
         self._wake_program: Callable[[], None] = lambda: None

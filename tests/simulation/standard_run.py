@@ -1,4 +1,4 @@
-"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, and downloads."""
+"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, downloads, and a chain."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,6 +16,7 @@ items:
   - {id: picture, prompt: A red fox}
   - {id: changed, prompt: An owl in ink, mode: image-to-image, inputs: [owl.png]}
   - {id: again, prompt: "A heron [fail-once]"}
+  - {id: made, prompt: The fox in ink, mode: image-to-image, inputs: [{item: picture}]}
 """
 
 

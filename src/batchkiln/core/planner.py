@@ -156,11 +156,12 @@ def _lacking(candidate: Candidate, account: AccountView) -> WaitReason:
 def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates in the order in which to try them: priority, job, then the job's order (contract, section 7).
 
-    `pack` begins with the most expensive, which fits best while the day is still empty.
+    `pack` begins with the most expensive, which fits best while the day is still empty. Items that others are made from
+    go before the rest of their job.
     """
 
-    def preference(candidate: Candidate) -> tuple[int, int, int, int]:
+    def preference(candidate: Candidate) -> tuple[int, int, bool, int, int]:
         dearest = -(candidate.cost or 0) if candidate.order is Order.PACK else 0
-        return (-candidate.priority, candidate.job_id, dearest, candidate.index)
+        return (-candidate.priority, candidate.job_id, not candidate.is_source, dearest, candidate.index)
 
     return sorted(candidates, key=preference)

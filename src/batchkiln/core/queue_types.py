@@ -19,7 +19,7 @@ class Candidate:
     `cost` is None until quoted. `is_ready` is true if all its images are uploaded to this account. `missing_inputs`
     holds the ids of images not yet uploaded, of this item and the items directly behind it. `next_item_ids` holds items
     behind it with equal priority and readiness, which may start in its place. `is_of_selection`: only selected items of
-    the job may begin or end in this run.
+    the job may begin or end in this run. `is_source`: others are made from it.
     """
 
     item_id: int
@@ -37,6 +37,7 @@ class Candidate:
     queued: int = 1
     has_images: bool = False
     next_item_ids: tuple[int, ...] = ()
+    is_source: bool = False
     is_of_selection: bool = False
 
     def next_item_id(self, taken: AbstractSet[int]) -> int:
@@ -83,10 +84,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """The number of items in scope that the program can still change, by state."""
+    """The number of items in scope that the program can still change, by state.
+
+    `waiting` queued items are not among them: they wait for what other items make, and those are counted.
+    """
 
     by_state: Mapping[str, int]
     queued_in_paused_jobs: int
+    waiting: int = 0
 
     @property
     def total(self) -> int:

@@ -12,13 +12,15 @@ from batchkiln.core.job import AttemptState
 from batchkiln.core.polling import is_long_pending, retention_ends_at
 from batchkiln.core.states import RETRYABLE, WITH_SERVICE, WORKING_STATES, Event, ItemState
 from batchkiln.core.waits import WaitReason
+from batchkiln.presentation.chained_inputs import stale_text, waits_remedy, waits_text
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
 DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CONFLICT
+UNUSABLE: Final = "input_unusable"  # likewise; its event is INPUT_LOST
 GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
-_SHOWN_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # error codes whose messages are this program's own words
+_SHOWN_IN_FULL: Final = frozenset({GONE, UNUSABLE, "output_unusable"})  # codes whose messages are our own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
 
 _ASK_SUPPORT: Final = (
@@ -77,6 +79,12 @@ HOLDS: Final[Mapping[str, HoldReason]] = {
         "a local image is gone or has changed since it was accepted",
         "put the image back and run the manifest again with `batchkiln run {manifest}`; `batchkiln resolve --as "
         "failed {item}` gives the item up",
+    ),
+    UNUSABLE: HoldReason(
+        "the image that it is made from cannot be uploaded",
+        "have the image made again in another format, as with `output_format: png`, or name a file instead, and run "
+        "the manifest again with `batchkiln run {manifest}`; `batchkiln resolve --as not-created {item}` queues it "
+        "again, and `batchkiln resolve --as failed {item}` gives it up",
     ),
     Event.OUTPUTS_UNUSABLE: HoldReason(
         "it is paid and generated, but not all of its outputs could be downloaded",
@@ -155,7 +163,10 @@ class Explanation:
 
 def explain_item(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> Explanation:
     """Return the explanation of one item."""
-    return Explanation(_situation(detail, summary, context), charged(detail), _next(detail, summary, context))
+    situation = _situation(detail, summary, context)
+    if stale := stale_text(detail.item.sources, detail.job):
+        situation = f"{situation}; {stale}"
+    return Explanation(situation, charged(detail), _next(detail, summary, context))
 
 
 # --- its state -------------------------------------------------------------------------------------------
@@ -200,6 +211,8 @@ def _queued(detail: ItemDetail, summary: JobSummary, context: ItemContext, error
         before = f"it is to be made again; the files of version {detail.item.version} stay current until then"
     if summary.is_paused:
         return f"{before}; its job is paused"
+    if waits := waits_text(detail.item.sources, detail.job):
+        return f"{before}; {waits}"
     before += _not_supplied(detail)
     return f"{before}; {_waiting(context)}" if _waiting(context) else before
 
@@ -260,7 +273,7 @@ def _holder(wait: Wait) -> str:
 
 def hold_of(detail: ItemDetail) -> HoldReason:
     """Return the reason for a hold, by the error's code if that is more specific than the event."""
-    if detail.item.error is not None and detail.item.error.code in {DAMAGED, GONE}:
+    if detail.item.error is not None and detail.item.error.code in {DAMAGED, GONE, UNUSABLE}:
         return HOLDS[detail.item.error.code]
     return HOLDS[next(event.kind for event in reversed(detail.events) if event.state is ItemState.HELD)]
 
@@ -344,6 +357,8 @@ def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
         return _literal_braces(place) + ": pass the right configuration with --config, then `batchkiln work`"
     text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
+    if detail.item.state is ItemState.QUEUED and (remedy := waits_remedy(detail.item.sources)) is not None:
+        text = _literal_braces(remedy)
     if is_stuck(detail, context):
         text = _STUCK[detail.item.state] + _ASK_SUPPORT.removesuffix(". ")
     if not context.is_driven:

@@ -153,6 +153,20 @@ def _outlooks(
     return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages))
 
 
+def review_line(summary: JobSummary) -> str | None:
+    """Return a sentence about what waits for a person's review, with the command; None if nothing does."""
+    parts = []
+    if summary.to_choose:
+        parts.append(
+            f"{plural(summary.to_choose, 'group')} {'waits' if summary.to_choose == 1 else 'wait'} for a choice"
+        )
+    if summary.to_review:
+        parts.append(
+            f"{plural(summary.to_review, 'item')} {'waits' if summary.to_review == 1 else 'wait'} for a review"
+        )
+    return f"{' and '.join(parts)}: `batchkiln review {summary.name}`" if parts else None
+
+
 def alerts_of(view: JobView) -> list[str]:
     """Return the alerts of a job, one sentence each."""
     found = []

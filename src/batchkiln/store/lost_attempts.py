@@ -274,6 +274,7 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
     reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
     count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    connection.execute(query("close_lost_inputs"), {"item_id": row["id"]})  # they were there when it was sent
     transition(
         connection,
         item_id=row["id"],

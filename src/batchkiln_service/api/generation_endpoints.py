@@ -142,7 +142,8 @@ def _new_generation(
 ) -> NewGeneration:
     """Return the new generation with random durations and the specification of its output."""
     width, height = wanted.size_pixels
-    pending_ms, work_ms = _durations_ms(context, f"{caller.account}:{sent.idempotency_key}", wanted)
+    subject = f"{caller.account}:{sent.idempotency_key}"
+    pending_ms, work_ms = _durations_ms(context, subject, wanted)
     return NewGeneration(
         id=context.new_id("gen"),
         account=caller.account,
@@ -170,6 +171,7 @@ def _new_generation(
             with_audio=wanted.generate_audio,
             image_mode=wanted.image_mode,
             asset_ids=asset_ids,
+            variation=sha256(subject.encode()).hexdigest()[:16],
         ),
     )
 

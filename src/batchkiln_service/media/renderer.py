@@ -232,7 +232,9 @@ def is_shared(file_name: str) -> bool:
 
 def _tiny(render_spec: RenderSpec) -> RenderSpec:
     small = replace(render_spec, width=64, height=64, duration_seconds=1, with_audio=False)
-    return replace(small, mode="", model="", prompt="instant", image_mode=None, asset_ids=())
+    return replace(
+        small, mode="", model="", prompt="instant", image_mode=None, asset_ids=(), variation="", is_blurred=False
+    )
 
 
 def _pixels_of(render_spec: RenderSpec) -> int:

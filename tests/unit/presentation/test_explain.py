@@ -17,7 +17,7 @@ from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, WAITS, Explanation
+from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, UNUSABLE, WAITS, Explanation
 from batchkiln.presentation.formatting import REASONS, format_minute
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import Reader
@@ -274,7 +274,7 @@ def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
     ways = {event for (_, event), state in TRANSITIONS.items() if state is ItemState.HELD}
     assert {state for state, _ in reached} == set(ItemState)
     assert {kind for state, kind in reached if state == ItemState.HELD} == ways
-    assert set(HOLDS) == ways | {DAMAGED, GONE}
+    assert set(HOLDS) == ways | {DAMAGED, GONE, UNUSABLE}
 
 
 @pytest.mark.parametrize("reason", WaitReason)
