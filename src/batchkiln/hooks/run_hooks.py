@@ -12,6 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from math import inf
 from typing import Final, Protocol
 
 import structlog
@@ -31,6 +32,9 @@ _STRENGTH: Final = (HookDecision.KEEP, HookDecision.DROP, HookDecision.REDO)
 
 END_SECONDS: Final = 60.0
 """How long the end of a run waits for the hook, in seconds of real time."""
+
+TELL_SECONDS: Final = 1.0
+"""After this time the wait is announced, so that the run does not seem to hang."""
 
 LOOK_SECONDS: Final = 60.0
 """How often the queue is looked at without a change."""
@@ -75,7 +79,7 @@ async def running_hooks(
     engine.control.settle = runner.settle
     try:
         yield
-        if not engine.control.stop_wanted.is_set():
+        if not runner.has_settled and not engine.control.stop_wanted.is_set():  # no work, but files of an earlier run
             await runner.settle()
     finally:
         engine.control.settle = None
@@ -110,6 +114,7 @@ class HookRunner:
         self._news = asyncio.Event()
         self._starting = asyncio.Lock()
         self._is_over = False
+        self.has_settled = False
         self.left = 0
 
     async def run(self) -> None:
@@ -134,16 +139,26 @@ class HookRunner:
 
         A stop and `END_SECONDS` end the wait.
         """
-        ends_at = self._clock.monotonic() + END_SECONDS
+        begun = self._clock.monotonic()
+        ends_at, told_at = begun + END_SECONDS, begun + TELL_SECONDS
+        self.has_settled = True
         stop = asyncio.create_task(self._engine.control.stop_wanted.wait())
         try:
             while not stop.done() and not self._is_over and self._clock.monotonic() < ends_at:
                 await self._start_due()
                 if not self._running:
                     break
-                timer = asyncio.create_task(self._clock.sleep_until(ends_at, asyncio.Event()))
+                timer = asyncio.create_task(self._clock.sleep_until(min(told_at, ends_at), asyncio.Event()))
                 await asyncio.wait({stop, timer, *self._running.values()}, return_when=asyncio.FIRST_COMPLETED)
                 timer.cancel()
+                if told_at <= self._clock.monotonic() < ends_at:
+                    told_at = inf
+                    log.warning(
+                        "hooks_awaited",
+                        number=len(self._running),
+                        duration_seconds=END_SECONDS,
+                        remedy="press Ctrl-C to leave them to the next run",
+                    )
         finally:
             stop.cancel()
         has_changed, self._settled = self._decided != self._settled, self._decided
