@@ -10,6 +10,7 @@ from typing import Final
 from batchkiln.rehearsal.network import NetworkFault
 from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 
+from .decisions import Decision
 from .disk_faults import Trouble
 from .manifests import Wishes, draw_wishes
 from .plan import START, ClockStep, Outage, Plan
@@ -104,7 +105,8 @@ def draw(seed: int, options: Options) -> Plan:
     )
     if options.is_rough:
         _roughen(chance, plan, wishes)
-    plan.ends_by = calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
+    plan.decisions = _decisions(seed, plan)
+    plan.ends_by = len(plan.decisions) * DAY + calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
     return plan
 
 
@@ -136,6 +138,17 @@ def _roughen(chance: random.Random, plan: Plan, wishes: Wishes) -> None:
         plan.stranger_until = plan.calm_at
     if chance.random() < 0.1:
         plan.rests = _rests(chance)
+
+
+def _decisions(seed: int, plan: Plan) -> tuple[Decision, ...]:
+    """Draw what a person decides about done items, apart from all else, so that a seed keeps its world.
+
+    Where a key is revoked, what it created cannot be had again.
+    """
+    if plan.revoked_at is not None:
+        return ()
+    chance = random.Random(f"scenario decisions {seed}")
+    return tuple(chance.choices(("redo", "use", "fetch"), weights=(3, 1, 1), k=chance.choice((0, 2, 4))))
 
 
 def _rests(chance: random.Random) -> tuple[float, ...]:

@@ -1,4 +1,7 @@
-"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, downloads, and a chain."""
+"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, downloads, and a chain.
+
+Then a person makes one item again, and uses its first version.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -31,6 +34,7 @@ def plan(
         pictures=("owl.png",),
         deaths=tuple(deaths),
         cuts_power=cuts_power,
+        made_again=("standard", "picture"),
         prepare=_lose_a_reply,
     )
 

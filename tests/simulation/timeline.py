@@ -21,7 +21,7 @@ _FATES: Final = (
     "kills",
     "copies",
     "restores",
-    "decisions",
+    "interventions",
     "outages",
     "clock_steps",
     "troubles",

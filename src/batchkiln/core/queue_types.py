@@ -54,7 +54,7 @@ class QueueView:
     candidates: tuple[Candidate, ...]
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
     is_unwanted: bool = False  # a paused or canceled job, a cap or a budget would now prevent the unresolved attempt
-    is_slot_held: bool = False  # the unresolved attempt belongs to a held item, which a person has to resolve
+    is_slot_held: bool = False  # the unresolved attempt's item is held until its API key is back
     has_lost: bool = False  # a restored copy of the queue lost an attempt of the account; its item is queued
 
 

@@ -128,7 +128,7 @@ def awaited_by_slot(queue: QueueView, due: NotBefore, *, has_run_budget: bool) -
 
 
 def awaited_place(due: NotBefore) -> frozenset[Awaited]:
-    """Return the place that a request waits for if its time is unknown, or nothing."""
+    """Return the place of the minute that a request awaits if no clock shows when it is free, or else nothing."""
     is_endless = due.at == inf and due.reason is WaitReason.MINUTE_WINDOW
     return frozenset({Awaited.PLACE}) if is_endless else NO_RESOURCE
 

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from batchkiln.api import OutputSummary
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.chained_inputs import source_name, waiting_lines
 from batchkiln.presentation.formatting import (
     format_age,
     format_duration,
@@ -51,6 +52,8 @@ def environment() -> Environment:
     made.globals |= {
         "STATES": tuple(ItemState),
         "item_url": item_url,
+        "source_name": source_name,
+        "waiting_lines": waiting_lines,
         "items_url": items_url,
         "job_url": job_url,
         "review_url": review_url,

@@ -132,7 +132,7 @@ def _text(context: ManifestContext, node: Node, field: str) -> str | None:
 
 
 def read_repeat(context: ManifestContext, entry: MapNode) -> int | None:
-    """Return the value of `repeat`, if the entry has it. Raises `InvalidEntry`."""
+    """Return the value of `repeat`, if the entry has it. Raise `InvalidEntry`."""
     pair = entry.pairs.get("repeat")
     if pair is None:
         return None
@@ -194,7 +194,7 @@ def _repetitions(item: LocatedItem, count: int, group: VariantGroup | None) -> I
 
 
 def file_name_for(context: ManifestContext, metadata: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
-    """Return the file name pattern with an item's metadata and variables filled in. Raises `InvalidValue`."""
+    """Return the file name pattern with an item's metadata and variables filled in. Raise `InvalidValue`."""
     texts: dict[str, str] = {}
     for name in context.pattern_fields:
         source = metadata if name in metadata else variables

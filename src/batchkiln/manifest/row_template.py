@@ -66,7 +66,7 @@ class ItemTemplate:
         file: str,
         defaults: Mapping[str, str],
     ) -> None:
-        """Compile an entry for rows of `file`. `defaults` has templates for prompt and id. Raises `InvalidEntry`."""
+        """Compile an entry for rows of `file`. `defaults` has templates for prompt and id. Raise `InvalidEntry`."""
         self._context = context
         self._diagnostics = context.diagnostics
         self._file = file

@@ -44,7 +44,7 @@ _FIRST_SURROGATE: Final = 0xD800
 
 
 def checked_prompt(text: str) -> str:
-    """Return a valid prompt with LF line endings. Raises `InvalidValue`."""
+    """Return a valid prompt with LF line endings. Raise `InvalidValue`."""
     if len(text) > MAX_PROMPT_LENGTH:
         remedy = f"at most {MAX_PROMPT_LENGTH:,} characters; a model may allow fewer"
         raise InvalidValue(f"the prompt has {len(text):,} characters", remedy)
@@ -59,7 +59,7 @@ def checked_prompt(text: str) -> str:
 
 
 def checked_id(text: str) -> str:
-    """Return an id unchanged. Raises `InvalidValue`."""
+    """Return an id unchanged. Raise `InvalidValue`."""
     if text and text.isprintable() and len(text) <= MAX_ID_LENGTH and text[0] != " " and text[-1] != " ":
         return text
     if not text:

@@ -16,7 +16,7 @@ _OUTPUT_EXTENSIONS: Final = frozenset({"png", "jpg", "jpeg", "webp", "gif", "avi
 
 
 def place_inside(files: FileSystem, directory: Path, relative_name: str) -> Path:
-    """Return the absolute path of a name below `directory`. Raises `OutputDirNotWritable` for a name outside it.
+    """Return the absolute path of a name below `directory`. Raise `OutputDirNotWritable` for a name outside it.
 
     Real paths are compared, because a folder may be a link that leads elsewhere.
     """

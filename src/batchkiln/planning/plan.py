@@ -181,7 +181,7 @@ async def make_plan(
     """Plan manifests: check their items against the catalogue, and ask for prices that the queue does not know.
 
     Only the items of `selection` are to be sent; the first `show` of each job are described in full. Neither the queue
-    nor the account changes. Raises `InputError` with the errors of the first invalid manifest, and `SameJobTwice`.
+    nor the account changes. Raise `InputError` with the errors of the first invalid manifest, and `SameJobTwice`.
     """
     if "-" in paths and len(paths) > 1:
         raise InputError("standard input cannot be combined with other manifests")

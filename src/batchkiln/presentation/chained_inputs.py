@@ -1,4 +1,4 @@
-"""What items are made from, in words: what they wait for, and what is stale."""
+"""Texts for items that are made from outputs of other items: their waits, and whether they are stale."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -27,7 +27,7 @@ def source_name(source: ItemSource, job: str) -> str:
 
 
 def waits_text(sources: Sequence[ItemSource], job: str) -> str:
-    """Describe what an item waits for; "" if all its inputs are there."""
+    """Describe what an item waits for; return "" if all its inputs exist."""
     parts = []
     for source in sources:
         if source.is_open:
@@ -37,14 +37,14 @@ def waits_text(sources: Sequence[ItemSource], job: str) -> str:
 
 
 def _end(source: ItemSource) -> str:
-    """Describe the state of a source that makes nothing any more; "" if it is still to come."""
+    """Describe why a source makes nothing more; return "" if its output is still to come."""
     if source.state is ItemState.DONE:
         return f"which has no output {source.output} to be made from" if source.output > 1 else "which is not kept"
     return "" if source.state is None else _ENDS.get(source.state, "")
 
 
 def waits_remedy(sources: Sequence[ItemSource]) -> str | None:
-    """Return what a person does about an item that waits, with commands in backquotes; None if it does not wait."""
+    """Return the next step for an item that waits, with commands in backquotes; None if it does not wait."""
     opened = [source for source in sources if source.is_open]
     for source in opened:
         command = _remedy(source.job, source.item, source.state)
@@ -67,26 +67,26 @@ def _remedy(job: str, item: str, state: ItemState | None) -> str | None:
 
 
 def stale_text(sources: Sequence[ItemSource], job: str) -> str:
-    """Name the sources that were made again after the item was sent; "" if none was."""
+    """Name the sources that were made again after the item was sent; return "" if none was."""
     names = [source_name(source, job) for source in sources if source.is_stale]
     return f"stale: it was made from an earlier version of {' and '.join(names)}" if names else ""
 
 
 def blocker_text(blocker: Blocker, job: str) -> str:
-    """Return how many items of a job wait in vain for one item, such as "12 wait for owl-still, which failed"."""
+    """Return how many items wait for an item that has ended, such as "12 wait for owl-still, which failed"."""
     name = sanitize(blocker.item if blocker.job == job else f"{blocker.job}/{blocker.item}")
     verb = "waits" if blocker.count == 1 else "wait"
     return f"{blocker.count:,} {verb} for {name}, {_ENDS[blocker.state]}"
 
 
 def blocker_command(blocker: Blocker) -> str:
-    """Return the command that brings on the items that wait for one item."""
+    """Return the command by which the items that wait for one item can continue."""
     verb = "show" if blocker.state is ItemState.HELD else "retry"
     return f"batchkiln {verb} {command_arguments(blocker.job, blocker.item)}"
 
 
 def waiting_lines(summary: JobSummary) -> Iterator[str]:
-    """Yield what the waiting items of a job wait for, one sentence without full stop each."""
+    """Yield sentences about the waiting items of a job, without full stops."""
     if not summary.waiting:
         return
     verb = "waits" if summary.waiting == 1 else "wait"

@@ -1,4 +1,4 @@
-"""The overview that `status`, `run` and `work` show, read in one snapshot."""
+"""Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
@@ -40,9 +40,10 @@ class AccountView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Jobs, accounts and the lease of the process that runs the queue; None if there is none.
+    """The jobs and accounts of a queue, and what runs it.
 
-    `shared_by` has the workers of a queue in a database; None if no worker ever shared it.
+    `lease` is that of the process that runs the queue; None if no process does. `shared_by` has the workers of a queue
+    in a database; None if no worker ever shared it.
     """
 
     jobs: tuple[JobView, ...]
@@ -94,7 +95,7 @@ def read_accounts(
     observed: Mapping[str, datetime] | None = None,
     profiles: AbstractSet[str] = frozenset(),
 ) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
-    """Read all accounts, and the service times of the profiles: those in use, the configured ones, and `profiles`."""
+    """Read all accounts, and the service times of the profiles of the queue, the configuration and `profiles`."""
     accounts = reader.accounts.summaries()
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
     times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})

@@ -218,7 +218,7 @@ NAMES_AT_MOST: Final = 10_000
 
 
 class Items:
-    """Reads items."""
+    """Reads the items of jobs."""
 
     def __init__(self, connection: Session) -> None:
         """Read on this connection."""

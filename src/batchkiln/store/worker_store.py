@@ -205,7 +205,7 @@ class WorkerStore:
     ) -> None:
         """Record a request before it is sent (Law 5), a read with its attempt.
 
-        `is_further` counts it in further days only.
+        `is_further`: it is recorded already, and now counts in the days after a reset as well.
         """
         await self._database.write(
             attempts.record_request, request, keep_seconds=self._keep, attempt_id=attempt_id, is_further=is_further

@@ -103,7 +103,7 @@ async def _create(request: web.Request, call: ApiCall, kind: Kind) -> web.Stream
 
 
 def _idempotency_key(request: web.Request) -> str:
-    """Return the Idempotency-Key. Raises ApiError 400 unless exactly one is well formed. Service rule 4.1."""
+    """Return the Idempotency-Key. Raise ApiError 400 unless exactly one is well formed. Service rule 4.1."""
     match request.headers.getall("Idempotency-Key", []):
         case [key] if IDEMPOTENCY_KEY.fullmatch(key):
             return key

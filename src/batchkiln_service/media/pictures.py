@@ -41,7 +41,7 @@ def blurred(picture: Image.Image) -> Image.Image:
 
 
 def save_picture(picture: Image.Image, path: Path, output_format: str) -> None:
-    """Save as PNG or JPEG. Raises OSError.
+    """Save as PNG or JPEG. Raise OSError.
 
     The file is encoded in memory first, because Pillow does not notice a partial write to a full disk.
     """

@@ -13,6 +13,7 @@ import pytest
 from batchkiln.api.reading import ItemReport, read_item_report
 from batchkiln.cli.main import program
 from batchkiln.config import Config, Profile
+from batchkiln.core import outcome_errors
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
@@ -123,6 +124,11 @@ def damaged(queue: QueueFile) -> None:
     queue.move("fox", Event.KEY_CONFLICT, code=DAMAGED)
 
 
+def id_taken(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.KEY_CONFLICT, code=ID_TAKEN)
+
+
 def refused_in_doubt(queue: QueueFile) -> None:
     queue.end(queue.send("fox"), "disputed")
     queue.move("fox", Event.REFUSED_IN_DOUBT, code="over_quote")
@@ -159,6 +165,7 @@ def outputs_gone(queue: QueueFile) -> None:
     queue.move("fox", Event.OUTPUTS_UNUSABLE, code="outputs_gone")
 
 
+ID_TAKEN: Final = outcome_errors.id_taken("gen-1").code
 Way = Callable[[QueueFile], None]
 Row = tuple[Way, str, str, str, list[str]]
 # How an item gets into a state; parts of its explanation: the state, the charge and the remedy; the named commands.
@@ -218,6 +225,7 @@ TABLE: Final[list[Row]] = [
         "check the disk",
         ["show", "resolve", "resolve", "resolve"],
     ),
+    (id_taken, "belongs to another item", "it is unknown whether", "look for it", ["show", *["resolve"] * 3]),
     (refused_in_doubt, "got no reply", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
     (key_forgotten, "for a day", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
     (set_aside, "does not decide", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
@@ -274,7 +282,7 @@ def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
     ways = {event for (_, event), state in TRANSITIONS.items() if state is ItemState.HELD}
     assert {state for state, _ in reached} == set(ItemState)
     assert {kind for state, kind in reached if state == ItemState.HELD} == ways
-    assert set(HOLDS) == ways | {DAMAGED, GONE, UNUSABLE}
+    assert set(HOLDS) == ways | {DAMAGED, GONE, ID_TAKEN, UNUSABLE}
 
 
 @pytest.mark.parametrize("reason", WaitReason)
