@@ -349,6 +349,7 @@ CREATE TABLE lost_attempt (
     checksum        INTEGER NOT NULL,
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
+    delivered       TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (
@@ -724,7 +725,7 @@ BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
-CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
+CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
 CREATE INDEX item_to_review ON item (job_id, id, verdict)
     WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
 CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;

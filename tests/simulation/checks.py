@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -150,13 +151,26 @@ class Aftermath:
         return replace(books, requests=[row for row in books.requests if not self._is_upset(row)])
 
     def _is_upset(self, row: sqlite3.Row) -> bool:
-        if self._plan.restores and row["code"] == "generation_active":
-            return (
-                True  # an attempt that was refused after the copy was made is sent again, while a later one is active
-            )
+        if row["code"] == "generation_active" and self._is_of_lost(row):
+            return True
         after_ms = UPSET_MS if row["status"] == TOO_MANY_REQUESTS else LATE_MS
         is_blind = any(0 <= row["arrived_at_ms"] - blind_ms <= BLIND_MS for blind_ms in self._blind_ms)
         return is_blind or any(-LATE_MS <= row["arrived_at_ms"] - late_ms <= after_ms for late_ms in self._late_ms)
+
+    def _is_of_lost(self, row: sqlite3.Row) -> bool:
+        """Return whether a create met a generation from before the last restore, and none that was begun after it.
+
+        The copy has an attempt that was refused after it was made. It is sent again, while a lost later one is active.
+        """
+        start_ms, at = self._plan.starts_at.timestamp() * 1000, row["arrived_at_ms"]
+        before = [moment for each in self._plan.restores if (moment := start_ms + each.moment * 1000) <= at]
+        active = [
+            made["created_at_ms"]
+            for made in self._books.generations
+            if made["account"] == row["account"]
+            and made["created_at_ms"] <= at <= (inf if made["ended_at_ms"] is None else made["ended_at_ms"])
+        ]
+        return bool(before) and bool(active) and max(active) < max(before)
 
     def _lost(self) -> Iterator[str]:
         """Law 9: what a manifest asks for is in the queue, as it was asked for, and nothing else."""
@@ -225,6 +239,7 @@ class Aftermath:
             is_right = row["state"] == "failed" if has_failed else row["state"] == "done"
             if has_failed and self._redone[row["prompt"]]:  # it may have failed before, or when it was made again
                 is_right = row["state"] in {"done", "failed"}
+            is_right |= bool(self._plan.restores) and has_failed and row["state"] == "done"  # a copy forgot failures
             if not is_right and not is_excused:
                 yield f"item {row['name']} is {row['state']}, not as it should be: {row['error_code']}"
 

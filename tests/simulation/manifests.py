@@ -63,6 +63,7 @@ _SIDECARS: Final = {"job-0": ["output: {sidecar: json}"], "job-1": ["output: {si
 
 
 _CHAINED: Final = 0.4  # of the items that take an image, those that are made from another item
+_REVIEWED: Final = 0.5  # of these others, where a person reviews
 _STILL: Final = _image("epsilon-2", "512x512", 2)
 _DEPTH: Final = 3
 
@@ -87,8 +88,18 @@ class Wishes:
     is_rushed: bool
 
 
-def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...], is_rushed: bool) -> Wishes:
-    """Draw one to three jobs whose cost takes about so many days of the accounts."""
+def draw_wishes(
+    chance: random.Random,
+    *,
+    days: float,
+    accounts: tuple[str, ...],
+    is_rushed: bool,
+    reviews: random.Random | None = None,
+) -> Wishes:
+    """Draw one to three jobs whose cost takes about so many days of the accounts.
+
+    With `reviews`, some items that others are made from need a review first.
+    """
     style = _RUSHED if is_rushed else chance.choice(_STYLES)
     credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
     jobs = [f"job-{number}" for number in range(1 if style is _RUSHED else chance.randint(1, 3))]
@@ -100,11 +111,23 @@ def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...]
         _draw_job(chance, job, price, accounts=accounts, style=style, pictures=pictures, stills=stills) for job in jobs
     ]
     return Wishes(
-        manifests={f"{job}.yaml": text for job, (text, _) in zip(jobs, drawn, strict=True)},
+        manifests={
+            f"{job}.yaml": text if reviews is None else _with_reviews(reviews, text)
+            for job, (text, _) in zip(jobs, drawn, strict=True)
+        },
         days_at_most=sum(needed for _, needed in drawn),
         busy_hours=0.25 if style is not _CHEAP else 0.6,
         pictures=pictures,
         is_rushed=is_rushed,
+    )
+
+
+def _with_reviews(chance: random.Random, manifest: str) -> str:
+    """Let some of the items that only make an input need a review."""
+    lines = manifest.splitlines(keepends=True)
+    return "".join(
+        line.replace("-still,", "-still, review: true,") if " still, " in line and chance.random() < _REVIEWED else line
+        for line in lines
     )
 
 

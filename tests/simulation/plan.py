@@ -76,10 +76,13 @@ class Restore:
 
 @dataclass(frozen=True)
 class Intervention:
-    """At a moment a person cancels items, or retries those that were canceled, beside the running program."""
+    """At a moment a person cancels items, retries those that were canceled, reviews, or takes a verdict back.
+
+    The program runs meanwhile.
+    """
 
     moment: float
-    kind: Literal["cancel", "retry"]
+    kind: Literal["cancel", "retry", "review", "undo"]
 
 
 @dataclass

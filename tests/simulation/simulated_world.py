@@ -49,6 +49,8 @@ from .operator_actions import (
     lost_attempts_of,
     move,
     retry_canceled,
+    review_some,
+    take_verdicts_back,
 )
 from .oversleeping import Oversleeping
 from .plan import RESTART_SECONDS, Plan, Restore
@@ -168,11 +170,19 @@ class World:
             self.copies.take("any")
 
     def intervene(self, kind: str) -> None:
-        """Let a person cancel some items, or retry those that were canceled."""
+        """Let a person cancel some items, retry those that were canceled, review what is done, or undo a verdict."""
         queue, now = self.program_folder / "queue.db", round(self.wall().timestamp() * 1000)
         self.copies.reach("deciding")
         chance = random.Random(f"{self.plan.seed} decides at {self.loop.time()}")
-        names = cancel_some(queue, chance, now) if kind == "cancel" else retry_canceled(queue, now)
+        match kind:
+            case "cancel":
+                names = cancel_some(queue, chance, now)
+            case "retry":
+                names = retry_canceled(queue, now)
+            case "review":
+                names = review_some(queue, chance, now)
+            case _:
+                names = take_verdicts_back(queue, chance, now)
         self.note("a person", f"has {kind}: {', '.join(names)}")
         self._wake_program()
         self.copies.reach("deciding")
@@ -299,12 +309,20 @@ class World:
             self.note("a person", f"has the outputs of {unfetched} items fetched again")
         if left and (asked := ask_again(self.program_folder / "queue.db")):
             self.note("a person", f"has {asked} calls asked again")
-        if left or doubts or unfetched:
+        if reviewed := self._review():
+            self.note("a person", f"reviews: {', '.join(reviewed)}")
+            self.copies.reach("deciding")
+        if left or doubts or unfetched or reviewed:
             return STANDSTILL_SECONDS
         if decided := self.decisions.next(self.program_folder / "queue.db", is_last_call=True):
             self.note("a person", decided)
             return RESTART_SECONDS
         return None
+
+    def _review(self) -> list[str]:
+        """Let a person review what waits for it; return the names of the items."""
+        queue, now = self.program_folder / "queue.db", round(self.wall().timestamp() * 1000)
+        return review_some(queue, random.Random(f"{self.plan.seed} reviews at {self.loop.time()}"), now)
 
     def _until_topped_up(self) -> float | None:
         """Return how long it is until a person has bought credits and starts again, in calm; None when nobody will."""

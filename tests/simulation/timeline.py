@@ -22,6 +22,7 @@ _FATES: Final = (
     "copies",
     "restores",
     "interventions",
+    "decisions",
     "outages",
     "clock_steps",
     "troubles",

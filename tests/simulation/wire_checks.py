@@ -19,7 +19,12 @@ MEDIA: Final = {".png", ".jpg", ".mp4"}
 _OFFERED: Final = """
     SELECT item_source.place, output.sha256 FROM attempt
     JOIN item_source ON item_source.item_id = attempt.item_id
-    LEFT JOIN item AS source ON source.id = item_source.source_id AND source.state = 'done'
+    LEFT JOIN item AS source ON source.id = item_source.source_id AND source.state = 'done' AND (
+        source.verdict = 'kept' OR (source.verdict IS NULL AND source.needs_review = 0) OR EXISTS (
+            SELECT 1 FROM event AS later
+            WHERE later.item_id = source.id AND later.kind IN ('dropped', 'verdict_undone') AND later.id > (
+                SELECT max(sent.id) FROM event AS sent
+                WHERE sent.item_id = attempt.item_id AND sent.kind = 'attempt_recorded')))
     LEFT JOIN output ON output.attempt_id = source.version_id AND output.number = item_source.output
     WHERE attempt.idempotency_key = ? AND attempt.sends = 1
 """

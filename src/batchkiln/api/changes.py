@@ -283,10 +283,20 @@ def _gone(saved: Sequence[SavedOutputFile]) -> list[SavedOutputFile]:
 
 
 def _is_there(file: SavedOutputFile) -> bool:
+    """Return whether a file is on the disk with its recorded size. One that cannot be looked at counts as there.
+
+    Raise `InputError` for a file in a shared folder that this machine does not know.
+    """
+    path = Path(file.path)
+    if not path.is_absolute():
+        reason = f"{file.path} is in a shared folder, which the configuration does not name; nothing was changed"
+        raise InputError([Diagnostic(reason, remedy="set shared_dir to the place where this machine mounts it")])
     try:
-        return Path(file.path).stat().st_size == file.size_bytes
-    except FileNotFoundError:
+        return path.stat().st_size == file.size_bytes
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        return True
 
 
 def _is_retained(file: SavedOutputFile, now: datetime) -> bool:

@@ -14,7 +14,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
-from batchkiln.dashboard import file_responses, forms, pages, reviews, sse
+from batchkiln.dashboard import file_responses, forms, pages, review_page, sse
 from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.live_state import EngineProbe
@@ -110,8 +110,8 @@ def application(context: Context) -> web.Application:
             web.get("/jobs/{job}", pages.job),
             web.get("/jobs/{job}/items", pages.gallery),
             web.get("/jobs/{job}/item", pages.item),
-            web.get("/jobs/{job}/review", reviews.show),
-            web.post("/jobs/{job}/review", reviews.act),
+            web.get("/jobs/{job}/review", review_page.show),
+            web.post("/jobs/{job}/review", review_page.act),
             web.get("/jobs/{job}/resolve", forms.ask_resolve),
             web.post("/jobs/{job}/resolve", forms.act_resolve),
             web.get("/jobs/{job}/use-version", forms.ask_version),

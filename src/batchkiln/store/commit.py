@@ -14,7 +14,7 @@ from batchkiln.core.outcomes import ITEM_STATES, UNCHANGED, Credits, Known, Outc
 from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
-from batchkiln.core.states import Event, ItemState, apply
+from batchkiln.core.states import FINAL_STATES, Event, ItemState, apply
 from batchkiln.store.charges import accept, charge_beyond, confirm, free, recharge, refund
 from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken
 from batchkiln.store.preparations import drop_assets
@@ -22,7 +22,7 @@ from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_event, move
 from batchkiln.store.usage import DayOf
-from batchkiln.store.versions import redo_lost
+from batchkiln.store.versions import queue_lost
 
 
 def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
@@ -38,7 +38,7 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
     work = _Commit(connection, before, facts, now, day_of)
     settled, state = work.apply(outcome, start)
-    if state is ItemState.DONE and redo_lost(connection, now, before["item_id"]):
+    if state in FINAL_STATES and queue_lost(connection, now, before["item_id"]):
         state = ItemState.QUEUED
     return Committed(
         settled,

@@ -117,9 +117,11 @@ WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group
     AND i.verdict IS NULL AND i.needs_review = 1 AND g.choose IS NULL;
 
 -- name: count_to_choose  (groups of which too few are kept, and no more are made)
-SELECT count(*) FROM variant_group AS g
-WHERE g.job_id = :job_id AND g.choose IS NOT NULL
-    AND g.choose > (SELECT count(*) FROM item AS k WHERE k.group_id = g.id AND k.state = 'done' AND k.verdict = 'kept')
-    AND EXISTS (SELECT 1 FROM item AS d WHERE d.group_id = g.id AND d.state = 'done')
-    AND NOT EXISTS (SELECT 1 FROM item AS m
-        WHERE m.group_id = g.id AND m.state IN ('queued', 'submitting', 'active', 'downloading'));
+SELECT count(*) FROM (
+    SELECT g.id FROM variant_group AS g CROSS JOIN item AS i ON i.group_id = g.id
+    WHERE g.job_id = :job_id AND g.choose IS NOT NULL
+    GROUP BY g.id, g.choose
+    HAVING count(CASE WHEN i.state = 'done' AND i.verdict = 'kept' THEN 1 END) < g.choose
+        AND count(CASE WHEN i.state = 'done' THEN 1 END) > 0
+        AND count(CASE WHEN i.state IN ('queued', 'submitting', 'active', 'downloading') THEN 1 END) = 0
+) AS open_groups;

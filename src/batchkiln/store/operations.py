@@ -13,7 +13,6 @@ from typing import Final
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store import drivers
-from batchkiln.store.chains import fill_dependents
 from batchkiln.store.item_sources import waiting_for, waiting_for_queued
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
@@ -173,7 +172,6 @@ def make_again(connection: Session, item_ids: Sequence[int], now: int) -> None:
     """Queue done items again inside the caller's transaction."""
     connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
     transition_all(connection, item_ids, expected=ItemState.DONE, event=Event.REDO_REQUESTED, now=now)
-    fill_dependents(connection, item_ids, now)
 
 
 def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]) -> CancelReport:
@@ -205,7 +203,6 @@ def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: i
         transition_all(connection, unmade, expected=state, event=Event.CANCEL_REQUESTED, now=now)
         if made:  # a canceled redo leaves the item done, with the files that it has
             transition_all(connection, sorted(made), expected=state, event=Event.REDO_CANCELED, now=now)
-            fill_dependents(connection, sorted(made), now)
 
     queued = (ItemState.QUEUED,)
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)

@@ -5,7 +5,11 @@ SELECT account.creates_held_until, account.creates_held_reason, account.reads_he
        EXISTS (
            SELECT 1 FROM lost_item
            WHERE lost_item.profile = account.profile AND lost_item.account = account.name
-               AND lost_item.state = 'queued') AS has_lost
+               AND lost_item.state = 'queued'
+               AND NOT EXISTS (
+                   SELECT 1 FROM lost_attempt AS earlier
+                   WHERE earlier.job = lost_item.job AND earlier.item = lost_item.item
+                       AND earlier.number < lost_item.number)) AS has_lost
 FROM account
 LEFT JOIN account_day ON account_day.account_id = account.id AND account_day.day_start_at IN (:first, :last)
 WHERE account.id = :account_id;

@@ -291,6 +291,7 @@ class _RecipeCounter:
             "profile": self._profile,
             "account": self._account,
             "is_selected": int(bool(self._selection)),
+            "redoes": int(self._report.redone > 0),
         }
         row = self._connection.execute(query("planned_uploads"), params).fetchone()
         return Uploads(row["files"], row["bytes"], row["largest"])

@@ -56,8 +56,7 @@ class ReviewStep:
     """What is reviewed together: an item, or the items of a group of variants. `at` is the place for paging.
 
     `choose` is the number of items to keep of the group. `inputs` are what they are made from. `next_at` is the place
-    of the next step, `previous_at` that of the one before; None at the ends. `left` counts the steps with something to
-    review.
+    of the next step, `previous_at` that of the one before; None at the ends.
     """
 
     job: str
@@ -68,7 +67,6 @@ class ReviewStep:
     inputs: tuple[tuple[int, InputFile], ...]
     next_at: int | None
     previous_at: int | None
-    left: int
 
     @property
     def kept(self) -> int:
@@ -159,8 +157,11 @@ class Reviews:
             inputs=tuple(items.inputs_of(at)),
             next_at=self._other("next", job_id, at, group_id, is_all=is_all),
             previous_at=self._other("previous", job_id, at, group_id, is_all=is_all),
-            left=sum(Jobs(self._connection).to_decide(job_id)),
         )
+
+    def left(self, job_name: str) -> int:
+        """Return how many steps have something to review."""
+        return sum(Jobs(self._connection).to_decide(Jobs(self._connection).id_of(job_name)))
 
     def item(self, job_name: str, item_id: int) -> ItemSummary | None:
         """Return an item of a job by its id; None if the job has none with this id."""

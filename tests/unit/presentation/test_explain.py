@@ -23,6 +23,8 @@ from batchkiln.presentation.formatting import REASONS, format_minute
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import Reader
 from batchkiln.store.accounts import SlotHolder
+from batchkiln.store.operations import redo
+from batchkiln.store.versions import choose_version
 from support.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
 AT: Final = from_milliseconds(NOW)
@@ -490,3 +492,31 @@ def test_commands_are_whole_whatever_an_item_is_called(name: str) -> None:
     telling = Explanation("", "", f"`{command}` queues it again; `batchkiln work` resumes it")
 
     assert telling.commands == (command, "batchkiln work")
+
+
+def test_item_that_is_made_again_keeps_its_version_in_the_sentences(queue: QueueFile) -> None:
+    """It waits with the files that it had; done, it names the current version of those that it has."""
+    queue.apply([spec("fox")])
+    queue.finish("fox")
+    redo(queue.connection, "birds", ["fox"], NOW)
+    waiting = told(queue).explanation
+    queue.finish("fox")
+    choose_version(queue.connection, "birds", "fox", 1, NOW)
+
+    chosen = told(queue).explanation
+
+    assert "it is to be made again; the files of version 1 stay current until then" in waiting.situation
+    assert "generation gen-fox was downloaded completely: 1 file; version 1 of 2 is current" in chosen.situation
+
+
+def test_failed_redo_names_the_command_for_its_earlier_version(queue: QueueFile) -> None:
+    """Trying again costs again; the files that it had are used at no cost."""
+    queue.apply([spec("fox")])
+    queue.finish("fox")
+    redo(queue.connection, "birds", ["fox"], NOW)
+    queue.end(queue.send("fox", generation_id="second"), "failed")
+    queue.move("fox", Event.TRIES_EXHAUSTED, code="generation_failed")
+
+    explanation = told(queue).explanation
+
+    assert explanation.commands == ("batchkiln retry birds fox", "batchkiln use-version birds fox 1")

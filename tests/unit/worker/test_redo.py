@@ -223,6 +223,19 @@ async def test_fetch_is_left_where_another_version_became_current_meanwhile(worl
     assert world.one("SELECT count(*) FROM output") == 2
 
 
+async def test_fetch_leaves_files_that_were_saved_again_since_the_look_at_the_disk(world: World) -> None:
+    """Two people fetch: the second one's look is older than the files that the first one got back."""
+    await done(world)
+    world.outputs.files.clear()
+    missing, _ = saved_files(world.connection, "job", ["fox"])
+    world.write(fetch_again, missing, world.now_ms)
+    await world.run()
+
+    assert world.write(fetch_again, missing, world.now_ms) == 0
+    assert world.state("fox") is ItemState.DONE
+    assert exported(world) == ["fox.png"]
+
+
 async def test_result_that_was_given_up_is_not_fetched(world: World) -> None:
     """A version of an attempt that a person gave up is on disk alone."""
     await done(world)

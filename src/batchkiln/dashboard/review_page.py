@@ -53,12 +53,13 @@ async def _page(
 ) -> web.Response:
     job, is_all = request.match_info["job"], _is_all(request)
     place = at if at is not None else _number(request.query.get("at"))
-    step, last = await context.reader.read(_read, job, place, _number(request.query.get("last")), is_all=is_all)
+    step, last, left = await context.reader.read(_read, job, place, _number(request.query.get("last")), is_all=is_all)
     return context.page(
         "review.html",
         status=409 if refused else 200,
         job=job,
         step=step,
+        left=left,
         is_all=is_all,
         last=last if refused is None else None,
         refused=refused.skipped if refused else (),
@@ -67,9 +68,9 @@ async def _page(
 
 def _read(
     reader: Reader, job: str, at: int | None, last: int | None, *, is_all: bool
-) -> tuple[ReviewStep | None, ItemSummary | None]:
+) -> tuple[ReviewStep | None, ItemSummary | None, int]:
     step = reader.reviews.step(job, at, is_all=is_all)
-    return step, None if last is None else reader.reviews.item(job, last)
+    return step, None if last is None else reader.reviews.item(job, last), reader.reviews.left(job)
 
 
 def _is_all(request: web.Request) -> bool:
