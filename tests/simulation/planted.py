@@ -767,9 +767,9 @@ BUGS: Final = (
     ),
     Bug(
         "a restored copy gives up the paid attempt before a redo",
-        "store/lost_attempts.py",
-        'if row["idempotency_key"] not in paid_keys',
-        "if True",
+        "store/lost_attempts.sql",
+        " AND a.number NOT IN (SELECT value FROM json_each(lost_item.delivered))",
+        "",
         caught_by="tests/unit/worker/test_redo.py",  # seldom in the worlds: the copy has to fall between two replies
     ),
     Bug(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from batchkiln.core import outcome_errors
-from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.errors import InvariantBroken, LeaseLost
 from batchkiln.core.job import AttemptState
 from batchkiln.core.outcomes import ITEM_STATES, UNCHANGED, Credits, Known, Outcome, Stale, settle
 from batchkiln.core.queue_changes import Committed, Facts
@@ -26,13 +26,21 @@ from batchkiln.store.versions import queue_lost
 
 
 def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
-    connection: Session, attempt_id: int, outcome: Outcome, facts: Facts, now: int, day_of: DayOf
+    connection: Session,
+    attempt_id: int,
+    outcome: Outcome,
+    facts: Facts,
+    now: int,
+    day_of: DayOf,
+    *,
+    key: str | None = None,
 ) -> Committed:
     """Apply an outcome to an attempt; return the settled outcome and the item's state.
 
-    Raise `InvariantBroken` if the outcome does not apply to the state of the attempt or its item.
+    Raise `InvariantBroken` if the outcome does not apply to the state of the attempt or its item, and `LeaseLost` as
+    `attempt_row` does.
     """
-    before = attempt_row(connection, attempt_id)
+    before = attempt_row(connection, attempt_id, key)
     start = ITEM_STATES.get(AttemptState(before["state"]))
     if start is None:
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
@@ -60,9 +68,14 @@ def _download_of(connection: Session, attempt_id: int) -> DownloadTask | None:
         return None
 
 
-def attempt_row(connection: Session, attempt_id: int) -> Row:
-    """Return an attempt's row."""
-    row: Row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+def attempt_row(connection: Session, attempt_id: int, key: str | None = None) -> Row:
+    """Return an attempt's row. Raise `LeaseLost` where there is none, or where it has another idempotency key.
+
+    A database that was restored meanwhile may lack the attempt, and may give its id to another one.
+    """
+    row: Row | None = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    if row is None or key not in {None, row["idempotency_key"]}:
+        raise LeaseLost("the database was restored to a state without this attempt; nothing was written")
     return row
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ParamSpec, TypeVar
 
-from batchkiln.core.errors import LeaseLost
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.lease_types import Fence
 from batchkiln.core.outcomes import Outcome
@@ -35,7 +34,6 @@ from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.database import in_snapshot
 from batchkiln.store.leases import FencedDatabase, Transactions
 from batchkiln.store.session import Session
-from batchkiln.store.sql import query
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -270,7 +268,9 @@ class WorkerStore:
             return self._day.start_of(instant or now.latest)
 
         try:
-            committed = await self._database.write_and_then(follow, _commit, attempt, outcome, facts, at, day_of)
+            committed = await self._database.write_and_then(
+                follow, commit.commit, attempt.id, outcome, facts, at, day_of, key=attempt.idempotency_key
+            )
             change = change_by_outcome(committed)
             is_newest = not self.changes.has_news(attempt.account_id, version)
             is_newest = is_newest and self.changes.plans_outdated_at <= version
@@ -294,13 +294,3 @@ class WorkerStore:
         finally:
             is_time = isinstance(change, TimeKnown)  # others may be about to ask for it
             self.changes.announce(Change.CLOCK_SET if is_time else Change.ACCOUNT, account_id)
-
-
-def _commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
-    session: Session, attempt: Attempt, outcome: Outcome, facts: Facts, now: int, day_of: usage.DayOf
-) -> Committed:
-    """Apply an outcome to the attempt that it belongs to; a database that was restored meanwhile may reuse its id."""
-    row = session.execute(query("select_attempt"), {"attempt_id": attempt.id}).fetchone()
-    if row is None or row["idempotency_key"] != attempt.idempotency_key:
-        raise LeaseLost("the database was restored to a state without this attempt; nothing was written")
-    return commit.commit(session, attempt.id, outcome, facts, now, day_of)
