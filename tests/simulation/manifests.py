@@ -59,6 +59,8 @@ _DEAR: Final = (
 _RUSHED: Final = (_edit("epsilon-2", "512x512", 2),)  # over at once, each with an upload: the minutes are what is short
 _STYLES: Final = (*[_DEAR] * 9, _CHEAP, _CHEAP + _DEAR, _RUSHED)  # what takes long to play comes seldom
 
+_SIDECARS: Final = {"job-0": ["output: {sidecar: json}"], "job-1": ["output: {sidecar: txt}"]}
+
 
 _CHAINED: Final = 0.4  # of the items that take an image, those that are made from another item
 _REVIEWED: Final = 0.5  # of these others, where a person reviews
@@ -167,6 +169,7 @@ def _draw_job(
     budget = [f"credits_per_day: {a_day}"] if a_day < DAY_CREDITS else []
     budget += [f"credits: {spent}"] if chance.random() < 0.3 else []  # just enough, if refunds are counted
     lines += [f"budget: {{{', '.join(budget)}}}"] if budget else []
+    lines += _SIDECARS.get(job, [])
     dearest = max(offer.price for offer in style)
     uploads = (len(pictures) + chained) / UPLOADS_A_DAY
     return "\n".join([*lines, "items:", *items]) + "\n", (number + chained) / (a_day // dearest) + uploads

@@ -94,8 +94,8 @@ BUGS: Final = (
     Bug(
         "no fsync of the folder",
         "outputs/output_files.py",
-        "                self._files.sync_folder(final.parent)\n",
-        "                pass\n",
+        "                final = self._publish(part, target)\n                self._files.sync_folder(final.parent)\n",
+        "                final = self._publish(part, target)\n",
     ),
     Bug(
         "a lost reply is a refusal",
@@ -700,9 +700,32 @@ BUGS: Final = (
     Bug(
         "a redo forgets the first charge",
         "store/operations.py",
-        "        transition_all(connection, item_ids, expected=state, event=Event.REDO_REQUESTED, now=now)\n",
-        "        transition_all(connection, item_ids, expected=state, event=Event.REDO_REQUESTED, now=now)\n"
-        "        connection.execute('UPDATE job SET charged = refunded')\n",
+        "    transition_all(connection, item_ids, expected=ItemState.DONE, event=Event.REDO_REQUESTED, now=now)\n",
+        "    transition_all(connection, item_ids, expected=ItemState.DONE, event=Event.REDO_REQUESTED, now=now)\n"
+        "    connection.execute('UPDATE job SET charged = refunded')\n",
+    ),
+    Bug(
+        "a hook's redo forgets what it has spent",
+        "store/hooks.py",
+        "    write_meta(connection, key, str(spent + cost))\n",
+        "",
+        caught_by="tests/unit/store/test_hooks.py",
+    ),
+    Bug(
+        "a hook decides about files that it has not seen",
+        "store/hooks.py",
+        'if row["state"] != ItemState.DONE or row["version_id"] != attempt_id:',
+        'if row["state"] != ItemState.DONE:',
+        caught_by="tests/unit/store/test_hooks.py",
+    ),
+    Bug(
+        "a file is recorded without its sidecar",
+        "worker/downloader.py",
+        "    sidecar = await _write_sidecar(worker, task, number, saved)\n"
+        "    committed = await _commit(worker, task, step, saved=file)\n",
+        "    committed = await _commit(worker, task, step, saved=file)\n"
+        "    sidecar = await _write_sidecar(worker, task, number, saved)\n",
+        caught_by="tests/unit/worker/test_sidecars.py",
     ),
     Bug(
         "a redo overwrites the first file",

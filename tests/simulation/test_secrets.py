@@ -28,11 +28,13 @@ def played(folder: Path) -> World:
 
 
 def test_no_secret_is_left_on_the_disk(world: World) -> None:
-    """Neither the queue, its log nor the outputs hold a secret, also after kills."""
+    """Neither the queue, its log, the outputs nor their sidecars hold a secret, also after kills."""
     graves = world.folder.glob("grave-*")
+    sidecars = [path for path in world.program_folder.rglob("i*.json") if b'"prompt"' in path.read_bytes()]
 
     assert list(world.canaries.left_in([world.program_folder, *graves])) == []
     assert len(world.canaries.secrets) > 10
+    assert sidecars
 
 
 @pytest.mark.parametrize("log_format", ["auto", "json"])

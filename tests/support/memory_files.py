@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from batchkiln.core.job import InputFile, SavedFile
+from batchkiln.core.job import InputFile, SavedFile, Sidecar
 from batchkiln.core.responses import DownloadBroken, DownloadCut, DownloadUnusable
 
 CUT = b"[cut]"
@@ -79,6 +79,15 @@ class MemoryOutputs:
         assert self.files.get(path, content) == content, f"{path} would be overwritten"
         self.files[path] = content
         return SavedFile(path, len(content), digest, "image/png")
+
+    async def write_sidecar(self, path: str, kind: Sidecar, content: bytes) -> str | None:
+        sidecar = str(Path(path).with_suffix(f".{kind}"))
+        is_new = sidecar not in self.files
+        assert self.files.setdefault(sidecar, content) == content, f"{sidecar} would be overwritten"
+        return sidecar if is_new else None
+
+    async def remove_sidecar(self, path: str) -> None:
+        del self.files[path]
 
 
 class MemoryInputs:

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from batchkiln.config import Traces, config_of, load_config
+from batchkiln.config import Hook, Traces, config_of, load_config
 from batchkiln.core.errors import InputError
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
 
@@ -291,3 +291,45 @@ def test_keys_in_clear_by_the_environment_are_refused_unless_allowed(
     with pytest.raises(InputError, match="BATCHKILN_ALLOW_HTTP=1"):
         load_config(None, environ)
     assert load_config(None, environ | {"BATCHKILN_ALLOW_HTTP": "1"}).profile(None).allows_http
+
+
+def test_a_hook_is_read_with_its_bounds(tmp_path: Path) -> None:
+    """A program with a slash in its name is beside the file; a list is the command alone."""
+    whole = """
+        on_saved:
+          command: [./check, "{path}", "{{x}}"]
+          at_once: 4
+          timeout_seconds: 2.5
+          redos: 1
+          redo_credits: 50
+        """
+
+    hook = load_config(write(tmp_path, whole), NOWHERE).on_saved
+    short = load_config(write(tmp_path, 'on_saved: [check, "{item}"]'), NOWHERE).on_saved
+
+    assert hook == Hook((str(tmp_path / "check"), "{path}", "{{x}}"), tmp_path, 4, 2.5, 1, 50)
+    assert short == Hook(("check", "{item}"), tmp_path)
+    assert load_config(write(tmp_path, "profiles: {}"), NOWHERE).on_saved is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("on_saved: []", "at least 1 item"),
+        ('on_saved: ["{path}"]', "the first argument is the program; it has no field"),
+        ('on_saved: [check, "{paht}"]', "there is no field {paht}; the fields are: path, job"),
+        ('on_saved: [check, "{path.__class__}"]', "a single brace"),
+        ('on_saved: [check, "{}"]', "there is no field {}"),
+        ("on_saved: check {path}", "valid dictionary"),
+        ("on_saved: {command: [check], redo: 2}", "there is no such field"),
+        ("on_saved: {command: [check], timeout_seconds: 0}", "greater than 0"),
+        ("on_saved: {command: [check], at_once: 17}", "less than or equal to 16"),
+    ],
+)
+def test_a_wrong_hook_is_an_error_at_its_place(tmp_path: Path, text: str, reason: str) -> None:
+    """Line, field and reason are told, before anything is sent."""
+    with pytest.raises(InputError) as error:
+        load_config(write(tmp_path, text), NOWHERE)
+
+    assert reason in str(error.value)
+    assert "batchkiln.yaml:1:" in str(error.value)

@@ -28,6 +28,7 @@ TASKS: Final = {
     "held",
     "new-account",
     "pipelines",
+    "quality-filter",
     "datasets",
     "rehearsing",
     "another-machine",

@@ -207,6 +207,12 @@ class Run:
             if config.traces is not None and (tracing := _tracing_extra(config.traces)) is not None:
                 traced = tracing(self._reader, config.traces, wall=environment.wall, jobs=self._jobs)
                 self.engine.tracing = await stack.enter_async_context(traced)
+            if config.on_saved is not None:
+                from batchkiln.hooks.run_hooks import program_environment, running_hooks  # noqa: PLC0415  rarely used
+
+                secretless = program_environment(config)
+                hooks = running_hooks(self.engine, self._reader, config.on_saved, secretless, wall=environment.wall)
+                await stack.enter_async_context(hooks)
             if config.notifiers:
                 from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  slow to import
 

@@ -32,6 +32,7 @@ from batchkiln.config.model import (
     Account,
     Address,
     Config,
+    Hook,
     KeySource,
     Notifier,
     Profile,
@@ -236,6 +237,49 @@ class _Notifier(_Model):
         )
 
 
+def _check_command(command: tuple[str, ...]) -> tuple[str, ...]:
+    if any("\0" in part for part in command):
+        raise ValueError("an argument contains a null character")
+    for part in command:
+        names = [match[1] for match in Hook.FIELD.finditer(part) if match[1] is not None]
+        rest = Hook.FIELD.sub("", part)
+        unknown = [name for name in names if name not in Hook.FIELDS]
+        if unknown or "{" in rest or "}" in rest:
+            there = ", ".join(Hook.FIELDS)
+            wrong = f"there is no field {{{unknown[0]}}}" if unknown else "a single brace; write {{ or }} for a brace"
+            raise ValueError(f"{wrong}; the fields are: {there}")
+    if not command[0] or Hook.FIELD.search(command[0]):
+        raise ValueError("the first argument is the program; it has no field")
+    return command
+
+
+_Command = Annotated[tuple[str, ...], Field(min_length=1, max_length=100), AfterValidator(_check_command)]
+
+
+class _Hook(_Model):
+    """The program that runs after each saved item; a list is its command alone."""
+
+    command: _Command
+    at_once: int = Field(default=2, ge=1, le=16)
+    timeout_seconds: float = Field(default=60, gt=0, le=3600)
+    redos: int = Field(default=2, ge=0, le=20)
+    redo_credits: int = Field(default=0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_list(cls, value: object) -> object:
+        return {"command": value} if isinstance(value, list) else value
+
+    def hook(self, folder: Path) -> Hook:
+        """Return the hook as used. A program with a slash in its name is relative to `folder`."""
+        program = self.command[0]
+        if "/" in program:
+            program = str(folder / Path(program).expanduser())
+        return Hook(
+            (program, *self.command[1:]), folder, self.at_once, self.timeout_seconds, self.redos, self.redo_credits
+        )
+
+
 class _Traces(_Model):
     """An OpenTelemetry collector that receives spans by OTLP over HTTP."""
 
@@ -253,6 +297,7 @@ class _File(_Model):
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
+    on_saved: _Hook | None = None
 
     def config(self, folder: Path) -> Config:
         """Return the configuration; relative files are resolved against `folder`."""
@@ -262,6 +307,7 @@ class _File(_Model):
             [entry.notifier(name, folder) for name, entry in self.notify.items()],
             confirm_above_credits=self.confirm_above_credits,
             traces=None if self.traces is None else Traces(self.traces.endpoint),
+            on_saved=None if self.on_saved is None else self.on_saved.hook(folder),
         )
 
 

@@ -5,6 +5,7 @@ named by the place where it is stored, and is read only when it is needed (Law 8
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -187,6 +188,28 @@ class QueueSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class Hook:
+    """The program `on_saved` with its bounds. `command` has fields in braces; it runs in `folder`, without a shell.
+
+    `at_once` is the number of programs at a time. One item is made again at most `redos` times, and all of a job for at
+    most `redo_credits`.
+    """
+
+    FIELDS: ClassVar[tuple[str, ...]] = (
+        *("path", "job", "item", "index", "version", "output", "file", "media_type", "model", "mode"),
+        *("generation_id", "sha256"),
+    )
+    FIELD: ClassVar[re.Pattern[str]] = re.compile(r"\{\{|\}\}|\{([a-z_0-9]*)\}")
+
+    command: tuple[str, ...]
+    folder: Path
+    at_once: int = 2
+    timeout_seconds: float = 60.0
+    redos: int = 2
+    redo_credits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Traces:
     """The destination of exported spans: a collector's base URL, or None to use OpenTelemetry's own variables.
 
@@ -207,12 +230,14 @@ class Config:
         *,
         confirm_above_credits: int | None = None,
         traces: Traces | None = None,
+        on_saved: Hook | None = None,
     ) -> None:
         """Take profiles by name, the default one's name, and the settings; None means the default value."""
         self.profiles = dict(profiles)
         self.default = default
         self.notifiers = {notifier.name: notifier for notifier in notifiers}
         self.traces = traces
+        self.on_saved = on_saved
         self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
 
     def profile(self, name: str | None) -> Profile:
@@ -223,6 +248,14 @@ class Config:
             hint = f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(sorted(self.profiles))}"
             raise InputError(f"there is no profile {wanted}{hint}")
         return self.profiles[wanted]
+
+    def secret_variables(self) -> frozenset[str]:
+        """Return the names of the environment variables that hold keys, signing secrets and notifiers' addresses."""
+        keys = [key for each in self.profiles.values() for account in each.accounts for key in account.keys]
+        for notifier in self.notifiers.values():
+            addresses = [each.source for each in (notifier.apprise, notifier.webhook) if each is not None]
+            keys += [source for source in (*addresses, notifier.secret) if source is not None]
+        return frozenset(key.env for key in keys if key.env is not None)
 
     def check_notifiers(self, names: Iterable[str]) -> None:
         """Raise `InputError` for the first name without a notifier."""

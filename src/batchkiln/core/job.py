@@ -27,6 +27,13 @@ class Mode(StrEnum):
         return self in {Mode.IMAGE_TO_VIDEO, Mode.IMAGE_TO_IMAGE}
 
 
+class Sidecar(StrEnum):
+    """What is written beside each saved file: its origin as JSON, or its prompt as a caption."""
+
+    JSON = "json"
+    TXT = "txt"
+
+
 class Order(StrEnum):
     """The order in which a job's items are sent (contract, section 7)."""
 
@@ -119,7 +126,8 @@ class JobSpec:
     """A job as a manifest specifies it, without its items.
 
     If `accounts` is empty, the profile's first account is used. `notify` lists names of notifiers; None means all.
-    `versions` is what stands before the extension in the names of later versions.
+    `versions` is what stands before the extension in the names of later versions. `sidecar` is what is written beside
+    each saved file, or None.
     """
 
     name: str
@@ -134,6 +142,7 @@ class JobSpec:
     manifest_path: str
     notify: tuple[str, ...] | None = None
     versions: str = VERSIONS
+    sidecar: Sidecar | None = None
 
 
 class AttemptState(StrEnum):

@@ -16,7 +16,7 @@ import yaml
 from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
-from batchkiln.core.job import JobSpec, Order
+from batchkiln.core.job import JobSpec, Order, Sidecar
 from batchkiln.manifest.diagnostics import Diagnostics, Unreadable, excerpt, read_lines
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
@@ -152,6 +152,7 @@ class _ManifestReader:
             manifest_path=self._text.manifest_path,
             notify=None if header.notify is None else tuple(header.notify),
             versions=(output and output.versions) or filenames.VERSIONS,
+            sidecar=Sidecar(output.sidecar) if output and output.sidecar else None,
         )
 
     def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:

@@ -195,6 +195,9 @@ class Output(Fields):
     versions: Text | None = Field(
         None, description="What stands before the extension in the names of later versions; default .v{version}"
     )
+    sidecar: Literal["json", "txt"] | None = Field(
+        None, description="Write beside each file what it was made from (json), or its prompt as a caption (txt)"
+    )
 
 
 class Header(Fields):

@@ -116,6 +116,10 @@ class FileSystem:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
+    def read(self, path: Path) -> bytes:
+        """Return the content of a small file."""
+        return path.read_bytes()
+
     def sync_path(self, path: Path) -> None:
         """Flush an existing file's content, so that it survives a power cut."""
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

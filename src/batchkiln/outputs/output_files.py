@@ -10,22 +10,25 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from batchkiln.core.errors import OutputDirNotWritable
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
-from batchkiln.core.job import SavedFile
+from batchkiln.core.job import SavedFile, Sidecar
+from batchkiln.core.origin import tells_same
 from batchkiln.core.responses import DownloadCut
 from batchkiln.outputs.completeness import is_complete
 from batchkiln.outputs.file_formats import FileFormat, format_of
 from batchkiln.outputs.filesystem import FileSystem, translate_os_errors, unwritable
 from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
-from batchkiln.outputs.paths import make_folders, numbered, part_path, place_inside
+from batchkiln.outputs.paths import make_folders, numbered, part_path, place_inside, sidecar_paths
 
 MIN_FREE_BYTES: Final = 32 * 1024 * 1024  # one video may need as much, and it is charged before the disk is full
 _SHARE: Final = "Set shared_dir to the place where this machine mounts it."
+_MAX_SIDECAR_BYTES: Final = 16 * 1024 * 1024  # a prompt and its metadata are far smaller
 _MAX_NAMES: Final = 1000  # files of one name with different content; more of them mean a mistake
 
 
@@ -84,6 +87,53 @@ class OutputFiles:
         return await asyncio.to_thread(
             self._finish, part, check=checked, name_for=name_for, accepted_sha256=accepted_sha256
         )
+
+    async def write_sidecar(self, path: str, kind: Sidecar, content: bytes) -> str | None:
+        """Write a small file beside a saved one, whole and never over another; return its path.
+
+        The first free one of `sidecar_paths` is its name. Return None if the same output's sidecar is there already:
+        a run that crashed has written it. Raises `OutputDirNotWritable`.
+        """
+        return await asyncio.to_thread(self._write_sidecar, Path(path), kind, content)
+
+    async def remove_sidecar(self, path: str) -> None:
+        """Remove a sidecar that was just written, because its file got another name."""
+        with translate_os_errors(Path(path)):
+            await asyncio.to_thread(self._files.unlink, Path(path))
+
+    def _write_sidecar(self, file: Path, kind: Sidecar, content: bytes) -> str | None:
+        temporary = part_path(file.with_name(f"{file.name}.{kind}"), 1, self._owner)
+        with self._opening, translate_os_errors(temporary):
+            self._files.unlink(temporary)
+            handle = self._files.create(temporary)
+            try:
+                self._files.write(handle, content)
+                self._files.sync_file(handle)
+                return self._publish_sidecar(temporary, handle, file, kind, content)
+            finally:
+                self._files.close(handle)
+                with suppress(OSError):
+                    self._files.unlink(temporary)
+
+    def _publish_sidecar(self, temporary: Path, handle: int, file: Path, kind: Sidecar, content: bytes) -> str | None:
+        for final in islice(sidecar_paths(file, kind), _MAX_NAMES):
+            try:
+                self._files.publish(temporary, final, handle=handle)
+            except FileExistsError:
+                if not self._is_sidecar(final, kind, content):
+                    continue
+                self._files.sync_path(final)
+                self._files.sync_folder(final.parent)
+                return None
+            self._files.sync_folder(final.parent)
+            return str(final)
+        raise unwritable(file, f"{_MAX_NAMES} files have the name of its sidecar", "Choose another output.filename.")
+
+    def _is_sidecar(self, path: Path, kind: Sidecar, content: bytes) -> bool:
+        size_bytes = self._files.size_of(path)
+        if size_bytes is None or size_bytes > _MAX_SIDECAR_BYTES:
+            return False
+        return tells_same(kind, self._files.read(path), content)
 
     def _check_writable(self, directory: Path) -> None:
         probe = part_path(directory.absolute() / "batchkiln-write-check", 1, self._owner)

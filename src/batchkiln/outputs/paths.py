@@ -2,8 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -11,6 +12,7 @@ from batchkiln.outputs.filesystem import FileSystem, unwritable
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_FOLDERS: Final = 64
+_OUTPUT_EXTENSIONS: Final = frozenset({"png", "jpg", "jpeg", "webp", "gif", "avif", "mp4", "webm", "mov"})
 
 
 def place_inside(files: FileSystem, directory: Path, relative_name: str) -> Path:
@@ -44,6 +46,19 @@ def part_path(target: Path, number: int, owner: str = "") -> Path:
 def numbered(target: Path, number: int) -> Path:
     """Return the n-th choice for a name: `fox.png`, `fox~2.png`, `fox~3.png`."""
     return target if number == 1 else target.with_name(f"{target.stem}~{number}{target.suffix}")
+
+
+def sidecar_paths(file: Path, extension: str) -> Iterator[Path]:
+    """Yield the choices for the name of a file's sidecar: `fox.json`, `fox.png.json`, `fox.png~2.json`.
+
+    The first replaces the extension, as programs that read captions expect. A name whose end is no extension of an
+    output keeps it (`a.b` gives `a.b.json`).
+    """
+    if file.suffix[1:].lower() in _OUTPUT_EXTENSIONS:
+        yield file.with_suffix(f".{extension}")
+    whole = file.with_name(f"{file.name}.{extension}")
+    for number in count(1):
+        yield numbered(whole, number)
 
 
 def make_folders(files: FileSystem, folder: Path) -> None:

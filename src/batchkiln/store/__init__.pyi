@@ -33,6 +33,11 @@ from .health import (
     queue_health as queue_health,
     server_checks as server_checks,
 )
+from .hooks import (
+    HookDecision as HookDecision,
+    RedoBounds as RedoBounds,
+    SavedItem as SavedItem,
+)
 from .item_sources import (
     ItemSource as ItemSource,
 )

@@ -435,6 +435,7 @@ class ManifestApplication:
             "output_dir": stored_dir(self._connection, spec.output_dir),
             "filename": spec.filename,
             "versions": spec.versions,
+            "sidecar": spec.sidecar,
             "manifest_path": spec.manifest_path,
             "obstacles": _OBSTACLES,
         }

@@ -10,17 +10,17 @@ SELECT EXISTS (SELECT 1 FROM attempt WHERE job_id = :job_id);
 -- name: insert_job
 INSERT INTO job (
     name, description, profile, accounts, item_order, budget_credits, budget_credits_per_day, output_dir, filename,
-    versions, manifest_path, created_at
+    versions, sidecar, manifest_path, created_at
 ) VALUES (
     :name, :description, :profile, :accounts, :item_order, :budget_credits, :budget_credits_per_day, :output_dir,
-    :filename, :versions, :manifest_path, :now
+    :filename, :versions, :sidecar, :manifest_path, :now
 ) RETURNING id;
 
 -- name: update_job
 UPDATE job
 SET description = :description, profile = :profile, accounts = :accounts, item_order = :item_order,
     budget_credits = :budget_credits, budget_credits_per_day = :budget_credits_per_day, output_dir = :output_dir,
-    filename = :filename, versions = :versions, manifest_path = :manifest_path
+    filename = :filename, versions = :versions, sidecar = :sidecar, manifest_path = :manifest_path
 WHERE id = :job_id;
 
 -- name: find_differences  (without fields that a done item no longer uses)

@@ -4,9 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from batchkiln.core.job import Sidecar
 from batchkiln.core.queue_changes import SavedOutput
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.origins import origin_of
 from batchkiln.store.row_types import attempt_of, instant
 from batchkiln.store.session import Row, Session
 from batchkiln.store.shared_paths import local_dir_of, local_path_of, stored_path
@@ -31,6 +33,8 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
         listed=row["listed"],
         version=row["version"] or row["next_version"],
         versions=row["versions"],
+        sidecar=Sidecar(row["sidecar"]) if row["sidecar"] else None,
+        origin=origin_of(connection, attempt_id) if row["sidecar"] else None,
         last_read_at=instant(row["last_read_at"]),
     )
     return replace(task, taken=taken_paths(connection, task, number))

@@ -1,5 +1,5 @@
 -- name: download_task
-SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename, job.versions,
+SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename, job.versions, job.sidecar,
        item.name AS item_name, item.position, item.metadata, item.file_name, recipe.model,
        (SELECT json_group_object(number, sha256) FROM output WHERE output.attempt_id = attempt.id) AS saved,
        (SELECT coalesce(max(json_extract(event.detail, '$.of')), 0) FROM event

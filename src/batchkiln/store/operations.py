@@ -161,12 +161,17 @@ def redo(connection: Session, job_name: str, item_names: Sequence[str], now: int
     report = preview_redo(connection, job_name, item_names)
     ids, _ = choose(connection, Jobs(connection).id_of(job_name), job_name, item_names, _NOT_REDONE)
 
-    def make_again(item_ids: Sequence[int], state: ItemState) -> None:
-        connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
-        transition_all(connection, item_ids, expected=state, event=Event.REDO_REQUESTED, now=now)
+    def again(item_ids: Sequence[int], _: ItemState) -> None:
+        make_again(connection, item_ids, now)
 
-    counts = _each(connection, _pages_of(ids), frozenset({ItemState.DONE}), make_again)
+    counts = _each(connection, _pages_of(ids), frozenset({ItemState.DONE}), again)
     return replace(report, redone=sum(counts.values()))
+
+
+def make_again(connection: Session, item_ids: Sequence[int], now: int) -> None:
+    """Queue done items again inside the caller's transaction."""
+    connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
+    transition_all(connection, item_ids, expected=ItemState.DONE, event=Event.REDO_REQUESTED, now=now)
 
 
 def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]) -> CancelReport:

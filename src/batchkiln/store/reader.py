@@ -116,6 +116,12 @@ class Reader:
 
         return preview_redo(self._connection, job_name, item_names)
 
+    def has_due_hooks(self) -> bool:
+        """Return whether the hook `on_saved` may have something to do."""
+        from batchkiln.store.hooks import has_due  # noqa: PLC0415  as above
+
+        return has_due(self._connection)
+
     def saved_files(
         self, job_name: str, item_names: Sequence[str]
     ) -> "tuple[list[SavedOutputFile], tuple[Skipped, ...]]":

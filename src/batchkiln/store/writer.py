@@ -1,6 +1,6 @@
 """Changes of the queue that a person requests, in one transaction or in several."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -9,10 +9,11 @@ from batchkiln.core.queue_types import Scope
 from batchkiln.core.selection import Selection
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.store import known_journals, misunderstood, operations, versions
+from batchkiln.store import hooks, known_journals, misunderstood, operations, versions
 from batchkiln.store.account_changes import service_time
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
+from batchkiln.store.hooks import HookDecision, RedoBounds, SavedItem
 from batchkiln.store.leases import database_clock, drain
 from batchkiln.store.meta import SharedMark, mark_shared_folder
 from batchkiln.store.misunderstood import AskedAgain
@@ -78,6 +79,26 @@ class Writer(Reader):
     ) -> ReviewReport:
         """Keep or drop items, each in the version that was seen, or take a verdict back. Raise `InputError`."""
         return review(self._connection, job_name, named, decided, by=by, now=self._now(job_name, machine_now))
+
+    def begin_hooks(self) -> None:
+        """Let the hook `on_saved` start at the current event, unless it has a position."""
+        hooks.begin(self._connection)
+
+    def take_for_hooks(
+        self, owner: str, *, running: Collection[int], limit: int, now: int, each_ms: int
+    ) -> list[SavedItem]:
+        """Take the next saved items for the hook, at most `limit`."""
+        return hooks.take(self._connection, owner, running=running, limit=limit, now=now, each_ms=each_ms)
+
+    def end_hook(self, event_id: int) -> None:
+        """Record that a taken item needs the hook no more."""
+        hooks.end(self._connection, event_id)
+
+    def decide_by_hook(
+        self, job_name: str, attempt_id: int, decision: HookDecision, bounds: RedoBounds, machine_now: datetime
+    ) -> str | None:
+        """Record a decision of the hook; return why it is refused, or None."""
+        return hooks.decide(self._connection, attempt_id, decision, bounds, self._now(job_name, machine_now))
 
     def pause(self, job_name: str, machine_now: datetime) -> bool:
         """Pause a job: nothing new of it is sent. Return whether this changed anything."""

@@ -376,8 +376,11 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
     is_last = saving.is_last
     step = Download.LAST_FILE_SAVED if is_last else Download.FILE_SAVED
     file = SavedOutput(saved, number=number, listed=saving.listed, type=entry.link.type)
+    sidecar = await _write_sidecar(worker, task, number, saved)
     committed = await _commit(worker, task, step, saved=file)
     if committed.outcome is DOWNLOADS[Download.NAME_TAKEN]:
+        if sidecar is not None:
+            await worker.ports.outputs.remove_sidecar(sidecar)
         worker.downloads.names_taken[output] += 1  # another output was saved under this name at the same time
         log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
         return _Saved.LATER
@@ -387,6 +390,19 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
     worker.downloads.saved(output, entry.mark)
     log.info("file_saved", account=worker.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
     return _Saved.YES
+
+
+async def _write_sidecar(worker: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> str | None:
+    """Write what a job wants beside a saved file, before the file is recorded: a crash between leaves neither recorded.
+
+    Return the path of a new sidecar. The next run downloads the file again, recognises it, and finds or writes its
+    sidecar.
+    """
+    if task.sidecar is None or task.origin is None:
+        return None
+    content = task.origin.sidecar(task.sidecar, saved, number)
+    path: str | None = await worker.ports.outputs.write_sidecar(saved.path, task.sidecar, content)
+    return path
 
 
 def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failure, reason: str) -> None:

@@ -151,7 +151,9 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
             control.is_quiet(tracks, board.news.has_news)
             or not (control.has_slot_at_work or await _left(board, control, counted))
         ):
-            return
+            if control.settle is None or await control.settle():
+                return
+            continue
         await control.pulse.wait()
 
 

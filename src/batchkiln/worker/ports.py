@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from batchkiln.core.job import Attempt, InputFile, SavedFile
+from batchkiln.core.job import Attempt, InputFile, SavedFile, Sidecar
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
 from batchkiln.core.queue_types import (
@@ -152,6 +152,12 @@ class Outputs(Protocol[PartT]):
         Raise `DownloadCut` for a file that lacks the end of its format, unless it is the accepted one, and
         `DownloadUnusable` for a file that is no output at all.
         """
+
+    async def write_sidecar(self, path: str, kind: Sidecar, content: bytes) -> str | None:
+        """Write a whole file beside a saved one, never over another; return its path, None if it is there already."""
+
+    async def remove_sidecar(self, path: str) -> None:
+        """Remove a sidecar that `write_sidecar` has just written."""
 
 
 class Inputs(Protocol):

@@ -1,7 +1,7 @@
 """The permissions and the progress of one run, shared by all workers of a process."""
 
 import asyncio
-from collections.abc import Callable, Set as AbstractSet
+from collections.abc import Awaitable, Callable, Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
@@ -71,6 +71,8 @@ class RunState:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
+    settle: Callable[[], Awaitable[bool]] | None = None
+    """Waits, for a bounded time, for what may still change the queue; returns False if it has. None: nothing may."""
 
     def stop(self) -> None:
         """End the run because a person asked for it."""

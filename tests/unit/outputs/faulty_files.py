@@ -129,6 +129,10 @@ class FaultyFiles(FileSystem):
         self._step(f"sha256_of {path}")
         return hashlib.sha256(self._names[path].content).hexdigest()
 
+    def read(self, path: Path) -> bytes:
+        self._step(f"read {path}")
+        return self._names[path].content
+
     def sync_path(self, path: Path) -> None:
         self._step(f"sync_path {path}")
         self._names[path].synced = self._names[path].content

@@ -1,0 +1,82 @@
+"""The origin of a saved file: what it was made from. Sidecars and the hook `on_saved` tell it as JSON or as a caption.
+
+It contains no link, no key, and no path but the file's own name (Law 8).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from batchkiln.core.job import SavedFile, Sidecar
+
+_IDENTITY: Final = ("job", "item", "version", "output", "file", "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The facts about one attempt whose files are saved.
+
+    `version` counts the item's attempts with saved files, from 1. `inputs` has the name and the SHA-256 of each image.
+    `credits` is the cost, or the quote while the service has not told the cost.
+    """
+
+    job: str
+    item: str
+    index: int
+    version: int
+    prompt: str
+    model: str
+    mode: str
+    parameters: Mapping[str, Any]
+    inputs: tuple[tuple[str, str], ...]
+    metadata: Mapping[str, Any]
+    generation_id: str | None
+    credits: int
+    created_at: datetime | None
+
+    def document(self, file: SavedFile, output: int) -> dict[str, Any]:
+        """Return the JSON document of one file; `output` counts from 1."""
+        created = self.created_at
+        return {
+            "job": self.job,
+            "item": self.item,
+            "index": self.index,
+            "version": self.version,
+            "output": output,
+            "prompt": self.prompt,
+            "model": self.model,
+            "mode": self.mode,
+            "parameters": dict(self.parameters),
+            "inputs": [{"name": name, "sha256": sha256} for name, sha256 in self.inputs],
+            "metadata": dict(self.metadata),
+            "generation_id": self.generation_id,
+            "credits": self.credits,
+            "created_at": created and created.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "file": file.path.rpartition("/")[2],
+            "media_type": file.media_type,
+            "bytes": file.size_bytes,
+            "sha256": file.sha256,
+        }
+
+    def sidecar(self, kind: Sidecar, file: SavedFile, output: int) -> bytes:
+        """Return the content of a sidecar. A caption is the prompt, as the column `text` of an export has it."""
+        if kind is Sidecar.TXT:
+            return self.prompt.encode()
+        return (json.dumps(self.document(file, output), ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def tells_same(kind: Sidecar, there: bytes, wanted: bytes) -> bool:
+    """Return whether a file that is there is the sidecar of the same output, so that it is kept.
+
+    Facts that may change later, such as metadata, do not matter.
+    """
+    if there == wanted or kind is Sidecar.TXT:
+        return there == wanted
+    try:
+        found = json.loads(there)
+    except (ValueError, RecursionError):
+        return False
+    expected = json.loads(wanted)
+    return isinstance(found, dict) and all(found.get(name) == expected[name] for name in _IDENTITY)
