@@ -218,9 +218,11 @@ class Staging:
         rows = [self._row(placed, key, price) for placed, (key, price) in zip(chunk, keys, strict=True)]
         for placed, key in zip(chunk, recipe_keys, strict=True):
             self._digest.update(_as_bytes(placed.spec, key))
+        objections = list(self._objection_rows(chunk))
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
-        self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk)))
+        if objections:
+            self._connection.executemany(query("stage_objection"), objections)
         self._connection.execute("COMMIT")
 
     def _objection_rows(self, chunk: Sequence[Placed]) -> Iterator[tuple[int, int]]:
