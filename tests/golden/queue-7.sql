@@ -115,7 +115,7 @@ CREATE TABLE event (
     detail     TEXT CHECK (json_type(detail) = 'object')
 ) STRICT;
 INSERT INTO "event" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(2,1772452800000,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(2,1772452800000,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(3,1772452800100,1,1,NULL,'quoted',NULL,'{"cost_credits": 10}');
 INSERT INTO "event" VALUES(4,1772452800100,1,1,1,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(5,1772452800200,1,1,1,'accepted','active','{"generation_id": "gen-1", "cost_credits": 10, "is_replay": false}');
@@ -123,7 +123,7 @@ INSERT INTO "event" VALUES(6,1772452830500,1,1,1,'status_seen',NULL,'{"status": 
 INSERT INTO "event" VALUES(7,1772452830500,1,1,1,'outputs_ready','downloading',NULL);
 INSERT INTO "event" VALUES(8,1772452830600,1,1,1,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/done.png", "size_bytes": 160}');
 INSERT INTO "event" VALUES(9,1772452830600,1,1,1,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(10,1772452830600,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 1, "pruned": 0, "items": 2, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(10,1772452830600,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 1, "pruned": 0, "items": 2, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(11,1772452830600,1,2,2,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(12,1772452830700,1,2,2,'accepted','active','{"generation_id": "gen-2", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(13,1772452861000,1,2,2,'status_seen',NULL,'{"status": "failed"}');
@@ -134,27 +134,27 @@ INSERT INTO "event" VALUES(17,1772452891400,1,2,3,'status_seen',NULL,'{"status":
 INSERT INTO "event" VALUES(18,1772452891400,1,2,3,'outputs_ready','downloading',NULL);
 INSERT INTO "event" VALUES(19,1772452891500,1,2,3,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/second-try.png", "size_bytes": 160}');
 INSERT INTO "event" VALUES(20,1772452891500,1,2,3,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(21,1772452891500,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 2, "pruned": 0, "items": 3, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(21,1772452891500,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 2, "pruned": 0, "items": 3, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(22,1772452891500,1,3,4,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(23,1772452891600,1,3,4,'accepted','active','{"generation_id": "gen-4", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(24,1772452921900,1,3,4,'status_seen',NULL,'{"status": "failed"}');
 INSERT INTO "event" VALUES(25,1772452921900,1,3,4,'tries_exhausted','failed','{"failures": 1, "code": "model_error", "message": "it failed"}');
-INSERT INTO "event" VALUES(26,1772452921900,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 3, "pruned": 0, "items": 4, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(26,1772452921900,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 3, "pruned": 0, "items": 4, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(27,1772452921900,1,4,5,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(28,1772452922000,1,4,5,'accepted','active','{"generation_id": "gen-5", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(29,1772452952300,1,4,5,'status_seen',NULL,'{"status": "canceled"}');
 INSERT INTO "event" VALUES(30,1772452952300,1,4,5,'generation_canceled','failed','{"code": "canceled_by_service", "message": "the service canceled the generation"}');
-INSERT INTO "event" VALUES(31,1772452952300,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 4, "pruned": 0, "items": 5, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(31,1772452952300,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 4, "pruned": 0, "items": 5, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(32,1772452952300,1,5,6,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(33,1772452952400,1,5,6,'accepted','active','{"generation_id": "gen-6", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(34,1772452982700,1,5,6,'status_seen',NULL,'{"status": "expired"}');
 INSERT INTO "event" VALUES(35,1772452982700,1,5,6,'retention_ended','expired','{"code": "expired", "message": "paid, but the service has deleted the outputs"}');
-INSERT INTO "event" VALUES(36,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 5, "pruned": 0, "items": 6, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(36,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 5, "pruned": 0, "items": 6, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(37,1772452982700,1,6,NULL,'never_fits','rejected','{"code": "over_cap", "message": "its quote of 10 credits exceeds its own cap (5); nothing was sent or charged"}');
-INSERT INTO "event" VALUES(38,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 6, "pruned": 0, "items": 7, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(38,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 6, "pruned": 0, "items": 7, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(39,1772452982700,1,7,7,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(40,1772452982800,1,7,7,'refused','rejected','{"code": "invalid_parameter", "message": "the service did not like it"}');
-INSERT INTO "event" VALUES(41,1772452982800,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 7, "pruned": 0, "items": 8, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(41,1772452982800,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 7, "pruned": 0, "items": 8, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(42,1772452983200,1,8,NULL,'quoted',NULL,'{"cost_credits": 10}');
 INSERT INTO "event" VALUES(43,1772452983200,1,8,8,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(44,1772452983300,1,8,8,'accepted','active','{"generation_id": "gen-7", "cost_credits": 10, "is_replay": false}');
@@ -162,9 +162,9 @@ INSERT INTO "event" VALUES(45,1772453013600,1,8,8,'status_seen',NULL,'{"status":
 INSERT INTO "event" VALUES(46,1772453013600,1,8,8,'outputs_ready','downloading',NULL);
 INSERT INTO "event" VALUES(47,1772453013700,1,8,8,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/with-image.png", "size_bytes": 160}');
 INSERT INTO "event" VALUES(48,1772453013700,1,8,8,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(49,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 8, "pruned": 0, "items": 9, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(49,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 8, "pruned": 0, "items": 9, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(50,1772453013700,1,9,NULL,'cancel_requested','canceled',NULL);
-INSERT INTO "event" VALUES(51,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 8, "pruned": 0, "items": 10, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(51,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 8, "pruned": 0, "items": 10, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(52,1772453013700,1,10,9,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(53,1772453013800,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
 INSERT INTO "event" VALUES(54,1772453023900,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
@@ -173,7 +173,7 @@ INSERT INTO "event" VALUES(56,1772453384100,1,10,9,'outcome_unknown','submitting
 INSERT INTO "event" VALUES(57,1772454584200,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
 INSERT INTO "event" VALUES(58,1772458184300,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
 INSERT INTO "event" VALUES(59,1772458184300,1,10,9,'key_conflict','held','{"code": "idempotency_conflict", "message": "the same key with another body"}');
-INSERT INTO "event" VALUES(60,1772458184300,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 9, "pruned": 0, "items": 11, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(60,1772458184300,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 9, "pruned": 0, "items": 11, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(61,1772458184300,1,11,10,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(62,1772458184350,1,11,10,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
 INSERT INTO "event" VALUES(63,1772458185594,1,11,10,'create_refused',NULL,'{"code": "over_quote", "message": "dearer"}');
@@ -182,28 +182,28 @@ INSERT INTO "event" VALUES(65,1772458545794,1,11,10,'create_refused',NULL,'{"cod
 INSERT INTO "event" VALUES(66,1772459745894,1,11,10,'create_refused',NULL,'{"code": "over_quote", "message": "dearer"}');
 INSERT INTO "event" VALUES(67,1772463345994,1,11,10,'create_refused',NULL,'{"code": "over_quote", "message": "dearer"}');
 INSERT INTO "event" VALUES(68,1772463345994,1,11,10,'refused_in_doubt','held','{"code": "over_quote", "message": "dearer"}');
-INSERT INTO "event" VALUES(69,1772463345994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 10, "pruned": 0, "items": 12, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(69,1772463345994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 10, "pruned": 0, "items": 12, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(70,1772463345994,1,12,NULL,'input_lost','held','{"code": "input_lost", "message": "/images/fox.png is gone or has changed since its manifest was accepted; put it back"}');
-INSERT INTO "event" VALUES(71,1772463345994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 11, "pruned": 0, "items": 13, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(71,1772463345994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 11, "pruned": 0, "items": 13, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(72,1772463345994,1,13,11,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(73,1772463346094,1,13,11,'accepted','active','{"generation_id": "gen-8", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(74,1772466961894,1,13,11,'generation_lost','held','{"code": "not_found", "message": "no such generation"}');
 INSERT INTO "event" VALUES(75,1772466961894,2,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(76,1772466961894,2,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(76,1772466961894,2,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(77,1772466961894,2,14,12,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(78,1772466961994,2,14,12,'outcome_unknown','submitting','{"reason": "the connection broke"}');
 INSERT INTO "event" VALUES(79,1772467021994,2,14,12,'key_missing','held','{"code": "key_missing", "message": "the API key key-1 of the request is not configured"}');
-INSERT INTO "event" VALUES(80,1772467021994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 12, "pruned": 0, "items": 14, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(80,1772467021994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 12, "pruned": 0, "items": 14, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(81,1772467021994,1,15,13,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(82,1772467022094,1,15,13,'accepted','active','{"generation_id": "gen-10", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(83,1772467052394,1,15,13,'status_seen',NULL,'{"status": "success"}');
 INSERT INTO "event" VALUES(84,1772467052394,1,15,13,'outputs_ready','downloading',NULL);
 INSERT INTO "event" VALUES(85,1772467052494,1,15,13,'file_saved',NULL,'{"number": 1, "of": 2, "path": "/out/guide/two-views.png", "size_bytes": 168}');
-INSERT INTO "event" VALUES(86,1772467112494,1,NULL,NULL,'manifest_applied',NULL,'{"new": 2, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 13, "pruned": 0, "items": 16, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(86,1772467112494,1,NULL,NULL,'manifest_applied',NULL,'{"new": 2, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 13, "pruned": 0, "items": 16, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(87,1772467112494,3,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(88,1772467112494,3,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(88,1772467112494,3,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(89,1772467112494,4,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(90,1772467112494,4,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(90,1772467112494,4,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(91,1772467112494,1,16,14,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(92,1772467112494,3,18,15,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
 INSERT INTO "event" VALUES(93,1772467112494,4,19,16,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
@@ -221,10 +221,10 @@ INSERT INTO "event" VALUES(104,1772467122894,1,15,13,'url_expired','downloading'
 INSERT INTO "event" VALUES(105,1772467126235,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
 INSERT INTO "event" VALUES(106,1772467126766,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
 INSERT INTO "event" VALUES(107,1772467132994,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
-INSERT INTO "event" VALUES(108,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 15, "pruned": 0, "items": 17, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(109,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 16, "pruned": 0, "items": 18, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(108,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 15, "pruned": 0, "items": 17, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(109,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 16, "pruned": 0, "items": 18, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(110,1772467196205,5,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(111,1772467196205,5,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(111,1772467196205,5,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(112,1772467196205,5,NULL,NULL,'job_paused',NULL,NULL);
 CREATE TABLE input_file (
     id         INTEGER PRIMARY KEY,
@@ -349,6 +349,7 @@ CREATE TABLE lost_attempt (
     checksum        INTEGER NOT NULL,
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
+    delivered       TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (
@@ -701,8 +702,6 @@ BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
 CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt
 BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
 CREATE INDEX output_by_item ON output (item_id, number);
-CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
-    WHERE n > 0 AND state IN ('queued', 'submitting', 'active', 'downloading');
 CREATE TRIGGER item_trouble AFTER UPDATE OF state, error_code ON item
 WHEN (old.error_code IS NOT NULL OR new.error_code IS NOT NULL)
     AND (old.state <> new.state OR old.error_code IS NOT new.error_code)
@@ -726,7 +725,13 @@ BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
-CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
+CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
+CREATE INDEX item_to_review ON item (job_id, id, verdict)
+    WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
+CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
+CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
+CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
+    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
 CREATE VIEW lost_item AS
 SELECT item.id AS item_id, item.state, lost_attempt.*

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.errors import InvariantBroken, LeaseLost
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcome_errors import DAMAGED
 from batchkiln.core.outcomes import FACTS, Fact
@@ -110,9 +110,11 @@ def resend(connection: Session, attempt_id: int, request: RequestNote, *, keep_s
 
     Its credits move to the last day that may charge it: of all days since it was recorded, only that one can still
     exceed its limit. Return None if the stored bytes are damaged (Law 2); the item is then held, as after a 409
-    (Service rule 4.3).
+    (Service rule 4.3). Raise `LeaseLost` if the attempt is not the account's.
     """
-    row = attempt_row(connection, attempt_id)
+    row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    if row is None or row["account_id"] != request.account_id:
+        raise LeaseLost("the database was restored, and the attempt's id is not this account's; nothing was sent")
     if not checksum_matches(row):
         facts, at = Facts(error=DAMAGED), to_milliseconds(request.at)
         commit(connection, attempt_id, FACTS[Fact.DAMAGED], facts, at, lambda instant: instant or request.at)

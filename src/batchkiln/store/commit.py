@@ -14,7 +14,7 @@ from batchkiln.core.outcomes import ITEM_STATES, UNCHANGED, Credits, Known, Outc
 from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
-from batchkiln.core.states import Event, ItemState, apply
+from batchkiln.core.states import FINAL_STATES, Event, ItemState, apply
 from batchkiln.store.charges import accept, charge_beyond, confirm, free, recharge, refund
 from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken
 from batchkiln.store.preparations import drop_assets
@@ -22,7 +22,7 @@ from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_event, move
 from batchkiln.store.usage import DayOf
-from batchkiln.store.versions import redo_lost
+from batchkiln.store.versions import queue_lost
 
 
 def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
@@ -38,11 +38,12 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
     work = _Commit(connection, before, facts, now, day_of)
     settled, state = work.apply(outcome, start)
-    if state is ItemState.DONE and redo_lost(connection, now, before["item_id"]):
+    if state in FINAL_STATES and queue_lost(connection, now, before["item_id"]):
         state = ItemState.QUEUED
     return Committed(
         settled,
         state,
+        made_ready=work.made_ready,
         overcharged_credits=0 if facts.record is None else charge_beyond(before, work.row["cost_credits"]),
         download=_download_of(connection, attempt_id) if start is not state is ItemState.DOWNLOADING else None,
     )
@@ -69,7 +70,8 @@ def attempt_row(connection: Session, attempt_id: int) -> Row:
 class _Commit:
     """The application of one outcome. `row` is the attempt as it was last read.
 
-    `event` is the last event so far, and `kept_error` the error that the item keeps.
+    `event` is the last event so far, and `kept_error` the error that the item keeps. `made_ready` items waited for its
+    files alone.
     """
 
     connection: Session
@@ -79,6 +81,7 @@ class _Commit:
     day_of: DayOf
     event: Event | None = None
     kept_error: ErrorInfo | None = None
+    made_ready: int = 0
 
     def apply(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:
         """Store an outcome and the one that follows it; return the settled outcome and the item's state.
@@ -90,8 +93,16 @@ class _Commit:
             self.facts = Facts(record=self.facts.record, error=outcome_errors.error_of_record(self.facts.record))
             _, state = self.apply_one(settled.then, state)
         if self.event is not None:
-            item_id, attempt_id = self.row["item_id"], self.row["id"]
-            move(self.connection, item_id, start, state, event=self.event, attempt_id=attempt_id, error=self.kept_error)
+            self.made_ready = move(
+                self.connection,
+                self.row["item_id"],
+                start,
+                state,
+                event=self.event,
+                now=self.now,
+                attempt_id=self.row["id"],
+                error=self.kept_error,
+            )
         return settled, state
 
     def apply_one(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:

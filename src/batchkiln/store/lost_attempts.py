@@ -6,7 +6,7 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 """
 
 import json
-from collections.abc import Sequence, Set as AbstractSet
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
@@ -19,7 +19,7 @@ from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.request import request_body
-from batchkiln.core.states import RETRYABLE, Event, ItemState
+from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store import attempts, known_journals
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
@@ -35,7 +35,7 @@ from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
 from batchkiln.store.usage import count_in_days
-from batchkiln.store.versions import redo_lost
+from batchkiln.store.versions import queue_lost
 
 _FOUND_AT: Final = "lost_attempts_found_at"
 _KEPT_MS: Final = int(RETENTION.total_seconds() * 1000)
@@ -109,9 +109,8 @@ def _log_findings(path: Path, compared: _Compared, damaged: int, *, has_own: boo
         log.warning("queue_restored", queue=str(path), attempts=compared.lost, reason=reason)
     if compared.ended:
         reason = (
-            "the older copy has these items as ended, and they were tried again later: they are queued again, and what "
-            "was paid is delivered. Of an item that is done, the further result is counted as charged and not fetched; "
-            "`batchkiln show` has the attempt"
+            "the older copy has these items as ended, and they were tried or made again later: they are queued again, "
+            "and what was paid is delivered. An item that is done keeps its files beside the new ones"
         )
         log.warning("restored_items_queued", items=compared.ended, reason=reason)
     if damaged:
@@ -143,16 +142,14 @@ def _compare(
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
     all_own = sorted((*own, *beside), key=attrgetter("number"))
     lost = sum(_record_lost(connection, entry) for entry in all_own if entry.idempotency_key not in known)
-    paid = {(entry.job, entry.item, number) for entry in all_own for number in entry.delivered}
     keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
     for entry in own:
         ended_at = known.get(entry.idempotency_key)
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
             keys.add(entry.idempotency_key)
-    paid_keys = {entry.idempotency_key for entry in all_own if (entry.job, entry.item, entry.number) in paid}
-    _end_outlived(connection, paid_keys, now)
-    ended = _reopen_ended(connection, now)
+    _end_outlived(connection, now)
+    ended = queue_lost(connection, now)
     missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
         write_meta(connection, _FOUND_AT, str(now))
@@ -165,37 +162,25 @@ def _compare(
 def _record_lost(connection: Session, entry: JournalEntry) -> bool:
     """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded.
 
-    Of several lost attempts, the last one counts, and each whose files were saved before the item was made again.
+    Of several lost attempts, the last one counts, and each whose files were saved before the item was made again. The
+    lines may be in the journals of several machines, which are compared in any order.
     """
     columns = _columns(entry)
-    connection.execute(query("forget_followed"), {**columns, "delivered": json.dumps(entry.delivered)})
+    connection.execute(query("forget_followed"), columns)
     return connection.execute(query("insert_lost"), columns).rowcount == 1
 
 
-def _end_outlived(connection: Session, paid_keys: AbstractSet[str], now: int) -> None:
+def _end_outlived(connection: Session, now: int) -> None:
     """End active attempts of the restored copy that were followed by a lost attempt of the same item.
 
     Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation, unless
     its files were saved and the item was made again: then the same key gives back the generation that was paid.
     """
     rows = connection.execute(query("outlived_attempts")).fetchall()
-    for job, item in {(row["job"], row["item"]): row for row in rows if row["idempotency_key"] not in paid_keys}:
-        resolve(connection, job, item, Decision.NOT_CREATED, is_undriven=True, now=now, decided_by="journal")
-
-
-def _reopen_ended(connection: Session, now: int) -> list[str]:
-    """Queue the items again that the copy has as ended and that a lost attempt followed; return their names.
-
-    A person retried them or had them made again, or canceled them in the copy before it was compared. An item that is
-    done keeps its files until those of the lost attempt are saved beside them.
-    """
-    rows = connection.execute(query("ended_lost_items")).fetchall()
-    for row in (row for row in rows if row["state"] in RETRYABLE):
-        event, detail = Event.RETRY_REQUESTED, {"decided_by": "journal"}
-        state = ItemState(row["state"])
-        transition(connection, item_id=row["item_id"], expected=state, event=event, now=now, detail=detail)
-    redo_lost(connection, now)
-    return list(dict.fromkeys(f"{row['job']}/{row['item']}" for row in rows))
+    for row in rows:
+        resolve(
+            connection, row["job"], row["item"], Decision.NOT_CREATED, is_undriven=True, now=now, decided_by="journal"
+        )
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:
@@ -210,6 +195,7 @@ def _columns(entry: JournalEntry) -> dict[str, str | int]:
         "checksum": entry.checksum,
         "quote_credits": entry.quote_credits,
         "recorded_at": entry.recorded_at,
+        "delivered": json.dumps(entry.delivered),
     }
 
 
@@ -274,6 +260,7 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
     reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
     count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    connection.execute(query("close_lost_inputs"), {"item_id": row["id"]})  # they were there when it was sent
     transition(
         connection,
         item_id=row["id"],

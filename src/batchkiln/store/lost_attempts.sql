@@ -4,15 +4,20 @@ SELECT (SELECT recorded_at FROM attempt WHERE id = (SELECT max(id) FROM attempt)
 -- name: journaled_attempts -- those of these keys that the queue knows
 SELECT idempotency_key, ended_at FROM attempt WHERE idempotency_key IN (SELECT value FROM json_each(:keys));
 
--- name: insert_lost -- unless a later attempt of its item is known
+-- name: insert_lost -- unless a later attempt of its item is known, or lost and begun when this one had saved nothing
 INSERT INTO lost_attempt (job, item, profile, account, number, idempotency_key, key_fingerprint, checksum,
-                          quote_credits, recorded_at)
-SELECT :job, :item, :profile, :account, :number, :key, :key_fingerprint, :checksum, :quote_credits, :recorded_at
+                          quote_credits, recorded_at, delivered)
+SELECT :job, :item, :profile, :account, :number, :key, :key_fingerprint, :checksum, :quote_credits, :recorded_at,
+       :delivered
 WHERE :number > coalesce((
     SELECT max(attempt.number) FROM attempt
     JOIN item ON item.id = attempt.item_id
     JOIN job ON job.id = item.job_id
     WHERE job.name = :job AND item.name = :item), 0)
+  AND NOT EXISTS (
+    SELECT 1 FROM lost_attempt AS later
+    WHERE later.job = :job AND later.item = :item AND later.number > :number
+      AND :number NOT IN (SELECT value FROM json_each(later.delivered)))
 ON CONFLICT DO NOTHING;
 
 -- name: forget_followed -- earlier lost attempts of the item, except those whose files were saved: they had ended
@@ -20,16 +25,13 @@ DELETE FROM lost_attempt
 WHERE job = :job AND item = :item AND number < :number
     AND number NOT IN (SELECT value FROM json_each(:delivered));
 
--- name: outlived_attempts
-SELECT lost_item.job, lost_item.item, a.idempotency_key
+-- name: outlived_attempts -- with no saved files when the lost attempt was begun
+SELECT DISTINCT lost_item.job, lost_item.item
 FROM lost_item
 CROSS JOIN item AS i ON i.id = lost_item.item_id
 CROSS JOIN attempt AS a ON a.id = i.attempt_id
 WHERE lost_item.state IN ('submitting', 'held') AND a.state IN ('sent', 'disputed')
-  AND a.number < lost_item.number;
-
--- name: ended_lost_items
-SELECT * FROM lost_item WHERE state IN ('failed', 'rejected', 'expired', 'canceled', 'done');
+  AND a.number < lost_item.number AND a.number NOT IN (SELECT value FROM json_each(lost_item.delivered));
 
 -- name: recorded_attempts -- as the journal has them, behind the last one before the horizon; a refused one created nothing
 SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
@@ -58,10 +60,16 @@ JOIN job ON job.id = item.job_id
 JOIN account ON account.id = attempt.account_id
 WHERE attempt.id = :attempt_id;
 
--- name: next_lost -- of an account, the oldest whose item may be begun
+-- name: next_lost -- of an account, the oldest whose item may be begun; an item's versions come back in their order
 SELECT * FROM lost_item
 WHERE profile = :profile AND account = :account AND state = 'queued'
+    AND NOT EXISTS (
+        SELECT 1 FROM lost_attempt AS earlier
+        WHERE earlier.job = lost_item.job AND earlier.item = lost_item.item AND earlier.number < lost_item.number)
 ORDER BY recorded_at, number LIMIT 1;
 
 -- name: forget_lost -- it is an attempt again
 DELETE FROM lost_attempt WHERE idempotency_key = :key;
+
+-- name: close_lost_inputs -- of an item that was sent before its source, which the copy has lost as well, is here again
+UPDATE item SET open_inputs = 0 WHERE id = :item_id AND open_inputs > 0;

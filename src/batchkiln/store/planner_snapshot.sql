@@ -5,7 +5,11 @@ SELECT account.creates_held_until, account.creates_held_reason, account.reads_he
        EXISTS (
            SELECT 1 FROM lost_item
            WHERE lost_item.profile = account.profile AND lost_item.account = account.name
-               AND lost_item.state = 'queued') AS has_lost,
+               AND lost_item.state = 'queued'
+               AND NOT EXISTS (
+                   SELECT 1 FROM lost_attempt AS earlier
+                   WHERE earlier.job = lost_item.job AND earlier.item = lost_item.item
+                       AND earlier.number < lost_item.number)) AS has_lost,
        EXISTS (SELECT 1 FROM misunderstood WHERE misunderstood.account_id = account.id) AS has_misunderstood,
        EXISTS (
            SELECT 1 FROM item JOIN attempt ON attempt.id = item.attempt_id
@@ -34,7 +38,8 @@ FROM tally
 JOIN job ON job.id = tally.job_id
 JOIN recipe ON recipe.id = tally.recipe_id
 LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
-WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')  -- the partial index's own words
+WHERE tally.n > 0
+  AND tally.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading')  -- the partial index's own words
   AND tally.state = 'queued' AND job.profile = :profile AND job.is_paused = 0
 ORDER BY job.id, recipe.id;
 
@@ -48,7 +53,7 @@ ORDER BY item.id;
 -- name: outstanding
 SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
 FROM tally JOIN job ON job.id = tally.job_id
-WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
+WHERE tally.n > 0 AND tally.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading')
 GROUP BY tally.job_id, tally.state, job.is_paused;
 
 -- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted

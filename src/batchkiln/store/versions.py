@@ -28,7 +28,11 @@ _NOT_FETCHED: Final[Mapping[ItemState, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SavedOutputFile:
-    """A recorded file of the current version of a done item. `path` is absolute on this machine."""
+    """A recorded file of the current version of a done item.
+
+    `path` is absolute on this machine, unless it is in a shared folder that is not configured. `generation_created_at`
+    is None if the service did not keep the result. `saved_at` is milliseconds of service time.
+    """
 
     item_id: int
     attempt_id: int
@@ -37,6 +41,7 @@ class SavedOutputFile:
     path: str
     size_bytes: int
     generation_created_at: datetime | None
+    saved_at: int
 
 
 def choose_version(connection: Session, job_name: str, item_name: str, version: int, now: int) -> ItemState:
@@ -78,24 +83,18 @@ def _attempt_of(connection: Session, item_id: int, label: str, version: int) -> 
     return int(row["attempt_id"])
 
 
-def redo_lost(connection: Session, now: int, item_id: int | None = None) -> bool:
-    """Queue done items again of which a restored copy of the queue lost a later attempt: it was paid (Law 2).
+def queue_lost(connection: Session, now: int, item_id: int | None = None) -> list[str]:
+    """Queue ended items again of which a restored copy of the queue lost a later attempt: it may be paid (Law 2).
 
-    All such items, or one; return whether there is any. Each is then replayed by `lost_attempts.recover_attempt`.
+    All such items, or one; return their names. Each is then replayed by `lost_attempts.recover_attempt`.
     """
-    ids = [row["item_id"] for row in connection.execute(query("lost_redone"), {"item_id": item_id})]
-    for lost_id in ids:
+    rows = connection.execute(query("ended_lost"), {"item_id": item_id}).fetchall()
+    for row in rows:
+        state = ItemState(row["state"])
+        event = Event.RETRY_REQUESTED if state in RETRYABLE else Event.REDO_REQUESTED
         detail: Detail = {"decided_by": "journal"}
-        transition(
-            connection,
-            item_id=lost_id,
-            expected=ItemState.DONE,
-            event=Event.REDO_REQUESTED,
-            now=now,
-            detail=detail,
-        )
-    fill_dependents(connection, ids, now)
-    return bool(ids)
+        transition(connection, item_id=row["item_id"], expected=state, event=event, now=now, detail=detail)
+    return [f"{row['job']}/{row['item']}" for row in rows]
 
 
 def saved_files(
@@ -124,6 +123,7 @@ def _saved_file(connection: Session, row: Row) -> SavedOutputFile:
         path=local_path_of(connection, row["path"]),
         size_bytes=row["size_bytes"],
         generation_created_at=instant(row["generation_created_at"]),
+        saved_at=row["saved_at"],
     )
 
 
@@ -131,18 +131,19 @@ def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: in
     """Forget files that are gone from the disk, and download them again; return the number of items.
 
     It costs nothing: the generation is read again under its id (Law 3). An item is left alone if it is no longer done,
-    if another version is current meanwhile, or if the service did not keep its result.
+    if another version is current or the files were saved again meanwhile, or if the service did not keep its result.
     """
-    by_item: dict[tuple[int, int], list[int]] = {}
+    by_item: dict[tuple[int, int], list[SavedOutputFile]] = {}
     for file in missing:
-        by_item.setdefault((file.item_id, file.attempt_id), []).append(file.number)
+        by_item.setdefault((file.item_id, file.attempt_id), []).append(file)
     fetched = 0
-    for (item_id, attempt_id), numbers in by_item.items():
+    for (item_id, attempt_id), files in by_item.items():
         place = {"item_id": item_id, "attempt_id": attempt_id}
         if connection.execute(query("is_fetchable"), place).fetchone() is None:
             continue
-        for number in numbers:
-            _forget(connection, item_id, attempt_id, number, now)
+        forgotten = sum(_forget(connection, file, now) for file in files)
+        if not forgotten:
+            continue
         transition(
             connection,
             item_id=item_id,
@@ -150,16 +151,21 @@ def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: in
             event=Event.FETCH_REQUESTED,
             now=now,
             attempt_id=attempt_id,
-            detail={"files": len(numbers)},
+            detail={"files": forgotten},
         )
-        fill_dependents(connection, [item_id], now)
         fetched += 1
     return fetched
 
 
-def _forget(connection: Session, item_id: int, attempt_id: int, number: int, now: int) -> None:
-    """Forget a file that is gone. Its hash stays in the history, to be compared with what comes in its place."""
-    gone = connection.execute(query("forget_output"), {"attempt_id": attempt_id, "number": number}).fetchone()
-    if gone is not None:
-        detail: Detail = {"number": number, "path": gone["path"], "sha256": gone["sha256"]}
-        log_event(connection, "file_gone", item_id=item_id, now=now, attempt_id=attempt_id, detail=detail)
+def _forget(connection: Session, file: SavedOutputFile, now: int) -> bool:
+    """Forget a file that is gone; return False if it was saved again since.
+
+    Its hash stays in the history, to be compared with what comes in its place.
+    """
+    place = {"attempt_id": file.attempt_id, "number": file.number, "saved_at": file.saved_at}
+    gone = connection.execute(query("forget_output"), place).fetchone()
+    if gone is None:
+        return False
+    detail: Detail = {"number": file.number, "path": gone["path"], "sha256": gone["sha256"]}
+    log_event(connection, "file_gone", item_id=file.item_id, now=now, attempt_id=file.attempt_id, detail=detail)
+    return True

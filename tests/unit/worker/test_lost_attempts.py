@@ -1,8 +1,10 @@
 """A queue that was restored from an older copy: what it lost is in the journal beside it, and is replayed."""
 
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -11,12 +13,17 @@ from unittest import mock
 import pytest
 from structlog.testing import capture_logs
 
-from batchkiln.core.errors import QueueBusy
-from batchkiln.core.responses import ErrorInfo, RefusalKind, Refused
+from batchkiln.core.errors import LeaseLost, QueueBusy
+from batchkiln.core.outcomes import FACTS, Fact
+from batchkiln.core.queue_changes import Facts
+from batchkiln.core.rate_limits import RequestKind, RequestNote
+from batchkiln.core.responses import ErrorInfo, GenerationStatus, RefusalKind, Refused
 from batchkiln.core.states import ItemState
 from batchkiln.store import attempt_journal
+from batchkiln.store.lost_attempts import _compare
 from batchkiln.store.meta import write_meta
 from batchkiln.store.operations import cancel, pause, preview_cancel, redo, retry, unpause
+from batchkiln.store.planner_snapshot import snapshot
 from batchkiln.store.resolution import Decision, _set_aside, resolve
 from batchkiln.store.session import Session
 from support.builders import NO
@@ -418,6 +425,121 @@ async def test_disputed_attempt_that_a_lost_one_followed_is_never_sent_again(wor
 
     assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["abandoned", "succeeded"])
     assert world.service.charged == 10
+
+
+async def test_lost_attempt_of_an_item_that_ends_in_this_run_is_replayed_in_it(world: World) -> None:
+    """Law 3: the copy has the first attempt under way, whose failure ended the item. Its retry was paid."""
+    world.service.outcomes.append(GenerationStatus.FAILED)
+    (item,) = world.enqueue("fox", accounts=("main",), recipe_fields={"attempts": 1})
+    await world.run_until(item, ItemState.ACTIVE)
+    copy = copied(world)
+    world.restart()
+    await world.run()
+    retry(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+
+    restored(world, copy)
+    await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["failed", "succeeded"])
+    assert len(world.service.generations) == 2
+    assert world.rows("SELECT * FROM lost_attempt") == []
+
+
+@pytest.mark.parametrize("order", [("main", "second"), ("second", "main")])
+async def test_given_up_attempt_that_another_machine_followed_is_not_sent_again(
+    world: World, order: tuple[str, ...]
+) -> None:
+    """Law 2: each machine knows its own attempts alone, and their journals are compared in any order."""
+    world.service.say("create", Lost.REQUEST)
+    (item,) = world.enqueue("fox", accounts=("main",))
+    copy = copied(world)
+    await world.run_until_true(lambda: len(world.attempts(item)) == 1)
+    world.restart()
+    world.write(_hold, item)
+    world.write(resolve, "job", "fox", Decision.NOT_CREATED, now=world.now_ms)
+    world.rows("UPDATE job SET accounts = ?", '["second"]')
+    await world.run()
+
+    _restored_by_machines(world, copy, order)
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert world.service.charged == 10
+
+
+@pytest.mark.parametrize("order", [("main", "second"), ("second", "main")])
+async def test_paid_attempt_under_way_that_another_machine_followed_is_not_given_up(
+    world: World, order: tuple[str, ...]
+) -> None:
+    """Law 3: the item was made again on another machine, whose journal alone tells that the first was delivered."""
+    copies: list[Path] = []
+    (item,) = world.enqueue("fox", accounts=("main",))
+
+    def look() -> None:
+        if world.state(item) is ItemState.SUBMITTING and not copies:
+            copies.append(copied(world))
+
+    await world.run_watched(look)
+    world.rows("UPDATE job SET accounts = ?", '["second"]')
+    redo(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+
+    _restored_by_machines(world, copies[0], order)
+    await world.run()
+
+    assert world.attempts(item) == ["succeeded", "succeeded"]
+    assert world.service.charged == 20
+    assert world.money() == (0, 20, 0)
+
+
+@pytest.mark.parametrize("accounts", [("main", "second"), ("second", "main")])
+async def test_versions_of_several_accounts_come_back_in_their_order(world: World, accounts: tuple[str, str]) -> None:
+    """The newest version is the current one again, and each file has its own name."""
+    (item,) = world.enqueue("fox", accounts=accounts[:1])
+    copy = copied(world)
+    await world.run()
+    world.rows("UPDATE job SET accounts = ?", json.dumps(accounts[1:]))
+    redo(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+    files = dict(world.outputs.files)
+
+    restored(world, copy)
+    await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["succeeded", "succeeded"])
+    assert world.service.charged == 20
+    assert world.outputs.files == files
+    assert world.one("SELECT number FROM attempt JOIN item ON item.version_id = attempt.id") == 2
+
+
+async def test_outcome_is_refused_where_a_restored_database_gave_the_id_to_another_attempt(world: World) -> None:
+    """A worker that does not know of the restore yet has an attempt that the database lacks."""
+    (item,) = world.enqueue("fox", accounts=("main",))
+    await world.run_until(item, ItemState.ACTIVE)
+    attempt = snapshot(world.connection, world.workers[0].viewpoint, [world.clock.instant]).queue.unresolved
+    assert attempt is not None
+    facts, now = Facts(), world.clock.now()
+
+    for stale in (replace(attempt, idempotency_key="bk-another"), replace(attempt, id=attempt.id + 1)):
+        with pytest.raises(LeaseLost):
+            await world.store.commit(stale, FACTS[Fact.KEY_MISSING], facts, now)
+    request = RequestNote(attempt.account_id + 1, RequestKind.CREATE, now.instant, (now.instant,))
+    for attempt_id in (attempt.id, attempt.id + 1):
+        with pytest.raises(LeaseLost):
+            await world.store.resend(attempt_id, request)
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.ACTIVE, ["active"])
+
+
+def _restored_by_machines(world: World, copy: Path, order: Sequence[str]) -> None:
+    """Restore a copy; each account's machine compares its own journal, and once more at its next start."""
+    entries, _ = world.journal.read()
+    world.keeps_journal = False
+    restored(world, copy)
+    for account in (*order, *order):
+        own = [entry for entry in entries if entry.account == account]
+        world.write(_compare, own, world.now_ms)
 
 
 def _hold(connection: Session, item: str) -> None:

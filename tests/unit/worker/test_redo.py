@@ -223,6 +223,19 @@ async def test_fetch_is_left_where_another_version_became_current_meanwhile(worl
     assert world.one("SELECT count(*) FROM output") == 2
 
 
+async def test_fetch_leaves_files_that_were_saved_again_since_the_look_at_the_disk(world: World) -> None:
+    """Two people fetch: the second one's look is older than the files that the first one got back."""
+    await done(world)
+    world.outputs.files.clear()
+    missing, _ = saved_files(world.connection, "job", ["fox"])
+    world.write(fetch_again, missing, world.now_ms)
+    await world.run()
+
+    assert world.write(fetch_again, missing, world.now_ms) == 0
+    assert world.state("fox") is ItemState.DONE
+    assert exported(world) == ["fox.png"]
+
+
 async def test_result_that_was_given_up_is_not_fetched(world: World) -> None:
     """A version of an attempt that a person gave up is on disk alone."""
     await done(world)
@@ -275,14 +288,17 @@ async def test_redo_lost_with_the_first_attempt_recovers_both_payments(world: Wo
 async def test_first_attempt_under_way_in_the_copy_is_not_given_up_for_its_redo(world: World, state: ItemState) -> None:
     """A lost attempt that followed a paid one does not mean that the first had created nothing."""
     world.enqueue("fox")
-    await world.run_until_true(lambda: world.state("fox") is state)
-    copy = copied(world)
-    world.restart()
-    await world.run()
+    copies: list[Path] = []
+
+    def look() -> None:
+        if not copies and world.state("fox") is state:
+            copies.append(copied(world))
+
+    await world.run_watched(look)
     make_again(world)
     await world.run()
 
-    restored(world, copy)
+    restored(world, copies[0])
     await world.run()
 
     assert world.service.charged == 20
