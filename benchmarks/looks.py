@@ -99,8 +99,9 @@ def _counting(counts: Counter[str]) -> ExitStack:
             return super().execute(*args)
 
     def connect(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        is_queue = "queue.db" in str(args[0])  # and not the service's books
-        return real_connect(*args, **(({"factory": Connection} if is_queue else {}) | kwargs))
+        # Not the service's books, nor what the simulation's own checks read.
+        is_programs = "queue.db" in str(args[0]) and "mode=ro" not in str(args[0])
+        return real_connect(*args, **(({"factory": Connection} if is_programs else {}) | kwargs))
 
     def snapshot(connection: Any, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:  # noqa: ANN401
         session = CountedTrips(connection)

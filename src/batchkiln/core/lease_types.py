@@ -164,9 +164,9 @@ def accounts_carried(limits: Limits) -> int:
 def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_most: int) -> Choice:
     """Return the wanted accounts that a worker takes and releases, so that all workers drive about equally many.
 
-    A worker takes up to its share, and beyond it the accounts that no other worker can take. It releases one account at
-    a time to the worker with the fewest, if that one drives at least `REBALANCE_APART` fewer and has the account's API
-    key.
+    A worker takes up to its share, and beyond it the accounts that no other worker can take. Workers that choose at the
+    same moment, as after another worker's end, begin with different accounts. A worker releases one account at a time
+    to the worker with the fewest, if that one drives at least `REBALANCE_APART` fewer and has the account's API key.
     """
     own = next((sender for sender in roster.senders if sender.name == name), None)
     if own is None:
@@ -175,6 +175,8 @@ def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_m
     share = min(at_most, ceil(len(wanted) / len(roster.senders)))
     driven = own.driven & wanted
     free = sorted(roster.free & own.able & wanted)
+    rank, workers = roster.senders.index(own), len(roster.senders)
+    free = [account_id for first in range(workers) for account_id in free[(rank + first) % workers :: workers]]
     take = free[: max(0, share - len(driven))]
     for account_id in free[len(take) :]:
         is_left_to_others = any(account_id in other.able and len(other.driven & wanted) < share for other in others)

@@ -82,8 +82,8 @@ def new_key(connection: Session, row: Row, number: int) -> str:
     If a queue derives keys from ids, an item that was enqueued again may get the id of another item, and so that item's
     key. Such a key belongs to another request; this item's key is then derived from its name.
     """
-    uid = queue_uid(connection)
-    if read_meta(connection, "keys_from") != "names":
+    uid, keys_from = connection.execute(query("key_origin")).fetchone()
+    if keys_from != "names":
         key = idempotency_key_by_id(uid, item_id=row["id"], number=number)
         if not connection.execute(query("is_key_used"), {"key": key}).fetchone()[0]:
             return key

@@ -34,12 +34,11 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
     """Return the planner's input. The time depends on the number of classes of items, not on the number of items.
 
     A driver that pipelines needs two round trips: one for independent queries, one for the queries that depend on them.
+    What an account rarely has is asked only where it has any: downloads, and calls that it did not understand.
     """
     own = {"account_id": viewpoint.account_id, "first": to_milliseconds(days[0]), "last": to_milliseconds(days[-1])}
     standing = connection.execute(query("account_standing"), own)
-    not_understood = ask_misunderstood(connection, viewpoint.account_id)
     unresolved = connection.execute(query("unresolved_attempts"))
-    downloads = connection.execute(query("downloads"), {"account_id": viewpoint.account_id})
     classes = connection.execute(query("queued_classes"), {"profile": viewpoint.profile})
 
     holds = standing.fetchall()
@@ -50,6 +49,8 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
     attempt = attempt_of(row) if row is not None and not is_held else None
     wanted = _Unwanted.ask(connection, viewpoint, attempt, row["job_id"] if row else 0, days)
     candidates = [_Class.ask(connection, viewpoint, row, days) for row in queued]
+    not_understood = ask_misunderstood(connection, viewpoint.account_id) if holds[0]["has_misunderstood"] else ()
+    downloads = connection.execute(query("downloads"), own) if holds[0]["has_downloads"] else ()
     working_jobs = {row["job_id"] for row in all_unresolved}
     return Snapshot(
         queue=QueueView(

@@ -1,4 +1,4 @@
--- name: account_standing -- its waits, with a row for each of the days that it used; at least one row
+-- name: account_standing -- its waits, with a row for each of the days that it used; at least one row; and what to ask
 SELECT account.creates_held_until, account.creates_held_reason, account.reads_held_until, account.reads_held_reason,
        account_day.day_start_at, account_day.creates, account_day.reads, account_day.credits,
        account_day.upload_files, account_day.upload_bytes,
@@ -9,7 +9,12 @@ SELECT account.creates_held_until, account.creates_held_reason, account.reads_he
                AND NOT EXISTS (
                    SELECT 1 FROM lost_attempt AS earlier
                    WHERE earlier.job = lost_item.job AND earlier.item = lost_item.item
-                       AND earlier.number < lost_item.number)) AS has_lost
+                       AND earlier.number < lost_item.number)) AS has_lost,
+       EXISTS (SELECT 1 FROM misunderstood WHERE misunderstood.account_id = account.id) AS has_misunderstood,
+       EXISTS (
+           SELECT 1 FROM item JOIN attempt ON attempt.id = item.attempt_id
+           WHERE item.state IN ('submitting', 'active', 'downloading', 'held')  -- the partial index's own words
+               AND item.state = 'downloading' AND attempt.account_id = account.id) AS has_downloads
 FROM account
 LEFT JOIN account_day ON account_day.account_id = account.id AND account_day.day_start_at IN (:first, :last)
 WHERE account.id = :account_id;

@@ -6,7 +6,7 @@ An account's worker lives as long as its lease, which is renewed only while the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from math import inf
@@ -28,6 +28,10 @@ from batchkiln.core.lease_types import (
 )
 
 log = structlog.get_logger()
+
+
+CHOICES_AT_ONCE: Final = 2
+"""How often a worker chooses in one look: another one may take the same accounts between its choice and its taking."""
 
 
 class Lease(Protocol):
@@ -201,7 +205,7 @@ class LeaseKeeper:
             self.rests = rests
 
     async def choose(
-        self, demands: Iterable[AccountDemand], *, able: AbstractSet[int], driven: AbstractSet[int]
+        self, demands: Sequence[AccountDemand], *, able: AbstractSet[int], driven: AbstractSet[int]
     ) -> tuple[list[HeldLease], tuple[int, ...]]:
         """Lease this worker's share of the accounts; return the new leases, and the accounts to hand over.
 
@@ -210,13 +214,20 @@ class LeaseKeeper:
         """
         if self.egress_epoch is None:
             return [], ()
-        roster = await self._leases.roster(self.worker, able, driven)
-        choices = [
-            choose_accounts(self.worker.name, roster, demand.account_ids, at_most=demand.at_most) for demand in demands
-        ]
-        wanted = [account_id for choice in choices for account_id in choice.take]
-        given = tuple(account_id for choice in choices for account_id in choice.give)
-        return (await self._take(wanted) if wanted else []), given
+        leases: dict[int, HeldLease] = {}
+        given: tuple[int, ...] = ()
+        for _ in range(CHOICES_AT_ONCE):
+            roster = await self._leases.roster(self.worker, able, driven | leases.keys())
+            choices = [
+                choose_accounts(self.worker.name, roster, each.account_ids, at_most=each.at_most) for each in demands
+            ]
+            wanted = [account_id for choice in choices for account_id in choice.take]
+            given = tuple(account_id for choice in choices for account_id in choice.give)
+            taken = await self._take(wanted) if wanted else []
+            leases |= {lease.fence.account_id: lease for lease in taken}
+            if len(taken) == len(wanted):
+                break
+        return list(leases.values()), given
 
     async def _take(self, wanted: Sequence[int]) -> list[HeldLease]:
         taken_at, egress_epoch = self.boottime(), self.egress_epoch

@@ -36,8 +36,21 @@ def test_worker_takes_its_share() -> None:
     """Three accounts and two workers: the first takes two, and leaves one to the other."""
     both = {1, 2, 3}
 
-    assert choose_accounts("a", roster(both, a=(both, set()), b=(both, set())), both, at_most=17).take == (1, 2)
-    assert choose_accounts("b", roster({3}, a=(both, {1, 2}), b=(both, set())), both, at_most=17).take == (3,)
+    assert choose_accounts("a", roster(both, a=(both, set()), b=(both, set())), both, at_most=17).take == (1, 3)
+    assert choose_accounts("b", roster({2}, a=(both, {1, 3}), b=(both, set())), both, at_most=17).take == (2,)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 10, 13])
+@pytest.mark.parametrize("workers", ["ab", "abc"])
+def test_workers_that_choose_at_the_same_moment_choose_different_accounts(count: int, workers: str) -> None:
+    """After another worker's end, all see the same free accounts. Two may want the same one only at the very end."""
+    free = set(range(count))
+    fleet = roster(free, **{name: (free, set[int]()) for name in workers})
+
+    taken = [choose_accounts(name, fleet, free, at_most=17).take for name in workers]
+
+    assert {account_id for each in taken for account_id in each} == free
+    assert sum(len(each) for each in taken) < count + len(workers)
 
 
 def test_account_whose_key_a_machine_lacks_is_never_taken() -> None:

@@ -8,9 +8,11 @@ import pytest
 from batchkiln.core.outcomes import Fact
 from batchkiln.core.queue_changes import Uploaded
 from batchkiln.core.queue_types import Candidate, Scope, Snapshot, Viewpoint
+from batchkiln.core.responses import GenerationStatus
 from batchkiln.store import planner_snapshot
-from support.attempt_steps import account_of, begin, candidate, known, prepared
-from support.builders import NO, NOON, day_of
+from batchkiln.store.sql import query
+from support.attempt_steps import accepted, account_of, begin, candidate, known, prepared, read
+from support.builders import NO, NOON, day_of, record as generation
 from support.trips import CountedTrips
 from support.worker_world import World
 
@@ -146,3 +148,21 @@ def test_look_takes_at_most_two_trips(world: World) -> None:
 
     assert found.queue.unresolved is not None
     assert session.trips <= 2
+
+
+def test_look_asks_for_downloads_only_where_there_are_any(world: World) -> None:
+    """An account rarely has any, and looks several times an item."""
+    world.enqueue("first")
+    attempt = begin(world)
+    assert attempt is not None
+    accepted(world, attempt.id, generation())
+    viewpoint = Viewpoint(account_of(world, "main"), "test", "main", is_first=True, scope=Scope())
+    before, after = CountedTrips(world.connection), CountedTrips(world.connection)
+
+    planner_snapshot.snapshot(before, viewpoint, [day_of(NOON)])
+    read(world, attempt.id, generation(GenerationStatus.SUCCESS))
+    found = planner_snapshot.snapshot(after, viewpoint, [day_of(NOON)])
+
+    assert query("downloads") not in before.statements
+    assert query("downloads") in after.statements
+    assert (found.queue.downloads, after.trips) == ((attempt.id,), 2)

@@ -37,6 +37,7 @@ class Database:
         self.renewed: list[set[int]] = []
         self.released: list[int] = []
         self.told: list[dict[int, AccountRest]] = []
+        self.taken_by_others: set[int] = set()  # between a choice and the next taking
 
     async def renew(
         self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
@@ -47,7 +48,8 @@ class Database:
         return LeaseRenewal(self.egress_epoch, found, self.is_draining)
 
     async def roster(self, worker: WorkerIdentity, able: Collection[int], driven: Collection[int]) -> Roster:
-        return Roster((Sender(ME.name, frozenset(able), frozenset(driven)),), frozenset(able) - frozenset(driven))
+        free = frozenset(able) - frozenset(driven) - {each for each in self.taken_by_others if each in self.epochs}
+        return Roster((Sender(ME.name, frozenset(able), frozenset(driven)),), free)
 
     async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
         self.told.append(dict(rests))
@@ -55,7 +57,7 @@ class Database:
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
         for account_id in account_ids:
             self.epochs[account_id] = self.epochs.get(account_id, 1) + 1
-        return {account_id: self.epochs[account_id] for account_id in account_ids}
+        return {each: self.epochs[each] for each in account_ids if each not in self.taken_by_others}
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
         self.released.append(fence.account_id)
@@ -169,3 +171,15 @@ async def test_epochs_of_one_account_have_temporary_files_of_their_own(keeper: L
 
     assert first.owner != second.owner
     assert first.owner.replace("-", "").isalnum()
+
+
+async def test_worker_whose_choice_was_taken_by_another_one_chooses_again_at_once(
+    database: Database, keeper: LeaseKeeper
+) -> None:
+    """Else the remaining accounts of a killed worker would wait for its next renewal."""
+    database.taken_by_others = {1}
+    await keeper.renew()
+
+    leases, _ = await keeper.choose([AccountDemand({1, 2, 3}, 2)], able={1, 2, 3}, driven=set())
+
+    assert {lease.fence.account_id for lease in leases} == {2, 3}

@@ -160,9 +160,12 @@ class PostgresSession:
         copy = translated(sql).copy
         if copy is None:
             return PostgresCursor([], sum(self.execute(sql, each).rowcount for each in parameters))
+        rows = list(parameters)
+        if not rows:  # as most chunks of a manifest have no objections and no references
+            return PostgresCursor([], 0)
         with self.connection.cursor() as cursor:
             with cursor.copy(copy.encode()) as copied:
-                for row in parameters:
+                for row in rows:
                     copied.write_row(tuple(row))
             return PostgresCursor([], cursor.rowcount)
 
