@@ -112,8 +112,8 @@ def resend(connection: Session, attempt_id: int, request: RequestNote, *, keep_s
     exceed its limit. Return None if the stored bytes are damaged (Law 2); the item is then held, as after a 409
     (Service rule 4.3). Raise `LeaseLost` if the attempt is not the account's.
     """
-    row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
-    if row is None or row["account_id"] != request.account_id:
+    row = attempt_row(connection, attempt_id)
+    if row["account_id"] != request.account_id:
         raise LeaseLost("the database was restored, and the attempt's id is not this account's; nothing was sent")
     if not checksum_matches(row):
         facts, at = Facts(error=DAMAGED), to_milliseconds(request.at)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from batchkiln.core import outcome_errors
-from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.errors import InvariantBroken, LeaseLost
 from batchkiln.core.job import AttemptState
 from batchkiln.core.outcomes import ITEM_STATES, UNCHANGED, Credits, Known, Outcome, Stale, settle
 from batchkiln.core.queue_changes import Committed, Facts
@@ -60,8 +60,10 @@ def _download_of(connection: Session, attempt_id: int) -> DownloadTask | None:
 
 
 def attempt_row(connection: Session, attempt_id: int) -> Row:
-    """Return an attempt's row."""
-    row: Row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    """Return an attempt's row. Raise `LeaseLost` if a restore took it away."""
+    row: Row | None = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    if row is None:
+        raise LeaseLost("the database was restored to a state without this attempt; nothing was written")
     return row
 
 

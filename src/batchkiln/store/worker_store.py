@@ -35,7 +35,6 @@ from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.database import in_snapshot
 from batchkiln.store.leases import FencedDatabase, Transactions
 from batchkiln.store.session import Session
-from batchkiln.store.sql import query
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -300,7 +299,6 @@ def _commit(  # noqa: PLR0917  a connection's work: the store passes all of them
     session: Session, attempt: Attempt, outcome: Outcome, facts: Facts, now: int, day_of: usage.DayOf
 ) -> Committed:
     """Apply an outcome to the attempt that it belongs to; a database that was restored meanwhile may reuse its id."""
-    row = session.execute(query("select_attempt"), {"attempt_id": attempt.id}).fetchone()
-    if row is None or row["idempotency_key"] != attempt.idempotency_key:
+    if commit.attempt_row(session, attempt.id)["idempotency_key"] != attempt.idempotency_key:
         raise LeaseLost("the database was restored to a state without this attempt; nothing was written")
     return commit.commit(session, attempt.id, outcome, facts, now, day_of)
