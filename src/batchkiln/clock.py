@@ -96,7 +96,7 @@ class ServiceClock:
         return self._offset.now(self.monotonic())
 
     def observe_date(self, date: datetime, *, sent_at: float, received_at: float) -> None:
-        """Learn from a reply's `Date` header; `sent_at` and `received_at` are monotonic.
+        """Learn the service's time from a reply's `Date`; `sent_at` and `received_at` are monotonic.
 
         A jump is accepted at once if this machine's clock made the same jump, as after a suspend.
         """

@@ -27,9 +27,10 @@ class LocalInputs:
 
     def path_of(self, file: InputFile) -> Path:
         """Return where the image is read: one that was enqueued before the folder was shared has no copy there."""
-        if self._shared_dir is not None and (copy := self._shared_dir / INPUTS_FOLDER / file.sha256).is_file():
-            return copy
-        return Path(file.path)
+        if self._shared_dir is None:
+            return Path(file.path)
+        copy = self._shared_dir / INPUTS_FOLDER / file.sha256
+        return copy if copy.is_file() else self._shared_dir / file.path  # relative: what another item made
 
     async def is_unchanged(self, file: InputFile) -> bool:
         """Return whether the file still has the size and hash that the manifest recorded."""

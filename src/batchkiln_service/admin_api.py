@@ -95,7 +95,7 @@ def build_admin_app(admin: AdminContext) -> web.Application:
 async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state_dir: Path, port: int) -> str:
     """Bind the port until the stack is closed, and return its URL. Port 0 is the port of the last run, or any free one.
 
-    Raises OSError if the port is in use.
+    Raise OSError if the port is in use.
     """
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
@@ -214,7 +214,7 @@ async def _end(request: web.Request) -> web.Response:
 
 
 async def _body(request: web.Request, model: type[Body]) -> Body:
-    """Return the checked JSON body. Raises ApiError 400, 413, 415 or 422, which names the field."""
+    """Return the checked JSON body. Raise ApiError 400, 413, 415 or 422, which names the field."""
     if request.content_type != "application/json":
         raise ApiError(415, "unsupported_media_type", "send Content-Type: application/json")
     try:

@@ -58,7 +58,7 @@ class KeyConfig(_Strict):
         return self
 
     def reveal(self) -> str:
-        """Return the key in plain text. Raises ValueError if the environment variable is not set."""
+        """Return the key in plain text. Raise ValueError if the environment variable is not set."""
         if self.value is not None:
             return self.value
         assert self.env is not None
@@ -142,7 +142,7 @@ def load_config(path: Path) -> ServiceConfig:
 
 
 def read_fields(path: Path) -> dict[str, Any]:
-    """Return the unchecked fields in a YAML file. Raises OSError, yaml.YAMLError or ValueError."""
+    """Return the unchecked fields in a YAML file. Raise OSError, yaml.YAMLError or ValueError."""
     fields = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     if not isinstance(fields, dict):
         raise ValueError("the service's configuration is a mapping of fields")  # noqa: TRY004 - a person's mistake

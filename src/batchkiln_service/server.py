@@ -126,7 +126,7 @@ class LocalService:
     async def end_pending_generation(self, generation_id: str, outcome: Outcome = "success") -> bool:
         """End a generation that stays pending, as the service's support would.
 
-        Return False if a success is not rendered yet; it ends when it is. Raises `ApiError` if the generation does not
+        Return False if a success is not rendered yet; it ends when it is. Raise `ApiError` if the generation does not
         exist or has ended.
         """
         now_ms = self.clock.now_ms()

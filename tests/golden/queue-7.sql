@@ -702,8 +702,6 @@ BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
 CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt
 BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
 CREATE INDEX output_by_item ON output (item_id, number);
-CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
-    WHERE n > 0 AND state IN ('queued', 'submitting', 'active', 'downloading');
 CREATE TRIGGER item_trouble AFTER UPDATE OF state, error_code ON item
 WHEN (old.error_code IS NOT NULL OR new.error_code IS NOT NULL)
     AND (old.state <> new.state OR old.error_code IS NOT new.error_code)
@@ -727,7 +725,13 @@ BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
-CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
+CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
+CREATE INDEX item_to_review ON item (job_id, id, verdict)
+    WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
+CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
+CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
+CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
+    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
 CREATE VIEW lost_item AS
 SELECT item.id AS item_id, item.state, lost_attempt.*

@@ -7,7 +7,7 @@ import hashlib
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
@@ -50,6 +50,8 @@ class Aftermath:
     `late_ms` tells when the network delivered something much later than its sender could know; `revoked_key` is the
     hash of a key that was revoked, so that what it created can be read no more. `blind_ms` tells when the queue was
     restored from a copy that lacks requests and no attempt: nothing tells the program that its windows are lost.
+    `redone` counts by prompt how often a person had an item made again, and `chosen` has the versions that a person
+    chose last.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Aftermath:
         late_ms: tuple[int, ...] = (),
         blind_ms: tuple[int, ...] = (),
         revoked_key: str | None = None,
+        redone: Mapping[str, int] | None = None,
+        chosen: Mapping[str, int] | None = None,
     ) -> None:
         """Read everything at once."""
         self._folder = folder
@@ -67,6 +71,8 @@ class Aftermath:
         self._late_ms = late_ms
         self._blind_ms = blind_ms
         self._revoked_key = revoked_key
+        self._redone = Counter(redone or {})
+        self._chosen = dict(chosen or {})
         self._books = Books.read(folder / "service")
         with closing(sqlite3.connect(folder / "service" / "service.db")) as connection:
             connection.row_factory = sqlite3.Row
@@ -76,6 +82,7 @@ class Aftermath:
         every = [_made(row) for row in self._books.generations]
         self._made = [made for made in every if made.prompt != STRANGE_PROMPT]
         self._read_queue(folder / "program" / "queue.db")
+        self._read_made_again()
 
     def _read_queue(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
@@ -83,6 +90,7 @@ class Aftermath:
             self._jobs = connection.execute("SELECT * FROM job").fetchall()
             self._items = connection.execute(
                 "SELECT item.id, item.name, item.state, item.prompt, item.error_code, job.name AS job,"
+                " (SELECT generation_id FROM attempt WHERE attempt.id = item.version_id) AS current_id,"
                 " recipe.attempts AS tries_allowed FROM item JOIN job ON job.id = item.job_id"
                 " JOIN recipe ON recipe.id = item.recipe_id"
             ).fetchall()
@@ -93,11 +101,20 @@ class Aftermath:
                 " JOIN item ON item.id = hold.item_id"
                 " WHERE hold.kind = 'key_forgotten' AND item.state = 'expired' GROUP BY hold.id"
             ).fetchall()
+            self._sources = connection.execute("SELECT item_id, source_id, sha256 FROM item_source").fetchall()
             self._saved = connection.execute(
                 "SELECT output.item_id, output.path, output.sha256, attempt.generation_id, item.name AS item,"
+                " attempt.version,"
                 " job.name AS job FROM output JOIN attempt ON attempt.id = output.attempt_id"
                 " JOIN item ON item.id = output.item_id JOIN job ON job.id = item.job_id"
             ).fetchall()
+
+    def _read_made_again(self) -> None:
+        """Add the item that the plan itself makes again, and whose first version it uses."""
+        for row in self._items:
+            if (row["job"], row["name"]) == self._plan.made_again:
+                self._redone[row["prompt"]] += 1
+                self._chosen[row["prompt"]] = 1
 
     def violations(self) -> list[str]:
         """Return everything that is wrong; nothing for a program that kept its promises."""
@@ -108,6 +125,8 @@ class Aftermath:
             *self._audit,
             *self._lost(),
             *self._paid_once(),
+            *self._made_again(),
+            *self._current(),
             *self._invented(),
             *self._ended_otherwise(),
             *self._undelivered(),
@@ -116,6 +135,7 @@ class Aftermath:
             *self._files(),
             *self._tries(),
             *self._budgets(),
+            *self._made_from_others(),
         ]
 
     def account_days(self) -> int:
@@ -160,9 +180,39 @@ class Aftermath:
         yield from (f"item {name} of {job} was invented" for job, name, _ in queued - asked)
 
     def _paid_once(self) -> Iterator[str]:
-        """Law 2: what is not refunded is paid once for each prompt."""
-        kept = Counter(made.prompt for made in self._made if made.outcome != "failed")
-        yield from (f"{prompt!r} is paid {count} times" for prompt, count in kept.items() if count > 1)
+        """Law 2: what is not refunded is paid once for each prompt, and once more for each redo."""
+        for prompt, count in self._kept().items():
+            if count > 1 + self._redone[prompt]:
+                yield f"{prompt!r} is paid {count} times, and was to be made again {self._redone[prompt]} times"
+
+    def _kept(self) -> Counter[str]:
+        return Counter(made.prompt for made in self._made if made.outcome != "failed")
+
+    def _made_again(self) -> Iterator[str]:
+        """Law 9: what a person has made again is made again, unless it fails; a restored copy may have forgotten it."""
+        if self._plan.restores or self._revoked_key is not None:
+            return
+        kept, states = self._kept(), {row["prompt"]: row["state"] for row in self._items}
+        for prompt, count in self._redone.items():
+            if states[prompt] == "done" and kept[prompt] != 1 + count:
+                yield f"{prompt!r} was to be made again {count} times, and is paid {kept[prompt]} times"
+
+    def _current(self) -> Iterator[str]:
+        """The current version of a done item is the one that was chosen last, or else the one that was made last."""
+        if self._plan.restores or self._revoked_key is not None:
+            return
+        made = {made.id: made for made in self._made}
+        versions: defaultdict[str, list[Made]] = defaultdict(list)
+        for generation_id in {row["generation_id"] for row in self._saved}:
+            versions[made[generation_id].prompt].append(made[generation_id])
+        for row in self._items:
+            if row["state"] != "done":
+                continue
+            in_order = sorted(versions[row["prompt"]], key=lambda one: one.created_at_ms)
+            chosen = self._chosen.get(row["prompt"])
+            wanted = in_order[-1 if chosen is None else chosen - 1].id if in_order else None
+            if row["current_id"] != wanted:
+                yield f"the current version of {row['name']} is {row['current_id']}, not {wanted}"
 
     def _invented(self) -> Iterator[str]:
         prompts = {row["prompt"] for row in self._items}
@@ -176,17 +226,37 @@ class Aftermath:
         failures = Counter(made.prompt for made in self._made if made.outcome == "failed")
         canceled = {made.prompt for made in self._made if made.outcome == "canceled"}
         late = self._decided_too_late()
+        waiting = self._waiting_in_vain()
         paid = {made.prompt for made in self._made if made.outcome != "failed"}
         for row in self._items:
-            if self._plan.decisions and row["state"] == "canceled" and row["prompt"] not in paid:
+            if row["id"] in waiting and row["state"] == "queued":
+                continue
+            if self._plan.interventions and row["state"] == "canceled" and row["prompt"] not in paid:
                 continue  # by a person, who does not want it
             is_excused = self._revoked_key is not None and row["state"] in {"failed", "held"}
             is_excused |= row["prompt"] in late and row["state"] == "expired"
             has_failed = row["prompt"] in canceled or failures[row["prompt"]] >= row["tries_allowed"]
             is_right = row["state"] == "failed" if has_failed else row["state"] == "done"
+            if has_failed and self._redone[row["prompt"]]:  # it may have failed before, or when it was made again
+                is_right = row["state"] in {"done", "failed"}
             is_right |= bool(self._plan.restores) and has_failed and row["state"] == "done"  # a copy forgot failures
             if not is_right and not is_excused:
                 yield f"item {row['name']} is {row['state']}, not as it should be: {row['error_code']}"
+
+    def _waiting_in_vain(self) -> set[int]:
+        """Return the items that are made from an item that is not done, or that waits in vain itself."""
+        done = {row["id"] for row in self._items if row["state"] == "done"}
+        return {row["item_id"] for row in self._sources if row["source_id"] not in done}
+
+    def _made_from_others(self) -> Iterator[str]:
+        """What an item was made from is a file of its source; what was sent waits for nothing."""
+        offered = {(row["item_id"], row["sha256"]) for row in self._saved}
+        states = {row["id"]: row["state"] for row in self._items}
+        for row in self._sources:
+            if row["sha256"] is not None and (row["source_id"], row["sha256"]) not in offered:
+                yield f"item {row['item_id']} was made from a file that item {row['source_id']} does not have"
+            if row["sha256"] is None and states[row["item_id"]] == "done" and not self._plan.restores:
+                yield f"item {row['item_id']} is done without its input"
 
     def _decided_too_late(self) -> set[str]:
         """Return the prompts that were handed to a person in time, who decided only after the service's retention.
@@ -261,7 +331,7 @@ class Aftermath:
                 yield f"{path.name} is not what was paid for"
             elif prompts[row["generation_id"]] != wanted[row["item_id"]]:
                 yield f"{path.name} was made for another item"
-            elif (path.parent.name, path.stem.partition("~")[0]) != (row["job"], row["item"]):
+            elif (path.parent.name, path.stem.partition("~")[0]) != (row["job"], _stem(row)):
                 yield f"{path.name} has not the name of its item {row['item']} of {row['job']}"
         recorded = {row["path"] for row in self._saved}
         for path in (self._folder / "program" / "out").rglob("*"):
@@ -272,8 +342,9 @@ class Aftermath:
         """No item is tried more often than its manifest allows."""
         tries = Counter(row["item_id"] for row in self._attempts)
         for row in self._items:
-            if tries[row["id"]] > row["tries_allowed"]:
-                yield f"item {row['name']} was tried {tries[row['id']]} times, {row['tries_allowed']} are allowed"
+            allowed = row["tries_allowed"] * (1 + self._redone[row["prompt"]])
+            if tries[row["id"]] > allowed:
+                yield f"item {row['name']} was tried {tries[row['id']]} times, {allowed} are allowed"
 
     def _budgets(self) -> Iterator[str]:
         """Law 6: a job keeps its budgets, in the service's days and by the service's prices."""
@@ -299,6 +370,11 @@ class Aftermath:
             if jobs[made.prompt] == job and made.outcome == "failed"
         ]
         return max(accumulate(change for _, change in sorted(changes)), default=0)
+
+
+def _stem(row: sqlite3.Row) -> str:
+    """Return what the name of a file begins with: each version has files of its own."""
+    return str(row["item"]) if row["version"] == 1 else f"{row['item']}.v{row['version']}"
 
 
 def _wishes(name: str, text: str) -> Iterator[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from batchkiln.rehearsal.nodes import as_node
 from batchkiln_service import open_account_admin
 from batchkiln_service.db.keys import digest_of
 
-from .plan import Decision, Outage, QueueCopy, Restore
+from .plan import Intervention, Outage, QueueCopy, Restore
 
 if TYPE_CHECKING:
     from .simulated_world import World
@@ -40,8 +40,8 @@ def fates_of(world: "World") -> "Iterator[Any]":
         yield _at(copy.moment, partial(_copy, world, copy))
     for restore in plan.restores:
         yield _at(restore.moment, partial(_restore, world, restore))
-    for decision in plan.decisions:
-        yield _at(decision.moment, partial(_decide, world, decision))
+    for intervention in plan.interventions:
+        yield _at(intervention.moment, partial(_intervene, world, intervention))
     for outage in plan.outages:
         yield _at(outage.moment, partial(_out, world, outage))
     if plan.revoked_at is not None:
@@ -74,9 +74,9 @@ async def _restore(world: "World", restore: Restore) -> None:
     world.restore(restore)
 
 
-async def _decide(world: "World", decision: Decision) -> None:
+async def _intervene(world: "World", intervention: Intervention) -> None:
     with as_node("person"):
-        world.decide(decision.kind)
+        world.intervene(intervention.kind)
 
 
 async def _out(world: "World", outage: Outage) -> None:

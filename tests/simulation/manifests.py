@@ -60,6 +60,21 @@ _RUSHED: Final = (_edit("epsilon-2", "512x512", 2),)  # over at once, each with 
 _STYLES: Final = (*[_DEAR] * 9, _CHEAP, _CHEAP + _DEAR, _RUSHED)  # what takes long to play comes seldom
 
 
+_CHAINED: Final = 0.4  # of the items that take an image, those that are made from another item
+_REVIEWED: Final = 0.5  # of these others, where a person reviews
+_STILL: Final = _image("epsilon-2", "512x512", 2)
+_DEPTH: Final = 3
+
+
+@dataclass(frozen=True)
+class _Still:
+    """An item that makes an image, and how many items it is made from, one after the other."""
+
+    job: str
+    item: str
+    depth: int
+
+
 @dataclass(frozen=True)
 class Wishes:
     """The manifests of a world, and within how many days of calm all of it can be had, at the very worst."""
@@ -71,21 +86,46 @@ class Wishes:
     is_rushed: bool
 
 
-def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...], is_rushed: bool) -> Wishes:
-    """Draw one to three jobs whose cost takes about so many days of the accounts."""
+def draw_wishes(
+    chance: random.Random,
+    *,
+    days: float,
+    accounts: tuple[str, ...],
+    is_rushed: bool,
+    reviews: random.Random | None = None,
+) -> Wishes:
+    """Draw one to three jobs whose cost takes about so many days of the accounts.
+
+    With `reviews`, some items that others are made from need a review first.
+    """
     style = _RUSHED if is_rushed else chance.choice(_STYLES)
     credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
     jobs = [f"job-{number}" for number in range(1 if style is _RUSHED else chance.randint(1, 3))]
     is_rushed = style is _RUSHED
     pictures = chance.choice((MANY_PICTURES, MANY_PICTURES, BEYOND_A_DAY)) if is_rushed else PICTURES
     price = 2 * len(pictures) if is_rushed else credits_in_all // len(jobs)
-    drawn = [_draw_job(chance, job, price, accounts=accounts, style=style, pictures=pictures) for job in jobs]
+    stills: list[_Still] = []
+    drawn = [
+        _draw_job(chance, job, price, accounts=accounts, style=style, pictures=pictures, stills=stills) for job in jobs
+    ]
     return Wishes(
-        manifests={f"{job}.yaml": text for job, (text, _) in zip(jobs, drawn, strict=True)},
+        manifests={
+            f"{job}.yaml": text if reviews is None else _with_reviews(reviews, text)
+            for job, (text, _) in zip(jobs, drawn, strict=True)
+        },
         days_at_most=sum(needed for _, needed in drawn),
         busy_hours=0.25 if style is not _CHEAP else 0.6,
         pictures=pictures,
         is_rushed=is_rushed,
+    )
+
+
+def _with_reviews(chance: random.Random, manifest: str) -> str:
+    """Let some of the items that only make an input need a review."""
+    lines = manifest.splitlines(keepends=True)
+    return "".join(
+        line.replace("-still,", "-still, review: true,") if " still, " in line and chance.random() < _REVIEWED else line
+        for line in lines
     )
 
 
@@ -97,22 +137,36 @@ def _draw_job(
     accounts: tuple[str, ...],
     style: tuple[Offer, ...],
     pictures: tuple[str, ...],
+    stills: list[_Still],
 ) -> tuple[str, float]:
     lines = ["version: 1", f"job: {job}", f"accounts: [{', '.join(accounts)}]"]
     lines.append(f"order: {chance.choice(('manifest', 'pack'))}")
     a_day = chance.choice((800, 1500)) if chance.random() < 0.3 else DAY_CREDITS
-    items, spent, number = list[str](), 0, 0
+    items, spent, number, chained = list[str](), 0, 0, 0
     while spent < credits_in_all or not number:
         number += 1
         offer = chance.choice(style)
         spent += offer.price
         picture = pictures[number % len(pictures)] if style is _RUSHED else chance.choice(pictures)
+        item, priority, depth = f"i{number}", chance.choice((0, 0, 0, 5)), 0
+        if offer.takes_picture and style is not _RUSHED and chance.random() < _CHAINED:
+            chained += 1
+            still = chance.choice([None, *(each for each in stills if each.depth < _DEPTH - 1)])
+            if still is None:
+                still = _Still(job, f"i{number}-still", 0)
+                stills.append(still)
+                spent += _STILL.price
+                line = f"  - {{id: {still.item}, prompt: {job} {number} still, {_STILL.request}}}"
+                items.insert(chance.randint(0, len(items)), line)
+            picture = f"{{item: {still.item}}}" if still.job == job else f"{{job: {still.job}, item: {still.item}}}"
+            depth = still.depth + 1
+        if "-to-image" in offer.request and style is not _RUSHED:
+            stills.append(_Still(job, item, depth))
         inputs = f", inputs: [{picture}]" if offer.takes_picture else ""
-        priority = chance.choice((0, 0, 0, 5))
-        items.append(f"  - {{id: i{number}, priority: {priority}, prompt: {job} {number}{inputs}, {offer.request}}}")
+        items.append(f"  - {{id: {item}, priority: {priority}, prompt: {job} {number}{inputs}, {offer.request}}}")
     budget = [f"credits_per_day: {a_day}"] if a_day < DAY_CREDITS else []
     budget += [f"credits: {spent}"] if chance.random() < 0.3 else []  # just enough, if refunds are counted
     lines += [f"budget: {{{', '.join(budget)}}}"] if budget else []
     dearest = max(offer.price for offer in style)
-    uploads = len(pictures) / UPLOADS_A_DAY
-    return "\n".join([*lines, "items:", *items]) + "\n", number / (a_day // dearest) + uploads
+    uploads = (len(pictures) + chained) / UPLOADS_A_DAY
+    return "\n".join([*lines, "items:", *items]) + "\n", (number + chained) / (a_day // dearest) + uploads

@@ -13,7 +13,9 @@ from batchkiln.store import copying, misunderstood
 from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.operations import cancel, retry
 from batchkiln.store.resolution import Decision, resolve
+from batchkiln.store.reviews import Decided, review
 
+_KEPT: Final = 0.7
 _KNOWN: Final = (
     "SELECT job, item, max(number) AS number FROM ("
     " SELECT job.name AS job, item.name AS item, attempt.number FROM attempt"
@@ -98,6 +100,41 @@ def retry_canceled(queue: Path, now: int) -> list[str]:
         for job, name in names:
             retry(connection, job, [name], now)
     return [name for _, name in names]
+
+
+def review_some(queue: Path, chance: random.Random, now: int) -> list[str]:
+    """Give verdicts about what waits for a review: keep most, drop some, and keep what was dropped before.
+
+    Return the names. Now and then a verdict is taken back, and nothing is made from the item until the next time.
+    """
+    with _queue(queue) as connection:
+        sql = (
+            "SELECT job.name, item.name, item.verdict FROM item JOIN job ON job.id = item.job_id"
+            " WHERE item.needs_review = 1 AND item.state = 'done' AND coalesce(item.verdict, 'dropped') = 'dropped'"
+            " ORDER BY item.id"
+        )
+        found = connection.execute(sql).fetchall()
+        for job, name, verdict in found:
+            decided = Decided.KEEP if verdict == "dropped" or chance.random() < _KEPT else Decided.DROP
+            connection.execute("BEGIN IMMEDIATE")
+            review(connection, job, {name: None}, decided, by="a person", now=now)
+            connection.execute("COMMIT")
+    return [name for _, name, _ in found]
+
+
+def take_verdicts_back(queue: Path, chance: random.Random, now: int) -> list[str]:
+    """Take some verdicts back; return the names of the items."""
+    with _queue(queue) as connection:
+        sql = (
+            "SELECT job.name, item.name FROM item JOIN job ON job.id = item.job_id"
+            " WHERE item.verdict = 'kept' AND item.state = 'done' ORDER BY item.id"
+        )
+        names = [(job, name) for job, name in connection.execute(sql)]
+        for job, name in (drawn := chance.sample(names, min(1, len(names)))):
+            connection.execute("BEGIN IMMEDIATE")
+            review(connection, job, {name: None}, Decided.UNDO, by="a person", now=now)
+            connection.execute("COMMIT")
+    return [name for _, name in drawn]
 
 
 def move(queue: Path, now: datetime, *, is_interrupted: bool) -> None:

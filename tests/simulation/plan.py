@@ -8,6 +8,7 @@ from typing import Final, Literal
 from batchkiln.rehearsal.network import NetworkConditions
 from batchkiln_service import LocalService
 
+from .decisions import Decision
 from .disk_faults import Trouble
 from .power_cuts import Cut
 
@@ -74,11 +75,14 @@ class Restore:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """At a moment a person cancels items, or retries those that were canceled, beside the running program."""
+class Intervention:
+    """At a moment a person cancels items, retries those that were canceled, reviews, or takes a verdict back.
+
+    The program runs meanwhile.
+    """
 
     moment: float
-    kind: Literal["cancel", "retry"]
+    kind: Literal["cancel", "retry", "review", "undo"]
 
 
 @dataclass
@@ -101,7 +105,7 @@ class Plan:
     troubles: tuple[Trouble, ...] = ()  # with the program's disk and database
     copies: tuple[QueueCopy, ...] = ()
     restores: tuple[Restore, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     outages: tuple[Outage, ...] = ()
     clock_steps: tuple[ClockStep, ...] = ()
     revoked_at: float | None = None  # the API key of the first account; the next life has another one
@@ -111,6 +115,8 @@ class Plan:
     calm_at: float = 0.0  # from here on nothing goes wrong any more
     other_outputs: frozenset[str] = frozenset()  # hashes of files that only a dialect has
     replies: str = ""  # of the profile: what a person knows of the service's replies
+    decisions: tuple[Decision, ...] = ()  # of a person about done items, between two lives of the program
+    made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
     is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself
     ends_by: float = 60 * 86_400.0  # by then everything has come to an end: a bound for liveness
     goes_on_at: float = 0.0  # a world that an earlier process left in its folder, at this moment

@@ -92,6 +92,8 @@ def _aftermath(world: World) -> Aftermath:
         late_ms=tuple(start_ms + round(moment * 1000) for moment in world.loop.network.late),
         blind_ms=tuple(start_ms + round(moment * 1000) for moment in world.blind_restores),
         revoked_key=world.revoked_key,
+        redone=world.decisions.redone,
+        chosen=world.decisions.chosen,
     )
 
 

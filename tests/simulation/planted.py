@@ -50,6 +50,8 @@ _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
             return result
         while waiting"""
 
+_CHOSEN: Final = "FROM item WHERE item.group_id = item_source.group_id"
+
 BUGS: Final = (
     Bug(
         "send before recording",
@@ -61,8 +63,8 @@ BUGS: Final = (
     Bug(
         "an item that is free again wakes nobody else",
         "core/wakes.py",
-        "    Change.REQUEUED: Wakes(all=True),\n",
-        "    Change.REQUEUED: Wakes(),\n",
+        "    Change.REQUEUED: Wakes(all=True, may_end_run=True),\n",
+        "    Change.REQUEUED: Wakes(may_end_run=True),\n",
         caught_by="tests/unit/core/test_wakes.py",  # in the worlds other changes wake the others soon
     ),
     Bug(
@@ -611,6 +613,69 @@ BUGS: Final = (
         caught_by="tests/unit/outputs/test_output_files.py",  # the files of the worlds are small, and there at once
     ),
     Bug(
+        "an item is queued as ready before its source is saved",
+        "store/staging.py",
+        "            ids.count(None),\n",
+        "            0,\n",
+        caught_by="tests/unit/store/test_chains.py",  # in the worlds the missing image keeps it from beginning
+    ),
+    Bug(
+        "a stale image under a new file's name",
+        "store/chains.sql",
+        "AND item_source.source_id IS NOT NULL\n    AND item_source.made_by IS NOT (",
+        "AND item_source.source_id IS NOT NULL\n    AND item_source.made_by IS NULL AND item_source.made_by IS NOT (",
+        caught_by="tests/unit/store/test_chains.py",  # no world makes an item again
+    ),
+    Bug(
+        "an item begins with what its failed source had made before",
+        "store/chains.sql",
+        "    FROM item JOIN output ON output.attempt_id = item.version_id AND output.number = item_source.output\n"
+        "    WHERE item.id = item_source.source_id AND item.state = 'done' AND",
+        "    FROM item JOIN output ON output.attempt_id = item.version_id AND output.number = item_source.output\n"
+        "    WHERE item.id = item_source.source_id AND",
+        (
+            (
+                "store/chains.sql",
+                "        WHERE item.id = item_source.source_id AND item.state = 'done'",
+                "        WHERE item.id = item_source.source_id",
+            ),
+        ),
+        caught_by="tests/unit/store/test_chains.py",
+    ),
+    Bug(
+        "a dependent starts with a dropped variant",
+        "store/chains.sql",
+        f"\n        {_CHOSEN} AND item.state = 'done' AND item.verdict = 'kept'",
+        f"\n        {_CHOSEN} AND item.verdict IS NOT NULL",
+        (
+            (
+                "store/chains.sql",
+                f"\n            {_CHOSEN} AND item.state = 'done' AND item.verdict = 'kept'",
+                f"\n            {_CHOSEN} AND item.verdict IS NOT NULL",
+            ),
+        ),
+        caught_by="tests/unit/store/test_reviews.py",  # the worlds know items by their prompts, and have no variants
+    ),
+    Bug(
+        "a dependent starts before its source is kept",
+        "store/chains.sql",
+        "        AND (item.needs_review = 0 OR item.verdict = 'kept'))\nWHERE",
+        "        )\nWHERE",
+        (
+            (
+                "store/chains.sql",
+                "            AND (item.needs_review = 0 OR item.verdict = 'kept'))\nRETURNING",
+                "            )\nRETURNING",
+            ),
+        ),
+    ),
+    Bug(
+        "the hand-over is not in the transaction of the save",
+        "store/transitions.py",
+        '    if moved["is_source"] and ItemState.DONE in {expected, state}:\n',
+        '    if moved["is_source"] and expected is ItemState.DONE:\n',
+    ),
+    Bug(
         "a lease expires by its worker's clock",
         "api/fleet_engine.py",
         "LeaseKeeper(store.leases(clock),",
@@ -623,6 +688,72 @@ BUGS: Final = (
         "if request.egress in {None, self.egress}]",
         "if request.egress != self.egress]",
         caught_by="tests/unit/core/test_rate_limits.py",
+    ),
+    Bug(
+        "a redo forgets the first version",
+        "store/transitions.sql",
+        "    attempt_id = CASE WHEN :state = 'done' THEN version_id WHEN",
+        "    version_id = CASE WHEN :state = 'queued' THEN NULL ELSE version_id END,\n"
+        "    attempt_id = CASE WHEN :state = 'done' THEN version_id WHEN",
+        caught_by="tests/unit/worker/test_redo.py",  # once the new files are saved, nothing is missing
+    ),
+    Bug(
+        "a redo forgets the first charge",
+        "store/operations.py",
+        "        transition_all(connection, item_ids, expected=state, event=Event.REDO_REQUESTED, now=now)\n",
+        "        transition_all(connection, item_ids, expected=state, event=Event.REDO_REQUESTED, now=now)\n"
+        "        connection.execute('UPDATE job SET charged = refunded')\n",
+    ),
+    Bug(
+        "a redo overwrites the first file",
+        "outputs/output_files.py",
+        "                self._files.publish(part.path, final, handle=part.handle)\n",
+        "                self._files.unlink(final)\n"
+        "                self._files.publish(part.path, final, handle=part.handle)\n",
+        (
+            (
+                "store/downloads.py",
+                '        version=row["version"] or row["next_version"],\n',
+                "        version=1,\n",
+            ),
+            (
+                "store/downloads.py",
+                "    return replace(task, taken=taken_paths(connection, task, number))",
+                "    return task",
+            ),
+        ),
+    ),
+    Bug(
+        "a redo is recorded under the key of the first attempt",
+        "store/attempts.py",
+        '"idempotency_key": new_key(connection, row, number),',
+        '"idempotency_key": new_key(connection, row, 1) + ("" if number == 1 else " "),',
+        (
+            (
+                "worker/executor.py",
+                "idempotency_key=attempt.idempotency_key,",
+                "idempotency_key=attempt.idempotency_key.strip(),",
+            ),
+        ),
+    ),
+    Bug(
+        "a fetch pays",
+        "store/versions.py",
+        "            event=Event.FETCH_REQUESTED,",
+        "            event=Event.REDO_REQUESTED,",
+    ),
+    Bug(
+        "a restored copy gives up the paid attempt before a redo",
+        "store/lost_attempts.sql",
+        " AND a.number NOT IN (SELECT value FROM json_each(lost_item.delivered))",
+        "",
+        caught_by="tests/unit/worker/test_redo.py",  # seldom in the worlds: the copy has to fall between two replies
+    ),
+    Bug(
+        "a chosen version is not the current one",
+        "store/versions.sql",
+        "UPDATE item SET version_id = :attempt_id, attempt_id = :attempt_id, verdict = NULL",
+        "UPDATE item SET attempt_id = :attempt_id, verdict = NULL",
     ),
 )
 

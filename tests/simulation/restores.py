@@ -29,7 +29,7 @@ if not __package__:
 from batchkiln_service.db.creates import CreateStore, NewGeneration
 from batchkiln_service.errors import ApiError
 from simulation.log_silencing import silence, silent_pool
-from simulation.plan import Decision, Hand, Plan, QueueCopy, Restore, Stage
+from simulation.plan import Hand, Intervention, Plan, QueueCopy, Restore, Stage
 from simulation.plan_runner import Outcome, play
 from simulation.scenarios import Storms
 from simulation.simulated_world import RESTORED
@@ -59,7 +59,7 @@ def draw_restores(seed: int) -> Plan:
         copies += [QueueCopy(chance.uniform(max(1.0, before), moment), chance.choice(_STAGES)) for _ in drawn]
         copies.append(QueueCopy(max(1.0, moment - chance.uniform(0.1, 60.0))))
         restores.append(Restore(moment, back=chance.choice((0, 0, 0, 1, 1, 2, 4)), hand=chance.choice(_HANDS)))
-    decisions = [Decision(chance.uniform(5, moment), chance.choice(("cancel", "retry"))) for _ in range(3)]
+    interventions = [Intervention(chance.uniform(5, moment), chance.choice(("cancel", "retry"))) for _ in range(3)]
     return Plan(
         seed=seed,
         manifests={"restored.yaml": _manifest(chance, accounts)},
@@ -68,7 +68,8 @@ def draw_restores(seed: int) -> Plan:
         cuts_power=chance.choice((None, "all")),
         copies=tuple(copies),
         restores=tuple(restores),
-        decisions=tuple(decisions),
+        interventions=tuple(interventions),
+        decisions=("redo",) * 4,
         kills=tuple(chance.uniform(1, moment) for _ in range(chance.choice((0, 0, 2)))),
         calm_at=moment,
         ends_by=3 * 86_400.0,

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from batchkiln.rehearsal.network import NetworkFault
 from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 
+from .decisions import Decision
 from .disk_faults import Trouble
 from .manifests import Wishes, draw_wishes
-from .plan import START, ClockStep, Outage, Plan
+from .plan import START, ClockStep, Intervention, Outage, Plan
 
 DAY: Final = 86_400.0
 HOUR: Final = 3_600.0
@@ -86,12 +87,23 @@ class Options:
     is_rushed: bool = False  # only worlds in which the minutes are what is short
 
 
+_REVIEWED = 0.5  # of the worlds
+
+
 def draw(seed: int, options: Options) -> Plan:
     """Return the world of a seed."""
     chance = random.Random(seed)
     calm_at = options.days * DAY if options.is_rough else 0.0
     accounts = ("main",) if chance.random() < 0.7 else ("main", "second")
-    wishes = draw_wishes(chance, days=options.days, accounts=accounts, is_rushed=options.is_rushed)
+    reviews = random.Random(f"{seed} reviews")
+    has_reviews = reviews.random() < _REVIEWED
+    wishes = draw_wishes(
+        chance,
+        days=options.days,
+        accounts=accounts,
+        is_rushed=options.is_rushed,
+        reviews=reviews if has_reviews else None,
+    )
     just_before_midnight = 24 * 60 - (START.hour * 60 + START.minute) - 1
     later_minutes = chance.choice((0, chance.randrange(1440), just_before_midnight))
     plan = Plan(
@@ -104,7 +116,11 @@ def draw(seed: int, options: Options) -> Plan:
     )
     if options.is_rough:
         _roughen(chance, plan, wishes)
-    plan.ends_by = calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
+    if options.is_rough and has_reviews:
+        kinds: tuple[Literal["review", "undo"], ...] = ("review", "review", "undo")
+        plan.interventions = tuple(Intervention(reviews.uniform(0, calm_at), reviews.choice(kinds)) for _ in range(9))
+    plan.decisions = _decisions(seed, plan)
+    plan.ends_by = len(plan.decisions) * DAY + calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
     return plan
 
 
@@ -136,6 +152,17 @@ def _roughen(chance: random.Random, plan: Plan, wishes: Wishes) -> None:
         plan.stranger_until = plan.calm_at
     if chance.random() < 0.1:
         plan.rests = _rests(chance)
+
+
+def _decisions(seed: int, plan: Plan) -> tuple[Decision, ...]:
+    """Draw what a person decides about done items, apart from all else, so that a seed keeps its world.
+
+    Where a key is revoked, what it created cannot be had again.
+    """
+    if plan.revoked_at is not None:
+        return ()
+    chance = random.Random(f"scenario decisions {seed}")
+    return tuple(chance.choices(("redo", "use", "fetch"), weights=(3, 1, 1), k=chance.choice((0, 2, 4))))
 
 
 def _rests(chance: random.Random) -> tuple[float, ...]:

@@ -30,12 +30,13 @@ from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.store import Store, attempt_journal
+from batchkiln.store import Store, Writer, attempt_journal
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.worker.run_state import RunState
 from batchkiln_service import LocalService, ServiceConfig
 
 from .crash_point_counter import DiedError, Points
+from .decisions import Decisions
 from .fault_schedule import fates_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
@@ -48,6 +49,8 @@ from .operator_actions import (
     lost_attempts_of,
     move,
     retry_canceled,
+    review_some,
+    take_verdicts_back,
 )
 from .oversleeping import Oversleeping
 from .plan import RESTART_SECONDS, Plan, Restore
@@ -100,7 +103,7 @@ class World:
         self.loop = VirtualLoop(MemoryNetwork(plan.weather() if plan.weather else None), now=plan.goes_on_at)
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
-        self.watch = Watch(self.program_folder / "queue.db")
+        self.watch = Watch(self.program_folder / "queue.db", folder / "service" / "assets")
         self.copies = QueueCopies(self.program_folder / "queue.db", folder, partial(self.note, "a person"))
         self.canaries = Canaries()
         self._wake_program: Callable[[], None] = lambda: None
@@ -110,6 +113,7 @@ class World:
         self.blind_restores: list[float] = []  # from copies that lack no attempt, so that nobody can tell
         self.happenings: list[Happening] = []
         self.revoked_key: str | None = None  # its hash
+        self.decisions = Decisions(plan.seed, plan.decisions)
         self.violations: list[str] = []
         self._died = asyncio.Event()
         self._graves: list[object] = []
@@ -158,19 +162,27 @@ class World:
         if not lost_attempts_of(queue):
             self.blind_restores.append(self.loop.time())
         if restore.hand == "cancel":
-            self.decide("cancel")
+            self.intervene("cancel")
         elif restore.hand != "none":
             move(queue, self.wall(), is_interrupted=restore.hand == "move twice")
             (self.program_folder / JOURNAL).unlink(missing_ok=True)  # the other place has one of its own
             self.copies.taken.clear()  # older ones are of the queue that was moved away
             self.copies.take("any")
 
-    def decide(self, kind: str) -> None:
-        """Let a person cancel some items, or retry those that were canceled."""
+    def intervene(self, kind: str) -> None:
+        """Let a person cancel some items, retry those that were canceled, review what is done, or undo a verdict."""
         queue, now = self.program_folder / "queue.db", round(self.wall().timestamp() * 1000)
         self.copies.reach("deciding")
         chance = random.Random(f"{self.plan.seed} decides at {self.loop.time()}")
-        names = cancel_some(queue, chance, now) if kind == "cancel" else retry_canceled(queue, now)
+        match kind:
+            case "cancel":
+                names = cancel_some(queue, chance, now)
+            case "retry":
+                names = retry_canceled(queue, now)
+            case "review":
+                names = review_some(queue, chance, now)
+            case _:
+                names = take_verdicts_back(queue, chance, now)
         self.note("a person", f"has {kind}: {', '.join(names)}")
         self._wake_program()
         self.copies.reach("deciding")
@@ -257,6 +269,8 @@ class World:
 
     async def _live(self) -> float | None:
         """Live one life of the program; return how long to rest before the next one, None when all is done."""
+        if self.lives and (decided := self.decisions.next(self.program_folder / "queue.db")):
+            self.note("a person", decided)
         self.points.begin_life()
         self._disk = Disk(self.program_folder, violations=self.violations)
         self._died.clear()
@@ -277,6 +291,10 @@ class World:
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        return self._until_next_life(left)
+
+    def _until_next_life(self, left: int) -> float | None:
+        """Let a person end what only they can; return how long to rest before the next life, None when all is done."""
         if to_come := [each.moment for each in self.plan.restores if each.moment > self.loop.time()]:
             return min(to_come) - self.loop.time() + RESTART_SECONDS
         if self.plan.is_left_alone:
@@ -291,7 +309,20 @@ class World:
             self.note("a person", f"has the outputs of {unfetched} items fetched again")
         if left and (asked := ask_again(self.program_folder / "queue.db")):
             self.note("a person", f"has {asked} calls asked again")
-        return STANDSTILL_SECONDS if left or doubts or unfetched else None
+        if reviewed := self._review():
+            self.note("a person", f"reviews: {', '.join(reviewed)}")
+            self.copies.reach("deciding")
+        if left or doubts or unfetched or reviewed:
+            return STANDSTILL_SECONDS
+        if decided := self.decisions.next(self.program_folder / "queue.db", is_last_call=True):
+            self.note("a person", decided)
+            return RESTART_SECONDS
+        return None
+
+    def _review(self) -> list[str]:
+        """Let a person review what waits for it; return the names of the items."""
+        queue, now = self.program_folder / "queue.db", round(self.wall().timestamp() * 1000)
+        return review_some(queue, random.Random(f"{self.plan.seed} reviews at {self.loop.time()}"), now)
 
     def _until_topped_up(self) -> float | None:
         """Return how long it is until a person has bought credits and starts again, in calm; None when nobody will."""
@@ -333,6 +364,33 @@ class World:
 
     async def _program(self) -> int:
         """Do what `batchkiln run` does, without its screen; return how much is left that could still move."""
+        left = await self._run()
+        if self.plan.made_again is None or left:
+            return left
+        job, item = self.plan.made_again
+        if await self._change("redo_requested", lambda writer: writer.redo(job, [item], self.wall())):
+            left = await self._run()
+        await self._change("version_chosen", lambda writer: writer.choose_version(job, item, 1, self.wall()))
+        return left
+
+    async def _change(self, kind: str, work: Callable[[Writer], object]) -> bool:
+        """Change the item that is made again, as a command does; return False if an earlier life has.
+
+        `kind` is the event by which the change is known.
+        """
+        assert self.plan.made_again is not None
+        job, item = self.plan.made_again
+        store = await Store.open_for_writing(self.program_folder / "queue.db")
+        try:
+            detail = await store.read(lambda reader: reader.items.detail(job, item))
+            is_made = any(event.kind == kind for event in detail.events)
+            if not is_made:
+                await (store.run if kind == "redo_requested" else store.write)(work)
+        finally:
+            await store.close()
+        return not is_made
+
+    async def _run(self) -> int:
         folder = self.program_folder
         app = AppContext(
             folder / "queue.db",

@@ -1,4 +1,7 @@
-"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, and downloads."""
+"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, downloads, and a chain.
+
+Then a person makes one item again, and uses its first version.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,6 +19,7 @@ items:
   - {id: picture, prompt: A red fox}
   - {id: changed, prompt: An owl in ink, mode: image-to-image, inputs: [owl.png]}
   - {id: again, prompt: "A heron [fail-once]"}
+  - {id: made, prompt: The fox in ink, mode: image-to-image, inputs: [{item: picture}]}
 """
 
 
@@ -30,6 +34,7 @@ def plan(
         pictures=("owl.png",),
         deaths=tuple(deaths),
         cuts_power=cuts_power,
+        made_again=("standard", "picture"),
         prepare=_lose_a_reply,
     )
 

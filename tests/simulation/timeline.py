@@ -21,6 +21,7 @@ _FATES: Final = (
     "kills",
     "copies",
     "restores",
+    "interventions",
     "decisions",
     "outages",
     "clock_steps",

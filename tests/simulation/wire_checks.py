@@ -1,7 +1,8 @@
 """Watches what the program puts on the wire, and compares it with what is in the queue's file at that instant.
 
 Law 1: key and exact bytes of a create are on the disk before its first byte is sent. Law 2: whatever carries an
-idempotency key is what was recorded under it. Law 6: a create says what it may cost at most.
+idempotency key is what was recorded under it. Law 6: a create says what it may cost at most. What is made from another
+item carries the very image that this item has made.
 """
 
 import hashlib
@@ -11,19 +12,32 @@ import sqlite3
 from collections.abc import Iterator, Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _CREATE: Final = re.compile(rb"POST /api/v1/(?:images|videos) HTTP/1\.1\r\n")
 MEDIA: Final = {".png", ".jpg", ".mp4"}
+_OFFERED: Final = """
+    SELECT item_source.place, output.sha256 FROM attempt
+    JOIN item_source ON item_source.item_id = attempt.item_id
+    LEFT JOIN item AS source ON source.id = item_source.source_id AND source.state = 'done' AND (
+        source.verdict = 'kept' OR (source.verdict IS NULL AND source.needs_review = 0) OR EXISTS (
+            SELECT 1 FROM event AS later
+            WHERE later.item_id = source.id AND later.kind IN ('dropped', 'verdict_undone') AND later.id > (
+                SELECT max(sent.id) FROM event AS sent
+                WHERE sent.item_id = attempt.item_id AND sent.kind = 'attempt_recorded')))
+    LEFT JOIN output ON output.attempt_id = source.version_id AND output.number = item_source.output
+    WHERE attempt.idempotency_key = ? AND attempt.sends = 1
+"""
 _KEY: Final = re.compile(rb"\r\nIdempotency-Key: ([^\r]*)\r\n", re.IGNORECASE)
 
 
 class Watch:
     """Sees every write of every node; only the program's creates are looked at."""
 
-    def __init__(self, queue: Path) -> None:
-        """Take the place of the queue's file."""
+    def __init__(self, queue: Path, assets: Path | None = None) -> None:
+        """Take the place of the queue's file, and the folder in which the service keeps uploads."""
         self._queue = queue
+        self._assets = assets
         self._head = b""
         self.violations: list[str] = []
 
@@ -55,6 +69,26 @@ class Watch:
             self.violations.append(f"create {key} was sent with other bytes than are on the disk")
         elif "max_cost_credits" not in json.loads(body):
             self.violations.append(f"create {key} does not say what it may cost")
+        elif self._assets is not None:
+            self.violations += self._made_from_others(key, json.loads(body), self._assets)
+
+    def _made_from_others(self, key: str, body: dict[str, Any], assets: Path) -> Iterator[str]:
+        """Tell of an image that another item makes, and that is not what that item has made by now.
+
+        Only the first send counts: later ones carry the same bytes, whatever has become of the source and the upload.
+        """
+        for place, offered in self._offered(key):
+            urls = [each["url"] for each in body.get("inputs", [])]
+            sent = assets / urls[place].rpartition("/")[2] if place < len(urls) else assets / "none"
+            if offered is None:
+                yield f"create {key} was sent before what it is made from was there"
+            elif not sent.exists() or hashlib.sha256(sent.read_bytes()).hexdigest() != offered:
+                yield f"create {key} was sent with another image than its source has made"
+
+    def _offered(self, key: str) -> list[tuple[int, str | None]]:
+        """Return place and hash of what each source of a create that is sent for the first time offers now."""
+        with closing(sqlite3.connect(f"{self._queue.as_uri()}?mode=ro", uri=True)) as connection:
+            return connection.execute(_OFFERED, (key,)).fetchall()
 
     def _recorded(self, key: str) -> bytes | None:
         with closing(sqlite3.connect(f"{self._queue.as_uri()}?mode=ro", uri=True)) as connection:

@@ -263,7 +263,8 @@ class QueueFile:
 
     def check(self) -> None:
         """Assert that the counters agree with what they count, and that positions are in order."""
-        counted = "SELECT job_id, recipe_id, state, count(*) FROM item GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        word = "CASE WHEN state = 'queued' AND open_inputs > 0 THEN 'waiting' ELSE state END"
+        counted = f"SELECT job_id, recipe_id, {word}, count(*) FROM item GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
         kept = "SELECT job_id, recipe_id, state, n FROM tally WHERE n > 0 ORDER BY 1, 2, 3"
         assert self.all(kept) == self.all(counted)
         counted = (

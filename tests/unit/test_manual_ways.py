@@ -31,6 +31,8 @@ TASKS: Final = {
     "datasets",
     "rehearsing",
     "another-machine",
+    "from-prompts-to-clips",
+    "redo",
 }
 CLICKS: Final = 2
 _BLOCK: Final = re.compile(r"^```(sh|bash|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

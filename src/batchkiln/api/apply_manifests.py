@@ -13,7 +13,7 @@ from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
-from batchkiln.core.job import JobSpec
+from batchkiln.core.job import InputFile, JobSpec
 from batchkiln.core.queue_types import Scope
 from batchkiln.inputs import SharedInputs
 from batchkiln.manifest import LocatedItem, Manifest, open_manifest
@@ -85,7 +85,8 @@ async def apply_manifests(
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
         if len(paths) > 1 and not options.dry_run:
-            await store.run(_apply, app, manifest, replace(wanted, dry_run=True, is_trial=True))
+            earlier = tuple(each.manifest.job.name for each, _ in ready)
+            await store.run(_apply, app, manifest, replace(wanted, dry_run=True, is_trial=True, earlier_jobs=earlier))
         ready.append((manifest, wanted))
     applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()
@@ -180,6 +181,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
 def _with_images_kept(items: Iterable[LocatedItem], shared: SharedInputs) -> Iterator[LocatedItem]:
     """Yield items once the machines that will upload their images can read those."""
     for item in items:
-        for file in item.spec.inputs:
-            shared.keep(file)
+        for each in item.spec.inputs:
+            if isinstance(each, InputFile):  # what another item makes is below the shared folder anyway
+                shared.keep(each)
         yield item

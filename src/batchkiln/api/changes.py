@@ -4,11 +4,12 @@ The commands and the dashboard use the same questions. Only this module chooses 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from getpass import getuser
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from batchkiln.presentation.confirmations import (
 from batchkiln.store import (
     AskedAgain,
     CancelReport,
+    Decided,
     Decision,
     ItemDetail,
     QueueLocation,
@@ -33,6 +35,8 @@ from batchkiln.store import (
     RedoReport,
     Resolved,
     RetryReport,
+    ReviewReport,
+    ReviewStep,
     SavedOutputFile,
     Skipped,
     Store,
@@ -160,6 +164,37 @@ class Changes:
         async with self._to_change() as store:
             return await store.write(Writer.choose_version, job, item, version, self._clock())
 
+    async def keep(self, job: str, items: Sequence[str] | Mapping[str, int], *, by: str | None = None) -> ReviewReport:
+        """Keep done items: what is made from them may start. A mapping gives the version of each that was seen.
+
+        An item that has another version meanwhile stays as it is, and is reported. `by` is who decided, by default the
+        user's name.
+        """
+        return await self.review(job, items, Decided.KEEP, by=by)
+
+    async def drop(self, job: str, items: Sequence[str] | Mapping[str, int], *, by: str | None = None) -> ReviewReport:
+        """Drop done items: nothing is made from them. Their files stay. See `keep`."""
+        return await self.review(job, items, Decided.DROP, by=by)
+
+    async def undo(self, job: str, items: Sequence[str] | Mapping[str, int], *, by: str | None = None) -> ReviewReport:
+        """Take the verdicts about items back. See `keep`."""
+        return await self.review(job, items, Decided.UNDO, by=by)
+
+    async def review(
+        self, job: str, items: Sequence[str] | Mapping[str, int], decided: Decided, *, by: str | None = None
+    ) -> ReviewReport:
+        """Keep or drop items, or take the verdicts back. See `keep`."""
+        if isinstance(items, str):
+            raise InputError("items must be a list of ids, or a mapping of ids to versions; nothing was changed")
+        named = items if isinstance(items, Mapping) else dict.fromkeys(items)
+        who = by or _user()
+        async with self._to_change() as store:
+            return await store.write(Writer.review, job, named, decided, by=who, machine_now=self._clock())
+
+    async def review_step(self, job: str, at: int | None = None, *, is_all: bool = False) -> ReviewStep | None:
+        """Return what is to be reviewed at a place, or first; None if there is nothing. See `ReviewStep`."""
+        return await self.reader.read(lambda reader: reader.reviews.step(job, at, is_all=is_all))
+
     async def fetch(self, job: str, items: Sequence[str] = ()) -> FetchReport:
         """Find the current files of done items that are gone, and let the next run download them again.
 
@@ -235,15 +270,33 @@ async def open_changes(location: QueueLocation, clock: Callable[[], datetime] = 
         yield Changes(store, store, clock)
 
 
+def _user() -> str:
+    """Return the name of the user who runs this program."""
+    try:
+        return getuser()
+    except (KeyError, OSError):  # an id without a name, as in a container
+        return "unknown"
+
+
 def _gone(saved: Sequence[SavedOutputFile]) -> list[SavedOutputFile]:
     return [file for file in saved if not _is_there(file)]
 
 
 def _is_there(file: SavedOutputFile) -> bool:
+    """Return whether a file is on the disk with its recorded size. One that cannot be looked at counts as there.
+
+    Raise `InputError` for a file in a shared folder that this machine does not know.
+    """
+    path = Path(file.path)
+    if not path.is_absolute():
+        reason = f"{file.path} is in a shared folder, which the configuration does not name; nothing was changed"
+        raise InputError([Diagnostic(reason, remedy="set shared_dir to the place where this machine mounts it")])
     try:
-        return Path(file.path).stat().st_size == file.size_bytes
-    except FileNotFoundError:
+        return path.stat().st_size == file.size_bytes
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        return True
 
 
 def _is_retained(file: SavedOutputFile, now: datetime) -> bool:

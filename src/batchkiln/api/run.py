@@ -15,7 +15,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.responses import AccountBlocked, AccountProblem
 from batchkiln.core.selection import Selection
-from batchkiln.core.states import PROBLEM_STATES, UNDER_WAY, ItemState
+from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import JobSummary, LoggedEvent, Store, Writer
@@ -107,14 +107,14 @@ class RunResult:
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT
-        is_short = self.left or has_paused_items or any(problem_count_of(view) for view in self.views)
+        is_stuck = any(view.summary.stuck or view.summary.to_choose for view in self.views)
+        is_short = self.left or has_paused_items or is_stuck or any(problem_count_of(view) for view in self.views)
         return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
 
 
 def left_of(view: JobView) -> int:
     """Return how many of a job's items can still change without a person."""
-    items = view.summary.items
-    return sum(items[state] for state in UNDER_WAY) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
+    return view.summary.left
 
 
 def problem_count_of(view: JobView) -> int:

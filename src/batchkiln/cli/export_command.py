@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import click
 
-from batchkiln.api import JobSummary, Reader
+from batchkiln.api import Filter, JobSummary, Reader
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
+from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.sample_names import DatasetRow, Splits
@@ -99,6 +100,7 @@ class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic befo
     show_default=True,
     help="The property of each file to verify.",
 )
+@item_filters(of_files=True)
 def export(
     common: Common,
     job: str,
@@ -109,6 +111,7 @@ def export(
     splits: Splits | None,
     shard_size: int,
     check: str,
+    selection: ItemSelection,
 ) -> ExitStatus:
     """Make a dataset from the outputs of JOB: media, prompts, metadata, and a dataset card.
 
@@ -123,15 +126,17 @@ def export(
         items_per_shard=shard_size,
         is_thorough=check == "sha256",
     )
-    return run_async(_export(common, job, options))
+    return run_async(_export(common, job, options, selection))
 
 
-async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatus:
+async def _export(common: Common, job: str, options: ExportOptions, selection: ItemSelection) -> ExitStatus:
     stop = threading.Event()
     async with open_reader(common.queue) as queue:
         with handle_signals() as signals:
             signals.stop = stop.set
-            work = asyncio.ensure_future(queue.read_in_pages(_run, job, options, stop, is_quiet=common.is_quiet))
+            work = asyncio.ensure_future(
+                queue.read_in_pages(_run, job, options, stop, wanted=selection.wanted, is_quiet=common.is_quiet)
+            )
             try:
                 title, result = await asyncio.shield(work)
             except _Interrupted:
@@ -153,6 +158,7 @@ def _run(
     options: ExportOptions,
     stop: threading.Event,
     *,
+    wanted: Filter,
     is_quiet: bool,
 ) -> tuple[str, ExportResult]:
     """Export in the reader's thread: read rows page by page, and check their files between pages."""
@@ -177,7 +183,7 @@ def _run(
             on_left_out=display.on_left_out,
         )
         try:
-            for row in reader.exports.rows(job, below=below):
+            for row in reader.exports.rows(job, wanted, below=below):
                 check_interrupted()
                 export_run.add(row)
                 display.on_row(row)

@@ -7,12 +7,14 @@ from typing import Any, Final
 
 import click
 
-from batchkiln.api import PAGE, ItemSummary, OutputSummary, Reader
+from batchkiln.api import PAGE, ItemSource, ItemSummary, OutputSummary, Reader
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.chained_inputs import waits_text
 from batchkiln.presentation.formatting import sanitize
 
 _NARROWEST: Final = 60
@@ -22,36 +24,30 @@ _NARROWEST: Final = 60
     "items", example="batchkiln items field-guide --state failed\nbatchkiln items field-guide --json | jq .outputs"
 )
 @click.argument("job", type=JOB)
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice([state.value for state in ItemState]),
-    help="Only items in this state; can be repeated.",
-)
+@item_filters()
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Only the first N items.")
-def items(common: Common, job: str, states: tuple[str, ...], limit: int | None) -> ExitStatus:
+def items(common: Common, job: str, selection: ItemSelection, limit: int | None) -> ExitStatus:
     """List the items of JOB with state, credits, prompt, and the file or the error. --json prints one line per item."""
-    return run_async(_items(common, job, tuple(ItemState(state) for state in dict.fromkeys(states)), limit))
+    return run_async(_items(common, job, selection, limit))
 
 
-async def _items(common: Common, job: str, states: Sequence[ItemState], limit: int | None) -> ExitStatus:
+async def _items(common: Common, job: str, selection: ItemSelection, limit: int | None) -> ExitStatus:
     async with open_reader(common.queue) as queue:
-        await queue.read_in_pages(_print, job, states, limit, is_json=common.is_json)
+        await queue.read_in_pages(_print, job, selection, limit, is_json=common.is_json)
     return ExitStatus.OK
 
 
-def _print(reader: Reader, job: str, states: Sequence[ItemState], limit: int | None, *, is_json: bool) -> None:
+def _print(reader: Reader, job: str, selection: ItemSelection, limit: int | None, *, is_json: bool) -> None:
     """Print the selected items. Each page is a separate snapshot, so that a running process never waits for it."""
-    chosen = islice(reader.items.iterate(job, states), limit)
-    table = None if is_json else _Table()
+    chosen = islice(reader.items.matching(job, selection.states, selection.wanted), limit)
+    table = None if is_json else _Table(job)
     while page := list(islice(chosen, PAGE)):
         if table is None:
             print_json_lines([item_document(item) for item in page])
         else:
             table.print(page)
     if table is not None:
-        table.end(job)
+        table.end()
 
 
 def item_document(item: ItemSummary) -> dict[str, Any]:
@@ -69,6 +65,10 @@ def item_document(item: ItemSummary) -> dict[str, Any]:
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
         "metadata": dict(item.metadata),
         "version": item.version,
+        "group": item.group,
+        "verdict": item.verdict,
+        "waits_for": [_source_document(source) for source in item.sources if source.is_open],
+        "stale": any(source.is_stale for source in item.sources),
     }
 
 
@@ -77,10 +77,15 @@ def output_document(output: OutputSummary) -> dict[str, Any]:
     return {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
 
 
+def _source_document(source: ItemSource) -> dict[str, Any]:
+    return {"job": source.job, "item": source.item, "state": None if source.state is None else source.state.value}
+
+
 class _Table:
     """A table with fixed column widths, printed page by page; fitting widths would need all rows in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: str) -> None:
+        self._job = job
         width = max(_NARROWEST, shutil.get_terminal_size().columns)
         rest = width - 12 - 16 - 7 - 4
         self._widths = (rest // 4, 12, 16, 7, rest * 3 // 8)
@@ -91,11 +96,12 @@ class _Table:
             self._has_begun = True
             print_result(self._line("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR"))
         for item in page:
-            print_result(self._line(item.name, item.state, item.model, str(item.credits), item.prompt, _outcome(item)))
+            outcome = _outcome(item, self._job)
+            print_result(self._line(item.name, item.state, item.model, str(item.credits), item.prompt, outcome))
 
-    def end(self, job: str) -> None:
+    def end(self) -> None:
         if not self._has_begun:
-            print_result(f"{job} has no such items.")
+            print_result(f"{self._job} has no such items.")
 
     def _line(self, *cells: str) -> str:
         from rich.cells import set_cell_size  # noqa: PLC0415  not needed for JSON
@@ -108,8 +114,11 @@ class _Table:
         return " ".join([*shown, sanitize(cells[-1])]).rstrip()
 
 
-def _outcome(item: ItemSummary) -> str:
+def _outcome(item: ItemSummary, job: str) -> str:
     if item.outputs:
         more = f" (and {len(item.outputs) - 1} more)" if len(item.outputs) > 1 else ""
-        return item.outputs[0].path + more
+        stale = " (stale)" if any(source.is_stale for source in item.sources) else ""
+        return item.outputs[0].path + more + stale
+    if item.state is ItemState.QUEUED and (waits := waits_text(item.sources, job)):
+        return waits
     return "" if item.error is None else f"{item.error.code}: {item.error.message}"

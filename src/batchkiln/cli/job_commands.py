@@ -9,8 +9,10 @@ import click
 from batchkiln.api import Decision, RetryReport, Skipped, check_resolvable
 from batchkiln.api.changes import Action, open_changes
 from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.item_filters import ItemSelection, item_filters, names_of
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
 from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.presentation.formatting import plural
@@ -27,17 +29,27 @@ YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for con
 @command("retry", example="batchkiln retry field-guide\nbatchkiln retry field-guide red-fox owl-clip --yes")
 @click.argument("job", type=JOB)
 @ITEMS
+@item_filters()
 @YES
-def retry(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
-    """Queue ended items of JOB again: the named items, or all that failed, were rejected or expired.
+def retry(
+    common: Common, job: str, items: tuple[str, ...], *, selection: ItemSelection, assume_yes: bool
+) -> ExitStatus:
+    """Queue ended items of JOB again: the named or chosen items, or all that failed, were rejected or expired.
 
     Each gets a new attempt, which is charged. The command states the possible cost first.
     """
-    return run_async(_retry(common, job, items, assume_yes=assume_yes))
+    return run_async(_retry(common, job, items, selection, assume_yes=assume_yes))
 
 
-async def _retry(common: Common, job: str, items: Sequence[str], *, assume_yes: bool) -> ExitStatus:
+async def _retry(
+    common: Common, job: str, named: Sequence[str], selection: ItemSelection, *, assume_yes: bool
+) -> ExitStatus:
     async with open_changes(common.queue) as changes:
+        chosen = selection.within(NOT_DELIVERED) if selection else selection
+        items = await changes.reader.read(names_of, job, named, chosen)
+        if items == []:  # without names, all would be queued
+            return print_unchanged()
+        items = items or []
         question = await changes.question(Action.RETRY, job, items)
         print_status(question.cost)
         if not is_confirmed(question.number, items, assume_yes=assume_yes):
@@ -86,7 +98,8 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
             return print_unchanged()
         report = await changes.cancel(job, items)
     if common.is_json:
-        print_json({"job": job, "canceled": report.canceled, "skipped": skipped_document(report.skipped)})
+        skipped = skipped_document(report.skipped)
+        print_json({"job": job, "canceled": report.canceled, "waiting": report.waiting, "skipped": skipped})
     else:
         print_result(f"{job}: {plural(report.canceled, 'item')} canceled.")
         print_skipped(report.skipped)

@@ -17,7 +17,7 @@ from batchkiln.core.provider import create_path
 from batchkiln.core.request import request_body
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
-from batchkiln.planning.plan_warnings import warnings_of
+from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
 
@@ -213,6 +213,8 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: estimated end {format_minute(job.end_at)}")
         else:
             yield Text(f"{name}: the end cannot be estimated yet")
+        if note := note_of_images_to_make(job, plan):
+            yield Text(f"{name}: {note}")
         if job.manifest.unselected:
             yield Text(f"{name}: {_unselected(job)}")
     for warning in warnings_of(plan):
@@ -271,6 +273,8 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
         "items": {"known": manifest.report.known} | {kind.value: number for kind, number in numbers.items()},
         "to_send": job.to_send,
         "under_way": _under_way(job),
+        "to_make": {"items": job.to_make, "unpriced": job.to_make_unpriced},
+        "stale": manifest.chains.stale,
         "unpriced": job.unpriced_items,
         "unpriced_groups": [
             {

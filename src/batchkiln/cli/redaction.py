@@ -1,4 +1,4 @@
-"""Remove folders of this machine, API keys and signatures from texts and documents for other people (Law 8).
+"""Removes folders of this machine, API keys and signatures from texts and documents for other people (Law 8).
 
 The client already redacts the service's texts before they are stored (`client/redact.py`). A file that leaves the
 machine cannot be recalled, so it is redacted once more.

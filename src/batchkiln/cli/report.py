@@ -12,6 +12,7 @@ import click
 from batchkiln.api import OutputSummary, Reader, ReportRow
 from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.item_filters import ItemSelection, item_filters
 from batchkiln.cli.output import is_terminal, iso, print_json, print_result
 from batchkiln.cli.redaction import known_keys, mask_keys, redact_text, strip_folders
 from batchkiln.core.errors import ExitStatus
@@ -38,26 +39,32 @@ _CHUNK: Final = 50
     type=click.IntRange(min=1),
     help="Items per page; default 1000. Further pages are files beside the first.",
 )
-def report(common: Common, job: str, target: Path | None, page_size: int | None) -> ExitStatus:
+@item_filters()
+def report(
+    common: Common, job: str, target: Path | None, page_size: int | None, *, selection: ItemSelection
+) -> ExitStatus:
     """Write JOB as one HTML file with its pictures, failures and costs.
 
     The file needs no network and no other file. The command only reads the queue. It works on an unfinished job, and
     while another process runs the queue.
     """
-    return run_async(_report(common, job, target or Path(f"{job}-report.html"), page_size))
+    return run_async(_report(common, job, target or Path(f"{job}-report.html"), page_size, selection))
 
 
-async def _report(common: Common, job: str, target: Path, page_size: int | None) -> ExitStatus:
-    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  slow to import, and not needed for --help
+async def _report(
+    common: Common, job: str, target: Path, page_size: int | None, selection: ItemSelection
+) -> ExitStatus:
+    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  slow to import
 
     config = common.load_config()
     async with open_reader(common.queue) as queue:
         view = await queue.job(config, job)
-        with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
+        ids = await queue.read_in_pages(_chosen, job, selection) if selection else None
+        total = view.summary.total if ids is None else len(ids)
+        with ReportWriter(target, job=job, items=total, page_size=page_size or PAGE_SIZE) as writer:
             keys = known_keys(config, view.summary.profile)
-            await _add_all(
-                queue, writer, view, keys=keys, shows_progress=not common.is_quiet and is_terminal(sys.stderr)
-            )
+            shows_progress = not common.is_quiet and is_terminal(sys.stderr)
+            await _add_all(queue, writer, view, ids=ids, keys=keys, shows_progress=shows_progress)
             view = await queue.job(config, job)
             written = await asyncio.to_thread(writer.finish, _head(view))
     if common.is_json:
@@ -67,18 +74,38 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     return ExitStatus.OK
 
 
+def _chosen(reader: Reader, job: str, selection: ItemSelection) -> list[int]:
+    return reader.exports.chosen_ids(job, selection.states, selection.wanted)
+
+
+def _rows(reader: Reader, ids: Sequence[int]) -> list[ReportRow]:
+    return reader.exports.report_rows(ids)
+
+
 def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow]:
     return reader.exports.report_page(job, after_id=after_id, limit=limit)
 
 
 async def _add_all(
-    queue: QueueReader, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], shows_progress: bool
+    queue: QueueReader,
+    writer: "ReportWriter",
+    view: JobView,
+    *,
+    ids: Sequence[int] | None,
+    keys: Sequence[str],
+    shows_progress: bool,
 ) -> None:
-    """Add all items to the report in chunks, each from a separate snapshot. Items enqueued later are left out."""
-    job, total = view.summary.name, view.summary.total
+    """Add all items, or those with the `ids`, in chunks, each from a separate snapshot.
+
+    Items enqueued later are left out.
+    """
+    job, total = view.summary.name, view.summary.total if ids is None else len(ids)
     last_id = taken = 0
     while taken < total:
-        rows = await queue.read(_page, job, last_id, min(_CHUNK, total - taken))
+        if ids is None:
+            rows = await queue.read(_page, job, last_id, min(_CHUNK, total - taken))
+        else:
+            rows = await queue.read(_rows, ids[taken : taken + _CHUNK])
         await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)

@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import inf
@@ -20,8 +20,9 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
+from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
-from batchkiln.presentation.overview import JobView, Overview
+from batchkiln.presentation.overview import JobView, Overview, review_line
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
@@ -182,12 +183,21 @@ def _job_line(view: JobView, *, did_anything: bool) -> str:
     return f"{opening}{summary.name}: {', '.join(parts)}; {money}.{where}"
 
 
-def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
-    """Yield the problems that need a person, and the command that resumes."""
-    for view in result.views:
+def _waits(views: Sequence[JobView]) -> Iterator[str]:
+    """Yield the queued items that cannot begin: their job is paused, or they are made from others."""
+    for view in views:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
             yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
+        for line in waiting_lines(view.summary):
+            yield f"{view.summary.name}: {line}."
+        if to_review := review_line(view.summary):
+            yield f"{to_review}."
+
+
+def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
+    """Yield the problems that need a person, and the command that resumes."""
+    yield from _waits(result.views)
     for profile, account, error in result.blocked:
         message = sanitize(f"{error.error.code}: {error.error.message}")
         yield (

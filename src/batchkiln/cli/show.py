@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
-from batchkiln.api import AttemptDetail, EventRecord, VersionDetail
+from batchkiln.api import AttemptDetail, EventRecord, ItemSummary, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.items import item_document, output_document
 from batchkiln.cli.output import iso, print_json, print_result
 from batchkiln.core.errors import ExitStatus
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.chained_inputs import source_name
 from batchkiln.presentation.formatting import format_second, plural, sanitize
 from batchkiln.presentation.item_context import Wait
 
@@ -69,6 +71,9 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     yield from (
         f"  input: {sanitize(file.path)} ({file.media_type}, {file.size_bytes:,} bytes)" for file in detail.inputs
     )
+    for source in item.sources:
+        state = "still to be made" if source.is_open else "stale" if source.is_stale else f"sha256 {source.sha256}"
+        yield f"  input {source.place} is made by {source_name(source, detail.job)}: {state}"
     quote = "not quoted yet" if detail.quote_credits is None else f"quote {plural(detail.quote_credits, 'credit')}"
     cap = "" if recipe.max_cost_credits is None else f", cap {recipe.max_cost_credits:,}"
     yield f"  credits: {item.credits:,} spent; {quote}{cap}"
@@ -121,7 +126,18 @@ def item_report_document(report: ItemReport) -> dict[str, Any]:
         "charged": explanation.charged,
         "next": explanation.next,
         "commands": explanation.commands,
-        "waits_for": _wait_document(report.context.wait),
+        "waits_for": _source_wait(detail.item) or _wait_document(report.context.wait),
+        "made_from": [
+            {
+                "job": source.job,
+                "item": source.item,
+                "output": source.output,
+                "input": source.place,
+                "sha256": source.sha256,
+                "stale": source.is_stale,
+            }
+            for source in detail.item.sources
+        ],
         "request": {
             "model": recipe.model,
             "mode": recipe.mode.value,
@@ -140,6 +156,14 @@ def item_report_document(report: ItemReport) -> dict[str, Any]:
         "arrival": None if detail.arrival is None else _event_document(detail.arrival),
         "events": [_event_document(event) for event in detail.events],
     }
+
+
+def _source_wait(item: ItemSummary) -> dict[str, Any] | None:
+    """Return the first item that a queued item waits for, in the shape of other waits."""
+    first = next((source for source in item.sources if source.is_open), None)
+    if item.state is not ItemState.QUEUED or first is None:
+        return None
+    return {"reason": "source", "until": None, "account": None, "holder": {"job": first.job, "item": first.item}}
 
 
 def _wait_document(wait: Wait | None) -> dict[str, Any] | None:

@@ -53,6 +53,16 @@ def job_document(view: JobView) -> dict[str, Any]:
             }
             for problem in summary.problems
         ],
+        "to_review": summary.to_review,
+        "to_choose": summary.to_choose,
+        "waiting": {
+            "items": summary.waiting,
+            "stuck": summary.stuck,
+            "for": [
+                {"job": each.job, "item": each.item, "state": each.state.value, "items": each.count}
+                for each in summary.blockers
+            ],
+        },
         "estimated_end_at": iso(view.estimated_end_at),
         "warnings": alerts_of(view),
     }

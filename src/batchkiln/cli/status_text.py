@@ -10,8 +10,9 @@ from batchkiln.cli.rich_console import console
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.account_errors import CALLS, misunderstanding
+from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
-from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line
 from batchkiln.presentation.worker_views import SharedBy
 
 _LONGEST_MESSAGE = 160
@@ -34,6 +35,8 @@ def show_overview(overview: Overview) -> None:
     for line in _unread_reply_lines(overview.accounts):
         out.print(line)
     for view in overview.jobs:
+        if to_review := review_line(view.summary):
+            out.print(Text(f"{view.summary.name}: {to_review}.", style="yellow"))
         for warning in alerts_of(view):
             out.print(Text(f"Warning: {view.summary.name}: {warning}.", style="yellow"))
 
@@ -68,6 +71,10 @@ def job_lines(view: JobView) -> Iterator[Text]:
         status = f", {sanitize(entry.status)}" if entry.status else ""
         yield Text(f"{entry.state}: {entry.item} for {format_age(entry.since, view.now)}{status}", style="cyan")
     yield from problem_lines(view)
+    for line in waiting_lines(summary):
+        yield Text(line, style="yellow")
+    if to_review := review_line(summary):
+        yield Text(to_review, style="yellow")
     if summary.is_paused:
         yield Text(f"paused: `batchkiln unpause {summary.name}` resumes it", style="yellow")
     elif summary.is_finished:

@@ -6,9 +6,11 @@ import click
 
 from batchkiln.api.changes import Action, FetchReport, open_changes
 from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.item_filters import ItemSelection, item_filters, names_of
 from batchkiln.cli.job_commands import ITEMS, YES, is_confirmed, print_skipped, print_unchanged, skipped_document
 from batchkiln.cli.output import print_json, print_result, print_status
-from batchkiln.core.errors import ExitStatus, command_arguments
+from batchkiln.core.errors import ExitStatus, InputError, command_arguments
+from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural, sanitize
 
 _WORK = "`batchkiln work` runs the queued items."
@@ -17,19 +19,28 @@ _FILES_SHOWN = 20
 
 @command("redo", example="batchkiln redo field-guide red-fox\nbatchkiln redo field-guide red-fox owl-clip --yes")
 @click.argument("job", type=JOB)
-@click.argument("items", metavar="ITEM...", nargs=-1, required=True)
+@ITEMS
+@item_filters()
 @YES
-def redo(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
-    """Make done items of JOB again. Each gets a new attempt, which is charged.
+def redo(common: Common, job: str, items: tuple[str, ...], *, selection: ItemSelection, assume_yes: bool) -> ExitStatus:
+    """Make done items of JOB again: the named items, or those that options choose. Each gets a new, charged attempt.
 
     The files that an item has are kept, and stay current until the new ones are saved beside them (red-fox.v2.png).
     `batchkiln use-version` makes earlier files current again. `batchkiln cancel` ends a redo that was not sent.
     """
-    return run_async(_redo(common, job, items, assume_yes=assume_yes))
+    if not items and not selection:
+        raise InputError(f"name the items to make again, or choose them, as in `batchkiln redo {job} --dropped`")
+    return run_async(_redo(common, job, items, selection, assume_yes=assume_yes))
 
 
-async def _redo(common: Common, job: str, items: Sequence[str], *, assume_yes: bool) -> ExitStatus:
+async def _redo(
+    common: Common, job: str, named: Sequence[str], selection: ItemSelection, *, assume_yes: bool
+) -> ExitStatus:
     async with open_changes(common.queue) as changes:
+        chosen = selection.within([ItemState.DONE]) if selection else selection
+        items = await changes.reader.read(names_of, job, named, chosen)
+        if not items:
+            return print_unchanged()
         question = await changes.question(Action.REDO, job, items)
         print_status(question.cost)
         if not is_confirmed(question.number, items, assume_yes=assume_yes):

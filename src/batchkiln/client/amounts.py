@@ -57,7 +57,7 @@ def find_price(document: object, mapping: ReplyMapping = NO_MAPPING) -> int | No
 
 
 def price_candidates(nodes: list[JsonNode]) -> list[JsonNode]:
-    """Return the nodes whose name may mean a price; below `price`, a number counts only under a general name."""
+    """Return the nodes whose name may mean a price. Inside `price`, names such as `amount` count as well."""
     return [
         node
         for node in nodes

@@ -64,7 +64,7 @@ class ApiKeys:
     """API keys by fingerprint, newest first. Neither `repr` nor an exception shows a key."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
-        """Take keys by fingerprint. Raises `InputError` for a key that cannot be sent in a header."""
+        """Take keys by fingerprint. Raise `InputError` for a key that cannot be sent in a header."""
         for name, key in keys.items():
             if not key or not key.isascii() or not key.isprintable() or " " in key:
                 raise InputError(f"The API key {name} is empty or contains characters that a key cannot have.")
@@ -137,7 +137,7 @@ class ServiceClient:
         mapping: ReplyMapping | None = None,
         guard: Callable[[], None] | None = None,
     ) -> None:
-        """Take an open session, and API keys by fingerprint, newest first. Raises `InputError`.
+        """Take an open session, and API keys by fingerprint, newest first. Raise `InputError`.
 
         Links with plain http from a service with https are accepted only if `allows_http_links`. `mapping` contains the
         user's rules for reading replies; clients of one service share it, because `describe` adds hints to it.

@@ -99,7 +99,7 @@ async def put(
 ) -> PutReply:
     """Upload bytes with exactly these headers; `Content-Length` is added if the ticket lacks it.
 
-    Raises what `content` raised.
+    Raise what `content` raised.
     """
     announced = [value for name, value in headers if name.lower() == "content-length"]
     if announced and announced != [str(size_bytes)]:
@@ -243,7 +243,7 @@ def _length_of(response: aiohttp.ClientResponse) -> int | None:
 
 
 async def _chunks(response: aiohttp.ClientResponse, timeouts: Timeouts) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes as they arrive. Raises `DownloadBroken` if they stop early or arrive too slowly.
+    """Yield the bytes as they arrive. Raise `DownloadBroken` if they stop early or arrive too slowly.
 
     Only time spent waiting for the network counts, so that a slow disk breaks no download.
     """

@@ -58,7 +58,7 @@ class MissingField(Exception):
 def read_tickets(
     document: object, names: Sequence[str], mapping: ReplyMapping = NO_MAPPING
 ) -> tuple[UploadTicket, ...]:
-    """Return one ticket per name, in the order requested. Raises `MissingField`."""
+    """Return one ticket per name, in the order requested. Raise `MissingField`."""
     raw, document = document, columns_to_rows(document, len(names))
     anchors = list(_upload_anchors(document, len(names), mapping, raw))
     entries = in_requested_order(entries_around(document, anchors), names) if len(anchors) == len(names) else None
@@ -83,7 +83,7 @@ def read_tickets(
 def read_asset_urls(document: object, asset_ids: Sequence[str], mapping: ReplyMapping = NO_MAPPING) -> tuple[str, ...]:
     """Return one URL per asset, in the order requested: by id if the reply names ids, else by position.
 
-    Raises `MissingField`.
+    Raise `MissingField`.
     """
     if mapping.has(ReplyField.ASSET_URL):
         urls = [_read_reference(value) for value in mapping.values(ReplyField.ASSET_URL, document)]
@@ -159,7 +159,7 @@ def _without_repeats(nodes: Iterator[JsonNode] | list[JsonNode]) -> Iterator[Jso
 def _headers(
     document: object, entries: list[FileEntry], mapping: ReplyMapping, raw: object
 ) -> list[tuple[tuple[str, str], ...]]:
-    """Return the headers of each upload, empty if the reply has none. Raises `MissingField`."""
+    """Return the headers of each upload, empty if the reply has none. Raise `MissingField`."""
     if mapping.has(ReplyField.UPLOAD_HEADERS):
         found = mapping.find(ReplyField.UPLOAD_HEADERS, raw)
         each = found if isinstance(found, list) and len(found) == len(entries) else [found] * len(entries)
@@ -286,7 +286,7 @@ def _asset_links(nodes: list[JsonNode], part: JsonNode | None = None) -> list[Js
 
 
 def is_unrelated_link(node: JsonNode) -> bool:
-    """Return whether a node, or an object around it, is named as something else than the file."""
+    """Return whether the name of a node, or of an object around it, shows that its link is not the file's."""
     own = words_in(node.path[-1:])
     return bool((own | _words_around(node, 0)) & _ELSEWHERE)
 

@@ -54,7 +54,7 @@ def find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
 def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     """Load the configuration from the file that `find_file` returns, and from environment variables.
 
-    Raises `InputError` with file, line, field and reason of every mistake.
+    Raise `InputError` with file, line, field and reason of every mistake.
     """
     chosen = find_file(path, environ)
     if path is not None and not path.is_file():
@@ -75,7 +75,7 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
 def config_of(content: Mapping[str, object]) -> Config:
     """Load the configuration from a mapping with the structure of the file, without environment variables.
 
-    Relative key files are resolved against the current folder. Raises `InputError` with every mistake.
+    Relative key files are resolved against the current folder. Raise `InputError` with every mistake.
     """
     from batchkiln.config.file import read_content  # noqa: PLC0415  as above
 

@@ -283,7 +283,7 @@ def queue_of(path: Path) -> QueueSetting:
 
 
 def read_file(path: Path) -> Config:
-    """Read a configuration file. Raises `InputError` with every mistake.
+    """Read a configuration file. Raise `InputError` with every mistake.
 
     YAML scalars are read as text and converted by the fields' types, so that YAML 1.1 changes no value.
     """
@@ -309,7 +309,7 @@ def read_file(path: Path) -> Config:
 
 
 def read_content(content: Mapping[str, object]) -> Config:
-    """Validate a mapping with the structure of the file. Raises `InputError` with every mistake."""
+    """Validate a mapping with the structure of the file. Raise `InputError` with every mistake."""
     try:
         file = _File.model_validate(content)
     except ValidationError as error:

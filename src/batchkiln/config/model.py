@@ -55,7 +55,7 @@ class KeySource:
     def read(self, folder: Path) -> str | None:
         """Return the secret, or None if nothing is stored there; a relative path is resolved against `folder`.
 
-        Raises `InputError` if the keyring package is not installed.
+        Raise `InputError` if the keyring package is not installed.
         """
         if self.env is not None:
             return os.environ.get(self.env, "").strip() or None
@@ -114,7 +114,7 @@ class Profile:
         return tuple(account.name for account in self.accounts) or ("main",)
 
     def keys(self, account: str) -> list[str]:
-        """Return an account's API keys, newest first. Raises `InputError` if none can be read."""
+        """Return an account's API keys, newest first. Raise `InputError` if none can be read."""
         sources = next(entry for entry in self.accounts if entry.name == account).keys
         found = [key for key in (source.read(self.folder) for source in sources) if key]
         if not found:
@@ -153,7 +153,7 @@ class Notifier:
     events: frozenset[str] | None = None
 
     def url(self) -> str:
-        """Return the recipient's URL. Raises `InputError`, which does not show the URL, if it is missing or invalid."""
+        """Return the recipient's URL. Raise `InputError`, which does not show the URL, if it is missing or invalid."""
         address = self.apprise or self.webhook
         assert address is not None, "a notifier has exactly one address"
         url = address.read()
@@ -164,7 +164,7 @@ class Notifier:
         return url
 
     def secret_text(self) -> str | None:
-        """Return the secret that webhook messages are signed with, or None. Raises `InputError` if it is missing."""
+        """Return the secret that webhook messages are signed with, or None. Raise `InputError` if it is missing."""
         if self.secret is None:
             return None
         text = self.secret.read(Path())
@@ -216,7 +216,7 @@ class Config:
         self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
 
     def profile(self, name: str | None) -> Profile:
-        """Return a profile by name, or the default one. Raises `InputError` for an unknown name."""
+        """Return a profile by name, or the default one. Raise `InputError` for an unknown name."""
         wanted = name or self.default
         if wanted not in self.profiles:
             close = get_close_matches(wanted, self.profiles, n=1)

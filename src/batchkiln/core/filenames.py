@@ -117,7 +117,7 @@ def render(
 def is_version_pattern(text: str) -> bool:
     """Return whether a text has `{version}` once, and otherwise only what every file system takes in a name.
 
-    `-2` and `~2` alone are endings of other names: of a second output, and of a name that is taken.
+    `-{version}` and `~{version}` alone are not allowed: `-2` marks a second output, and `~2` a name that was taken.
     """
     return _VERSIONS.fullmatch(text) is not None and text not in {"-{version}", "~{version}"}
 
@@ -283,5 +283,5 @@ FILENAME_ENCODING_ERROR: Final = (
 
 
 def can_encode_filenames() -> bool:
-    """Return whether file names may contain any character; otherwise a paid result could not be saved."""
+    """Return whether this system can write any character in a file name. If not, a paid result might not be saved."""
     return sys.getfilesystemencoding().lower().replace("-", "") in {"utf8", "mbcs"}

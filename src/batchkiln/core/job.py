@@ -60,21 +60,58 @@ class InputFile:
     media_type: str
 
 
+class Verdict(StrEnum):
+    """What a person decided about the current version of an item."""
+
+    KEPT = "kept"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class VariantGroup:
+    """The group of an item that is one of several variants of a prompt.
+
+    Whoever is made from the group waits until `choose` of its items are kept; None: nothing is chosen.
+    """
+
+    name: str
+    choose: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRef:
+    """An input that another item makes: output `output` (from 1) of an item, or of the `choice`th kept item of a group.
+
+    `job` is None for the manifest's own job. `file`, `line` and `column` are the place in the manifest, from 1.
+    """
+
+    item: str
+    output: int = 1
+    job: str | None = None
+    choice: int | None = None
+    file: str = field(default="", compare=False)
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class ItemSpec:
     """An item as a manifest specifies it: one prompt and its request.
 
     `metadata` is a JSON object in canonical form, or None. `file_name` is the job's pattern, with the item's variables
-    and metadata filled in (see `filenames.prerender`); None if the pattern contains none of them.
+    and metadata filled in (see `filenames.prerender`); None if the pattern contains none of them. With `needs_review`,
+    items that are made from it wait until a person keeps it.
     """
 
     name: str
     recipe: Recipe
     prompt: str
-    inputs: tuple[InputFile, ...] = ()
+    inputs: tuple[InputFile | SourceRef, ...] = ()
     priority: int = 0
     metadata: str | None = None
     file_name: str | None = None
+    group: VariantGroup | None = None
+    needs_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)

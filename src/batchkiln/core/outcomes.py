@@ -1,13 +1,14 @@
-"""The meaning of the service's replies for attempt, item and credits: four tables beside the item's states.
+"""The effect of the service's replies on attempt, item and credits: four tables beside the item's states.
 
-One is for creates, one for reads of a generation, one for downloads; the fourth is for facts known without a reply. The
-executor decides with them, and `WorkerStore.commit` applies the result. Nothing else changes credits.
+`CREATES`, `READS` and `DOWNLOADS` are for replies, `FACTS` is for facts that become known without a reply. The executor
+looks an outcome up, `settle` corrects it by the queue's own facts, and `WorkerStore.commit` stores it. Nothing else
+changes credits.
 
-The rule behind them (Law 2): an attempt is *in doubt* while a send of it may have created a generation whose id is
-unknown. Recording counts as a send, because a crash hides whether the send followed. `CREATES` asks about the sends
-before the one that is answered (`Attempt.was_in_doubt`). No refusal ends an attempt in doubt, whatever it says: price,
-credits, moderation and locks change with time, and a service may check them before it looks up the key. Only a reply
-that names the generation ends the doubt, or a person does: then the attempt is `DISPUTED`, its credits stay reserved,
+Law 2 is behind them: an attempt is *in doubt* while a send of it may have created a generation whose id is unknown.
+Each send is counted when it is recorded, because a crash hides whether it left. `CREATES` depends on doubt before the
+send that is answered (`Attempt.was_in_doubt`). No refusal ends an attempt in doubt: price, credits, moderation and
+locks change with time, and a service may check them before it looks up the key. Only a reply that names the generation
+ends the doubt, or a person. Until the person decides, the attempt is `DISPUTED`: its credits stay reserved or charged,
 and the slot is free.
 """
 
@@ -33,7 +34,6 @@ from batchkiln.core.responses import (
     NotUnderstood,
     ReadReply,
     RecordRead,
-    RefusalKind,
     Refused,
     Throttled,
     Unavailable,
@@ -46,16 +46,16 @@ KEY_REMEMBERED: Final = timedelta(hours=24)
 A 5xx, and what a proxy or the firewall answers, is no reply of the API."""
 
 UNDECIDED_FOR: Final = timedelta(hours=1)
-"""An attempt that the service answers but does not decide is handed to a person after this long in one run.
+"""After so long in one run, an attempt that the service answers but does not decide is held for a person.
 
-The time begins with the first such answer. No reply at all ends it; so does a 5xx while the public description does not
-answer either."""
+The time starts again after no reply, after an answer without `if_it_lasts`, and after a 5xx, a proxy's or the
+firewall's answer before `SENDS_BEFORE_HOLD` sends or while the public description does not answer either."""
 
 SENDS_BEFORE_HOLD: Final = 6
-"""No attempt is handed to a person as undecided before it was sent this often."""
+"""An undecided attempt is not held for a person before so many sends."""
 
 REFUSALS_IN_A_ROW: Final = 5
-"""A refusal that a fresh quote or asset should mend rejects its item when it comes this often in a row."""
+"""After so many refusals in a row that a new quote or asset should have prevented, the item is rejected."""
 
 
 class Answer(StrEnum):
@@ -65,26 +65,26 @@ class Answer(StrEnum):
     INVALID = "invalid"  # the request itself is refused
     OVER_QUOTE = "over_quote"
     ASSET_GONE = "asset_gone"
-    BLOCKED = "blocked"  # the account or its key is refused, or its credits are used up, whatever the status
+    BLOCKED = "blocked"  # the account or its key is refused, or it has no credits left, whatever the status
     LIMITED = "limited"  # 429: this send created nothing
     FIREWALL = "firewall"  # refused before the API: this send created nothing
     BUSY = "busy"  # the account's slot is taken, maybe by this very attempt
-    CONFLICT = "conflict"  # 409 for bytes that we know to be unchanged
+    CONFLICT = "conflict"  # 409, although the bytes are unchanged
     UNKNOWN = "unknown"  # no reply, a 5xx, or a reply that is not understood
 
 
 class Fact(StrEnum):
     """A fact about an attempt that becomes known without a reply."""
 
-    WITHDRAWN = "withdrawn"  # each send was answered, nothing was created, and it may not be sent again
+    WITHDRAWN = "withdrawn"  # each send was answered, nothing was created, and a limit or a person now forbids another
     KEY_MISSING = "key_missing"  # its API key is not configured, or is an older one and was refused for `LOST_AFTER`
     KEY_FORGOTTEN = "key_forgotten"  # in doubt for `KEY_REMEMBERED` without a reply of the API
     DAMAGED = "damaged"  # the stored key or bytes no longer match their checksum
     ID_TAKEN = "id_taken"  # the id that accepted it belongs to another attempt
     ID_DENIED = "id_denied"  # the service denies the generation; it counts after `LOST_AFTER` (an hour), see `settle`
-    STILL_REFUSED = "still_refused"  # `UNDECIDED_FOR` the same: a refusal in doubt, a conflict, or no decision
-    STILL_CONFLICT = "still_conflict"
-    STILL_UNKNOWN = "still_unknown"
+    STILL_REFUSED = "still_refused"  # undecided for `UNDECIDED_FOR`, and the last answer was a refusal in doubt
+    STILL_CONFLICT = "still_conflict"  # likewise, a conflict
+    STILL_UNKNOWN = "still_unknown"  # likewise, unknown or the firewall's
 
 
 class Download(StrEnum):
@@ -102,8 +102,8 @@ class Download(StrEnum):
 class Credits(StrEnum):
     """The effect on the credits of an attempt."""
 
-    KEPT = "kept"  # reserved or charged, as they are; of a disputed attempt, until a person decides
-    FREED = "freed"  # reserved no more: nothing was created
+    KEPT = "kept"  # still reserved or charged, as before; of a disputed attempt, until a person decides
+    FREED = "freed"  # no longer reserved: nothing was created
     CHARGED = "charged"
     REFUNDED = "refunded"  # by the service, once, for a verified failure (Service rule 3.1)
 
@@ -118,11 +118,11 @@ class Stale(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The effect of one fact. None leaves the attempt's state, or the item, unchanged.
+    """The effect of one reply or fact. None leaves the attempt's state, or the item, unchanged.
 
     `created_nothing`: the answered send certainly created nothing and leaves no doubt. `log` is an additional line of
-    the item's history. `if_it_lasts` is the meaning of the same answer after `UNDECIDED_FOR`. `then` is applied next:
-    an accepted create includes a record, which means the same as in a read.
+    the item's history. `if_it_lasts` replaces the outcome if the attempt was undecided for `UNDECIDED_FOR`. `then` is
+    applied next: an accepted create includes a record, which means the same as in a read.
     """
 
     attempt: AttemptState | None = None
@@ -141,12 +141,12 @@ class Outcome:
 
 
 def _answered(log: str, if_it_lasts: Fact | None = None) -> Outcome:
-    """Return the outcome of an answer that neither ends the attempt nor adds a doubt."""
+    """Return the outcome of an answer that neither ends the attempt nor leaves its send in doubt."""
     return Outcome(created_nothing=True, log=log, if_it_lasts=if_it_lasts)
 
 
 def _undecided(if_it_lasts: Fact | None = None) -> Outcome:
-    """Return the outcome of an answer after which the attempt is in doubt."""
+    """Return the outcome of an answer that leaves the send in doubt."""
     return Outcome(event=Event.OUTCOME_UNKNOWN, if_it_lasts=if_it_lasts)
 
 
@@ -163,20 +163,20 @@ CREATES: Final[Mapping[tuple[Answer, bool], Outcome]] = {
     (Answer.ACCEPTED,   False): _ACCEPTED,
     (Answer.ACCEPTED,   True):  _ACCEPTED,
     (Answer.INVALID,    False): _refused(Event.REFUSED),
-    (Answer.INVALID,    True):  _answered("create_refused", Fact.STILL_REFUSED),  # Law 2: says nothing of earlier sends
+    (Answer.INVALID,    True):  _answered("create_refused", Fact.STILL_REFUSED),  # an earlier send may have created it
     (Answer.OVER_QUOTE, False): _refused(Event.NOT_CREATED, Stale.QUOTE),
     (Answer.OVER_QUOTE, True):  _answered("create_refused", Fact.STILL_REFUSED),
     (Answer.ASSET_GONE, False): _refused(Event.NOT_CREATED, Stale.ASSETS),
     (Answer.ASSET_GONE, True):  _answered("create_refused", Fact.STILL_REFUSED),
-    (Answer.BLOCKED,    False): _refused(Event.NOT_CREATED),            # the item is free for another key
-    (Answer.BLOCKED,    True):  _answered("account_blocked"),           # the account begins nothing more in this run
+    (Answer.BLOCKED,    False): _refused(Event.NOT_CREATED),            # may be begun with another API key
+    (Answer.BLOCKED,    True):  _answered("account_blocked"),           # resent in the next run
     (Answer.LIMITED,    False): _answered("create_postponed"),
     (Answer.LIMITED,    True):  _answered("create_postponed"),
     (Answer.FIREWALL,   False): _answered("create_postponed", Fact.STILL_UNKNOWN),
     (Answer.FIREWALL,   True):  _answered("create_postponed", Fact.STILL_UNKNOWN),
-    (Answer.BUSY,       False): _undecided(),                           # a proxy may have sent it twice
+    (Answer.BUSY,       False): _undecided(),                           # the slot may be taken by this send
     (Answer.BUSY,       True):  _undecided(),
-    (Answer.CONFLICT,   False): _undecided(Fact.STILL_CONFLICT),        # our bytes are unchanged: busy first
+    (Answer.CONFLICT,   False): _undecided(Fact.STILL_CONFLICT),        # the bytes are unchanged: maybe busy
     (Answer.CONFLICT,   True):  _undecided(Fact.STILL_CONFLICT),
     (Answer.UNKNOWN,    False): _undecided(Fact.STILL_UNKNOWN),
     (Answer.UNKNOWN,    True):  _undecided(Fact.STILL_UNKNOWN),
@@ -184,7 +184,7 @@ CREATES: Final[Mapping[tuple[Answer, bool], Outcome]] = {
 READS: Final[Mapping[GenerationStatus, Outcome]] = {
     GenerationStatus.PENDING:    UNCHANGED,                             # polled on, never replaced (Law 3)
     GenerationStatus.PROCESSING: UNCHANGED,
-    GenerationStatus.UNKNOWN:    UNCHANGED,                             # with outputs that stay: a success
+    GenerationStatus.UNKNOWN:    UNCHANGED,                             # a success if its outputs stay unchanged
     GenerationStatus.SUCCESS:    Outcome(AttemptState.SUCCEEDED, Event.OUTPUTS_READY),
     GenerationStatus.FAILED:     Outcome(AttemptState.FAILED,    Event.GENERATION_FAILED,   Credits.REFUNDED),
     GenerationStatus.CANCELED:   Outcome(AttemptState.CANCELED,  Event.GENERATION_CANCELED),
@@ -192,13 +192,13 @@ READS: Final[Mapping[GenerationStatus, Outcome]] = {
 }
 FACTS: Final[Mapping[Fact, Outcome]] = {
     Fact.WITHDRAWN:      Outcome(AttemptState.REFUSED,  Event.NOT_CREATED,      Credits.FREED),
-    Fact.KEY_MISSING:    Outcome(None,                  Event.KEY_MISSING),     # keeps the slot, waits for its key
-    Fact.KEY_FORGOTTEN:  Outcome(AttemptState.DISPUTED, Event.KEY_FORGOTTEN),   # sent again, it might be paid again
+    Fact.KEY_MISSING:    Outcome(None,                  Event.KEY_MISSING),     # keeps the slot, until its key is back
+    Fact.KEY_FORGOTTEN:  Outcome(AttemptState.DISPUTED, Event.KEY_FORGOTTEN),   # a resend might be charged again
     Fact.DAMAGED:        Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),    # never sent again (Law 2)
-    Fact.ID_TAKEN:       Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),
-    Fact.ID_DENIED:      Outcome(AttemptState.DISPUTED, Event.GENERATION_LOST),
+    Fact.ID_TAKEN:       Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),    # blocks the account for this run
+    Fact.ID_DENIED:      Outcome(AttemptState.DISPUTED, Event.GENERATION_LOST), # charged; the second blocks the account
     Fact.STILL_REFUSED:  Outcome(AttemptState.DISPUTED, Event.REFUSED_IN_DOUBT),
-    Fact.STILL_CONFLICT: Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),
+    Fact.STILL_CONFLICT: Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),    # blocks the account for this run
     Fact.STILL_UNKNOWN:  Outcome(AttemptState.DISPUTED, Event.SET_ASIDE),
 }
 DOWNLOADS: Final[Mapping[Download, Outcome]] = {
@@ -221,8 +221,8 @@ ITEM_STATES: Final[Mapping[AttemptState, ItemState]] = {
 
 
 def answer_of(reply: CreateReply) -> Answer:
-    """Return the meaning of a reply to a create."""
-    return _REFUSALS[reply.kind] if isinstance(reply, Refused) else _ANSWERS[type(reply)]
+    """Return the meaning of a reply to a create. Each kind of refusal has the answer of its own name."""
+    return Answer(reply.kind.value) if isinstance(reply, Refused) else _ANSWERS[type(reply)]
 
 
 _ANSWERS: Final[Mapping[type[CreateReply], Answer]] = {
@@ -236,11 +236,6 @@ _ANSWERS: Final[Mapping[type[CreateReply], Answer]] = {
     NoResponse: Answer.UNKNOWN,
     NotUnderstood: Answer.UNKNOWN,
 }
-_REFUSALS: Final[Mapping[RefusalKind, Answer]] = {
-    RefusalKind.INVALID: Answer.INVALID,
-    RefusalKind.OVER_QUOTE: Answer.OVER_QUOTE,
-    RefusalKind.ASSET_GONE: Answer.ASSET_GONE,
-}
 
 
 def outcome_of_create(attempt: Attempt, reply: CreateReply) -> Outcome:
@@ -250,10 +245,7 @@ def outcome_of_create(attempt: Attempt, reply: CreateReply) -> Outcome:
 
 
 def outcome_if_undecided(outcome: Outcome, attempt: Attempt, seconds: float) -> Outcome:
-    """Return the outcome of the last answer after `seconds` of this run without a decision.
-
-    Return no effect before `UNDECIDED_FOR` has passed, and before `SENDS_BEFORE_HOLD` sends of any kind.
-    """
+    """Return the outcome of the last answer after `seconds` without a decision; no effect before both limits."""
     has_lasted = attempt.sends >= SENDS_BEFORE_HOLD and seconds >= UNDECIDED_FOR.total_seconds()
     return UNCHANGED if outcome.if_it_lasts is None or not has_lasted else FACTS[outcome.if_it_lasts]
 
@@ -285,9 +277,9 @@ def is_gone(reply: RecordRead | NotFound, *, is_retained: bool) -> bool:
 class Known:
     """Facts from the queue, read if needed in the transaction that commits an outcome.
 
-    `unanswered` counts the attempt's sends without a definite reply, including the one now answered. `refusals` and
-    `failures` count the item's earlier ones; `tries` is the number of failures that end it. `denied_for` is how long
-    the id has been denied.
+    `unanswered` counts the attempt's sends without a definite reply, including the one now answered. `refusals` counts
+    the item's earlier refusals in a row, `failures` its earlier failures; `tries` failures end it. `denied_for` is how
+    long the id has been denied.
     """
 
     unanswered: int = 0
@@ -307,19 +299,19 @@ def settle(outcome: Outcome, known: Known) -> Outcome:
     Raise `InvariantBroken` if credits would be freed although a send may have created something (Law 2).
     """
     match outcome.event:
-        case Event.ACCEPTED if known.is_id_taken:  # no answer to this attempt: a person has to look (Law 3)
+        case Event.ACCEPTED if known.is_id_taken:  # maybe misread: a person has to look (Law 3)
             outcome = FACTS[Fact.ID_TAKEN]
         case Event.NOT_CREATED if outcome.ends_by_refusal and known.refusals + 1 >= REFUSALS_IN_A_ROW:
-            outcome = replace(CREATES[Answer.INVALID, False], stale=outcome.stale)  # for a `retry`
+            outcome = replace(CREATES[Answer.INVALID, False], stale=outcome.stale)  # stale, for a `retry`
         case Event.GENERATION_FAILED if known.failures + 1 >= known.tries:
             outcome = replace(outcome, event=Event.TRIES_EXHAUSTED)
         case Event.GENERATION_LOST if known.denied_for < LOST_AFTER:
             outcome = UNCHANGED
-        case Event.SET_ASIDE if known.has_disputed:  # the service is at fault: one of an account is enough
+        case Event.SET_ASIDE if known.has_disputed:  # the service is at fault: one held attempt is enough
             outcome = UNCHANGED
-        case Event.SET_ASIDE if not known.unanswered:  # the firewall answered each send: it refuses the content
+        case Event.SET_ASIDE if not known.unanswered:  # the firewall refused each send
             outcome = Outcome(AttemptState.REFUSED, Event.REFUSED, Credits.FREED)
-        case Event.RETENTION_ENDED if known.files_saved:  # a `retry` pays again, and is not for what is on disk
+        case Event.RETENTION_ENDED if known.files_saved:  # held: the files on disk may be enough
             outcome = replace(outcome, event=Event.OUTPUTS_UNUSABLE)
         case _ if known.is_name_taken:
             outcome = DOWNLOADS[Download.NAME_TAKEN]
@@ -327,5 +319,5 @@ def settle(outcome: Outcome, known: Known) -> Outcome:
             pass
     in_doubt_count = known.unanswered - (1 if outcome.created_nothing else 0)
     if outcome.credits is Credits.FREED and in_doubt_count > 0:
-        raise InvariantBroken("an attempt may have created something, and must not be given up")
+        raise InvariantBroken("an attempt that may have created something must not be ended")
     return outcome

@@ -1,7 +1,7 @@
-"""Chooses what an account does next about its one generation, and the earliest moment to do it. Pure.
+"""Chooses the next action for an account's one generation, and its earliest moment. Pure.
 
-A track of the loop waits until its action's `due.at`, or until the queue changes, and then asks again: no track acts on
-a plan that was made before a wait. `core/preparation.py` chooses the quotes and uploads of the next items.
+The slot waits until the action's `due.at`, or until the queue changes, and then asks again: it never acts on a plan
+from before a wait. `core/preparation.py` chooses the quotes and uploads of the next items meanwhile.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Replay(_OfAttempt):
 
 
 class Withdraw(_OfAttempt):
-    """Abandon an attempt that the service says created nothing, and that may not be sent again."""
+    """End an attempt as refused: each send was answered, nothing was created, and it may not be sent again."""
 
 
 class HandOver(_OfAttempt):
@@ -40,7 +40,7 @@ class HandOver(_OfAttempt):
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """Record again an attempt that a restored copy of the queue has lost. It is then in doubt, and is replayed."""
+    """Record again an attempt that a restored copy of the queue has lost. It is in doubt, so a replay follows."""
 
     due: NotBefore
 
@@ -68,10 +68,10 @@ Action = Replay | Withdraw | HandOver | Recover | Poll | Submit | WaitUntil
 
 
 def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> Action:
-    """Return the one next request about a generation, and the earliest moment to send it. Never raises.
+    """Return the next action for the account's generation, and its earliest moment. Never raises.
 
-    The order is the rule: first an attempt of unknown outcome (Service rule 4.2), then the one active generation (Law
-    3), then lost attempts that may be paid, then new work within windows and credits (Service section 8).
+    The order matters: first the unresolved attempt, which is replayed (Service rule 4.2) or polled (Law 3), then lost
+    attempts that may be paid, then new work within windows and credits (Service section 8).
     """
     if attempt := queue.unresolved:
         is_sent = attempt.state is AttemptState.SENT
@@ -90,11 +90,11 @@ def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> 
 def _choose_resend(
     attempt: Attempt, queue: QueueView, account: AccountView, now: ClockReading
 ) -> Replay | Withdraw | HandOver | WaitUntil:
-    """Return the resend of an unresolved attempt at its earliest moment, or what replaces it.
+    """Return the resend of an attempt without a generation id, or the action that replaces it.
 
-    If every send was answered, nothing was created. An attempt that its job no longer wants, or that no budget or cap
-    allows, then returns to the queue like one that was never begun (Law 6). An attempt in doubt may be paid already, so
-    it is always resent (Law 2).
+    If every send was answered, nothing was created. The item then returns to the queue if its job no longer wants it or
+    a cap, a budget or the account forbids it (Law 6). An attempt in doubt may be paid already, so no budget ends it: it
+    is resent (Law 2) until its key may be forgotten. `contact_at` is the API's last reply, or else the recording.
     """
     today = max(account.rates.usage.credits, attempt.quote_credits)  # the day before may carry it until it is sent
     is_over_day = today > account.rates.limits.credits_per_day
@@ -110,7 +110,7 @@ def _choose_resend(
 
 
 def _poll(attempt: Attempt, account: AccountView, now: ClockReading) -> Poll:
-    """Return the next read of the active generation, at the best moment."""
+    """Return the next read of the active generation, at the best moment for its usual duration."""
     poll_at = next_poll_at(
         last_settled_at=account.last_touched_at,
         interval_seconds=account.rates.limits.poll_interval_seconds,
@@ -121,10 +121,9 @@ def _poll(attempt: Attempt, account: AccountView, now: ClockReading) -> Poll:
 
 
 def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: ClockReading) -> Submit | WaitUntil:
-    """Return the first candidate that is ready and affordable, or what the first of them waits for.
+    """Return the first candidate that is ready and affordable, or the wait that ends first.
 
-    A candidate that exceeds the rest of the day lets smaller ones go first, because it would have to wait for the reset
-    in any case (contract, section 7).
+    A candidate that has no price yet, or exceeds the rest of the day, lets later ones go first (contract, section 7).
     """
     first = NotBefore(inf, WaitReason.NOTHING)
     ordered = in_order(candidates)
@@ -136,10 +135,9 @@ def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Cloc
         else:
             decision = account.check(candidate, candidate.cost)
             if decision.fit is Affordable.NOW:
-                is_packed = candidate.order is Order.PACK
-                chosen = (
-                    best_next_candidate(candidate, ordered, account.room_for(candidate)) if is_packed else candidate
-                )
+                chosen = candidate
+                if candidate.order is Order.PACK:
+                    chosen = best_next_candidate(candidate, ordered, account.room_for(candidate))
                 return Submit(chosen, account.call_due(Call.CREATE, now))
             wait = account.payable_at(decision)
         if first.reason is WaitReason.NOTHING or wait.at < first.at:
@@ -148,7 +146,7 @@ def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Cloc
 
 
 def _lacking(candidate: Candidate, account: AccountView) -> WaitReason:
-    """Return why a candidate without a price or an upload waits: it is being requested, or is not understood."""
+    """Return why a candidate lacks its price or upload: it is being requested, or its replies are not understood."""
     calls = (Call.QUOTE,) if candidate.is_ready else (Call.UPLOAD, Call.COMPLETION)
     return WaitReason.NOT_UNDERSTOOD if account.is_suspended(*calls) else WaitReason.PREPARING
 
@@ -156,11 +154,12 @@ def _lacking(candidate: Candidate, account: AccountView) -> WaitReason:
 def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates in the order in which to try them: priority, job, then the job's order (contract, section 7).
 
-    `pack` begins with the most expensive, which fits best while the day is still empty.
+    `pack` begins with the most expensive, because smaller items fill the rest of the day better. Items that others are
+    made from go before the rest of their job.
     """
 
-    def preference(candidate: Candidate) -> tuple[int, int, int, int]:
-        dearest = -(candidate.cost or 0) if candidate.order is Order.PACK else 0
-        return (-candidate.priority, candidate.job_id, dearest, candidate.index)
+    def preference(candidate: Candidate) -> tuple[int, int, bool, int, int]:
+        cost = (candidate.cost or 0) if candidate.order is Order.PACK else 0
+        return (-candidate.priority, candidate.job_id, not candidate.is_source, -cost, candidate.index)
 
     return sorted(candidates, key=preference)

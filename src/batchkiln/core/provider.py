@@ -26,6 +26,12 @@ UPLOAD_LINK_SECONDS: Final = 300.0
 UPLOADS_MAX_FILES: Final = 5
 """Files per upload request (Service section 8)."""
 
+UPLOADED_TYPES: Final = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
+"""The media types that an upload may have, with their extensions (Service section 8)."""
+
+UPLOAD_MAX_BYTES: Final = 30 << 20
+"""Size of one uploaded file (Service section 4, image upload flow, step 1)."""
+
 DOCUMENTED_MODELS: Final = frozenset(
     {
         *("alpha-2.5", "alpha-2.5-lite", "alpha-2.0-pro", "alpha-2.0-fast", "alpha-2.0-mini", "alpha-1.5-pro"),

@@ -48,13 +48,15 @@ class Committed:
     """The outcome as recorded, and the item's state after it.
 
     `overcharged_credits` is the amount that the record charges beyond the quote and any cost reported before.
-    `download` is the task of fetching its files if the item has just become ready.
+    `download` is the task of fetching its files if the item has just become ready. `made_ready` counts the items that
+    waited for nothing but its files.
     """
 
     outcome: Outcome
     state: ItemState
     overcharged_credits: int = 0
     download: DownloadTask | None = None
+    made_ready: int = 0
 
 
 # --- preparations of a candidate ----------------------------------------------------------------------
@@ -99,10 +101,14 @@ class NeverFits:
 
 @dataclass(frozen=True, slots=True)
 class InputLost:
-    """A local image is missing or has changed. The next items of the candidate's recipe that need it are held."""
+    """A local image cannot be uploaded: it is missing, has changed, or is of a kind that the service does not take.
+
+    The next items of the candidate's recipe that need it are held.
+    """
 
     input_id: int
     message: str
+    code: str = "input_lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ class Candidate:
     `cost` is None until quoted. `is_ready` is true if all its images are uploaded to this account. `missing_inputs`
     holds the ids of images not yet uploaded, of this item and the items directly behind it. `next_item_ids` holds items
     behind it with equal priority and readiness, which may start in its place. `is_of_selection`: only selected items of
-    the job may begin or end in this run.
+    the job may begin or end in this run. `is_source`: others are made from it.
     """
 
     item_id: int
@@ -36,6 +36,7 @@ class Candidate:
     queued: int = 1
     has_images: bool = False
     next_item_ids: tuple[int, ...] = ()
+    is_source: bool = False
     is_of_selection: bool = False
 
     def next_item_id(self, taken: AbstractSet[int]) -> int:
@@ -52,7 +53,7 @@ class QueueView:
     candidates: tuple[Candidate, ...]
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
     is_unwanted: bool = False  # a paused or canceled job, a cap or a budget would now prevent the unresolved attempt
-    is_slot_held: bool = False  # the unresolved attempt belongs to a held item, which a person has to resolve
+    is_slot_held: bool = False  # the unresolved attempt's item is held until its API key is back
     has_lost: bool = False  # a restored copy of the queue lost an attempt of the account; its item is queued
 
 
@@ -82,10 +83,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """The number of items in scope that the program can still change, by state."""
+    """The number of items in scope that the program can still change, by state.
+
+    `waiting` queued items are not among them: they wait for what other items make, and those are counted.
+    """
 
     by_state: Mapping[str, int]
     queued_in_paused_jobs: int
+    waiting: int = 0
 
     @property
     def total(self) -> int:

@@ -161,7 +161,7 @@ class StoredAccount(Protocol):
 class HostRateLimit:
     """The limit that all accounts on this machine share, and the wait that the edge firewall imposed.
 
-    `egress` names the address, where several machines with addresses of their own share a queue.
+    `egress` is the name of this machine's address if several machines share the queue; otherwise None.
     """
 
     window: SlidingWindow
@@ -180,7 +180,7 @@ class HostRateLimit:
         return NotBefore(self.window.free_at(now.monotonic, places=places), WaitReason.MINUTE_WINDOW).after(self.held)
 
     def restore_last_minute(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
-        """Count the last minute of requests of an earlier run as if they were over only now; once per process.
+        """Count an earlier run's requests of the last minute as if they ended now. Only the first call has an effect.
 
         Their age is unknown until the service has sent its time. Counting too many costs at most one minute; counting
         too few might exceed the limit (Law 5). `requests` are sorted, oldest first.

@@ -141,7 +141,7 @@ class AccountProblem(StrEnum):
 
     KEY_REFUSED = "key_refused"  # 401
     UPGRADE_REQUIRED = UPGRADE_CODE  # Service rule 5.4
-    NO_CREDITS = "no_credits"  # 402, or a JSON 403 that says so (Service rule 5.8)
+    NO_CREDITS = "no_credits"  # 402, or another refusal that says so (Service rule 5.8)
     FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
     KEY_CONFLICT = "key_conflict"  # a 409 that persists for unchanged bytes
     REFUSED_ALIKE = "refused_alike"  # several consecutive creates were refused with the same text

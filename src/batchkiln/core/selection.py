@@ -22,6 +22,7 @@ class Selectable(NamedTuple):
     recipe_id: int
     priority: int
     state: str
+    is_source: int = 0  # others are made from it
 
     @property
     def order(self) -> tuple[int, int]:

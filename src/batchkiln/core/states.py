@@ -1,7 +1,7 @@
 """The item's state machine, as one table, and every named set of states.
 
-Each state is on disk before the step that it announces, so that a crash loses nothing: to start is to read the state.
-Waiting, being quoted and being uploaded are no states: they are moments and facts of the account.
+Each state is on disk before the step that it announces, so a crash loses nothing: a new process reads the state and
+continues. Waits, quotes and uploads are not states of an item: they are facts of its account.
 """
 
 from collections.abc import Mapping
@@ -16,37 +16,28 @@ class ItemState(StrEnum):
 
     QUEUED = "queued"
     """No attempt is open. The planner moves it on, within limits and credits. A crash changes nothing."""
-
     SUBMITTING = "submitting"
-    """Key and body are on disk, and may have arrived. A reply or a hold moves it on. A crash: they are sent again."""
-
+    """Key and body are on disk, and may have arrived. A reply or a hold moves it on. After a crash they are resent."""
     ACTIVE = "active"
     """The service gave an id. A read of that id or a hold moves the item on. After a crash it is polled on."""
-
     DOWNLOADING = "downloading"
     """Paid and ready. The saved files move it on. After a crash the missing files are fetched, with fresh links."""
-
     DONE = "done"
     """All files are saved. Only a person moves it on, to make it again or to fetch lost files."""
-
     FAILED = "failed"
-    """The service verified the failure and no try is left, or canceled it, or a person gave it up. Final."""
-
+    """The last try failed (verified), the service canceled it, or a person gave it up. Final."""
     REJECTED = "rejected"
     """Refused before anything was created, or over its cap; not charged. Final."""
-
     EXPIRED = "expired"
-    """Paid, and no longer retained when it could be fetched. Final."""
-
+    """Paid, but the service no longer has the files, and none was saved. Final."""
     CANCELED = "canceled"
     """Canceled by a person while no attempt was open. Final."""
-
     HELD = "held"
-    """A person moves it on, its API key, or a manifest that brings its file back. A crash changes nothing."""
+    """A person, the return of its API key, or a manifest with its image moves it on. A crash changes nothing."""
 
 
 class Event(StrEnum):
-    """Facts in the past tense. Only these change a state."""
+    """The facts that change an item's state. Nothing else changes it."""
 
     ATTEMPT_RECORDED = "attempt_recorded"
     OUTCOME_UNKNOWN = "outcome_unknown"
@@ -98,32 +89,32 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (_S, Event.OUTCOME_UNKNOWN):     _S,                  # replay, never replace: Service rules 4.2 and 4.5
     (_S, Event.ACCEPTED):            _A,
     (_S, Event.REFUSED):             ItemState.REJECTED,  # only where the reply proves that nothing was created (Law 2)
-    (_S, Event.NOT_CREATED):         _Q,                  # likewise, but a fresh quote, asset or key mends it
-    (_S, Event.REFUSED_IN_DOUBT):    _H,                  # for an hour: says nothing of an earlier send (Law 2)
-    (_S, Event.KEY_CONFLICT):        _H,                  # Service rule 4.3, for an hour; or its bytes or id are wrong
-    (_S, Event.KEY_FORGOTTEN):       _H,                  # in doubt for a day without a reply: the key may be forgotten
-    (_S, Event.SET_ASIDE):           _H,                  # answered for an hour, and not decided; or by a person
+    (_S, Event.NOT_CREATED):         _Q,                  # likewise; a new quote, asset, key or budget may help
+    (_S, Event.REFUSED_IN_DOUBT):    _H,                  # for an hour; an earlier send may have created it (Law 2)
+    (_S, Event.KEY_CONFLICT):        _H,                  # a 409 for an hour (Service rule 4.3); or wrong bytes or id
+    (_S, Event.KEY_FORGOTTEN):       _H,                  # in doubt for a day without a reply: see `KEY_REMEMBERED`
+    (_S, Event.SET_ASIDE):           _H,                  # answered for an hour without a decision; or by a person
     (_S, Event.KEY_MISSING):         _H,                  # only the same API key may ask again (Service rule 4.2)
     (_A, Event.GENERATION_FAILED):   _Q,                  # verified and refunded; the next attempt has a new key
-    (_A, Event.TRIES_EXHAUSTED):     ItemState.FAILED,
+    (_A, Event.TRIES_EXHAUSTED):     ItemState.FAILED,    # likewise, but no try is left
     (_A, Event.GENERATION_CANCELED): ItemState.FAILED,    # nothing says that it was refunded (Law 2)
-    (_A, Event.GENERATION_LOST):     _H,                  # the service no longer knows the id
+    (_A, Event.GENERATION_LOST):     _H,                  # the service has denied the id for an hour
     (_A, Event.SET_ASIDE):           _H,                  # by a person: its reads never succeed, and it keeps the slot
     (_A, Event.KEY_MISSING):         _H,                  # only the creator's key may poll (Service rule 4.4)
     (_A, Event.OUTPUTS_READY):       _D,
     (_A, Event.RETENTION_ENDED):     ItemState.EXPIRED,
     (_D, Event.URL_EXPIRED):         _D,                  # one more read gives a fresh URL: Service section 2.1
     (_D, Event.KEY_MISSING):         _H,
-    (_D, Event.RETENTION_ENDED):     ItemState.EXPIRED,
+    (_D, Event.RETENTION_ENDED):     ItemState.EXPIRED,   # no file was saved; otherwise OUTPUTS_UNUSABLE
     (_D, Event.OUTPUTS_UNUSABLE):    _H,                  # some of its files cannot be had: a person decides
     (_D, Event.FILES_SAVED):         ItemState.DONE,
-    (_H, Event.REPLAY_RESUMED):      _S,                  # the key came back
+    (_H, Event.REPLAY_RESUMED):      _S,                  # the key came back, or a person has it sent again
     (_H, Event.POLL_RESUMED):        _A,                  # the key came back, or a person knows the id
-    (_H, Event.DOWNLOAD_RESUMED):    _D,
-    (_H, Event.REQUEUED):            _Q,                  # by a person: nothing was created, or it may be paid again
+    (_H, Event.DOWNLOAD_RESUMED):    _D,                  # the key came back, or a person wants the files
+    (_H, Event.REQUEUED):            _Q,                  # by a person, maybe for a second charge; or its image is back
     (_H, Event.FILES_SAVED):         ItemState.DONE,      # by a person: what is on disk is all there is
-    (_H, Event.GIVEN_UP):            ItemState.FAILED,
-    (ItemState.FAILED,   Event.RETRY_REQUESTED): _Q,      # by a person; a failure was refunded, a cancel maybe not
+    (_H, Event.GIVEN_UP):            ItemState.FAILED,    # by a person
+    (ItemState.FAILED,   Event.RETRY_REQUESTED): _Q,      # by a person; a failure was refunded, a cancel perhaps not
     (ItemState.REJECTED, Event.RETRY_REQUESTED): _Q,
     (ItemState.EXPIRED,  Event.RETRY_REQUESTED): _Q,      # costs again: the first result was paid and lost
     (ItemState.CANCELED, Event.RETRY_REQUESTED): _Q,

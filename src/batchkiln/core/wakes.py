@@ -38,7 +38,7 @@ class Change(Enum):
     PROGRESSED = auto()  # an attempt was answered, polled or resent, or its download is to be repeated
     SAVED = auto()  # a file was saved, perhaps the last one of its item
     ENDED = auto()  # an item ended otherwise or is held
-    REQUEUED = auto()  # an item is queued again
+    REQUEUED = auto()  # an item is queued again, or waits for no other item any more
     PREPARED = auto()  # an upload was completed or is gone, or a preparation failed
     PRICED = auto()  # a price became known
     REJECTED = auto()  # queued items that can never be paid or sent were rejected
@@ -92,8 +92,8 @@ WAKES: Final[Mapping[Change, Wakes]] = {
     Change.SAVED: Wakes(own=False, may_end_run=True, outdates_plans=False),
     # As PROGRESSED; the attempt's credits are released, or finally spent, and then items may be rejected.
     Change.ENDED: Wakes(others=_CREDITS, may_end_run=True),
-    # Any idle account may start it, and needs its price and its images.
-    Change.REQUEUED: Wakes(all=True),
+    # Any idle account may start it, and needs its price and its images. It may not be in the run's scope.
+    Change.REQUEUED: Wakes(all=True, may_end_run=True),
     # Uploads belong to an account (Service section 4).
     Change.PREPARED: Wakes(),
     # A price serves all items of the recipe, on all accounts of the profile.
@@ -128,7 +128,7 @@ def awaited_by_slot(queue: QueueView, due: NotBefore, *, has_run_budget: bool) -
 
 
 def awaited_place(due: NotBefore) -> frozenset[Awaited]:
-    """Return the place that a request waits for if its time is unknown, or nothing."""
+    """Return the place of the minute that a request awaits if no clock shows when it is free, or else nothing."""
     is_endless = due.at == inf and due.reason is WaitReason.MINUTE_WINDOW
     return frozenset({Awaited.PLACE}) if is_endless else NO_RESOURCE
 
@@ -137,7 +137,7 @@ def change_by_outcome(committed: Committed) -> Change:
     """Return the change that an outcome causes."""
     if committed.overcharged_credits:  # it pauses the job, on all accounts (Law 6)
         return Change.ANYTHING
-    if committed.state is ItemState.QUEUED:
+    if committed.state is ItemState.QUEUED or committed.made_ready:
         return Change.REQUEUED
     if committed.outcome in _SAVES:
         return Change.SAVED

@@ -43,7 +43,19 @@ async def thumbnail(request: web.Request) -> web.StreamResponse:
 
 async def media(request: web.Request) -> web.StreamResponse:
     """Return a file, or the requested range of it."""
-    file = await _file(request)
+    return await _whole(request, await _file(request))
+
+
+async def input_media(request: web.Request) -> web.StreamResponse:
+    """Return an image that an item is made from."""
+    wanted = int(request.match_info["id"])
+    file = await context_of(request).reader.read(lambda reader: reader.items.input_file(wanted))
+    if file is None or not file.sha256.startswith(request.match_info["sha"]):
+        raise InputError("the queue has no such file")
+    return await _whole(request, OutputFile(file.path, file.size_bytes, file.sha256, file.media_type))
+
+
+async def _whole(request: web.Request, file: OutputFile) -> web.FileResponse:
     path = Path(file.path)
     if not await asyncio.to_thread(path.is_file):
         raise InputError("the file was moved or deleted")

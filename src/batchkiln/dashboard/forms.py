@@ -13,7 +13,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import Context, context_of
-from batchkiln.dashboard.rendering import item_url, job_url
+from batchkiln.dashboard.rendering import item_url, job_url, review_url
 from batchkiln.presentation.confirmations import cost_of_resolve
 
 _DIGITS_MAX: Final = 18
@@ -45,7 +45,7 @@ async def ask(request: web.Request) -> web.Response:
     action, job, items = _target(request)
     async with open_reader(context.queue) as reader:  # counting a million items must not delay other pages
         question = await reader.read(question_of, action, job, items)
-    return _question_page(context, action, job, items, question)
+    return _question_page(context, action, job, items, question, back=_back(request, job, items))
 
 
 async def act(request: web.Request) -> web.Response:
@@ -56,9 +56,10 @@ async def act(request: web.Request) -> web.Response:
     async with open_changes(context.queue, context.machine_now) as changes:
         question = await changes.question(action, job, items)
         if not question.is_covered_by(agreed):
-            return _question_page(context, action, job, items, question, is_changed=True)
+            back = _back(request, job, items)
+            return _question_page(context, action, job, items, question, back=back, is_changed=True)
         number = await _change(changes, action, job, items)
-    raise web.HTTPSeeOther(_back(job, items, action, number))
+    raise web.HTTPSeeOther(_back(request, job, items, action, number))
 
 
 async def _change(changes: Changes, action: Action, job: str, items: Sequence[str]) -> int | None:
@@ -84,7 +85,14 @@ def _target(request: web.Request) -> tuple[Action, str, tuple[str, ...]]:
 
 
 def _question_page(
-    context: Context, action: Action, job: str, items: Sequence[str], question: Question, *, is_changed: bool = False
+    context: Context,
+    action: Action,
+    job: str,
+    items: Sequence[str],
+    question: Question,
+    *,
+    back: str,
+    is_changed: bool = False,
 ) -> web.Response:
     return context.page(
         "confirm.html",
@@ -94,11 +102,17 @@ def _question_page(
         items=items,
         question=question,
         is_changed=is_changed,
-        back=_back(job, items),
+        back=back,
     )
 
 
-def _back(job: str, items: Sequence[str], done: str | None = None, number: int | None = None) -> str:
+def _back(
+    request: web.Request, job: str, items: Sequence[str], done: str | None = None, number: int | None = None
+) -> str:
+    """Return the page that led to the form: an item's, a job's, or a place of its review."""
+    place = request.query.get("review", "")
+    if place.isdecimal() and len(place) <= _DIGITS_MAX:
+        return review_url(job, at=place)
     page = item_url(job, items[0]) if len(items) == 1 else job_url(job)
     fields = {"done": done, "n": number}
     query = urlencode({name: value for name, value in fields.items() if value is not None})
@@ -124,7 +138,7 @@ async def ask_version(request: web.Request) -> web.Response:
         items=(item,),
         question=question,
         is_changed=False,
-        back=_back(job, [item]),
+        back=_back(request, job, [item]),
     )
 
 
@@ -134,7 +148,7 @@ async def act_version(request: web.Request) -> web.Response:
     job, item, version = _version_of(request)
     async with open_changes(context.queue, context.machine_now) as changes:
         await changes.use_version(job, item, version)
-    raise web.HTTPSeeOther(_back(job, [item], "use-version"))
+    raise web.HTTPSeeOther(_back(request, job, [item], "use-version"))
 
 
 def _version_of(request: web.Request) -> tuple[str, str, int]:
@@ -174,7 +188,7 @@ async def act_resolve(request: web.Request) -> web.Response:
                 detail, problem = await changes.show(job, item), CHANGED
     if problem is not None:
         return _resolve_page(context, detail, problem=problem)
-    raise web.HTTPSeeOther(_back(job, [item], "resolve"))
+    raise web.HTTPSeeOther(_back(request, job, [item], "resolve"))
 
 
 def _form_problem(detail: ItemDetail, fields: Mapping[str, str]) -> str | None:

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from batchkiln.api import OutputSummary
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.chained_inputs import source_name, waiting_lines
 from batchkiln.presentation.formatting import (
     format_age,
     format_duration,
@@ -51,8 +52,11 @@ def environment() -> Environment:
     made.globals |= {
         "STATES": tuple(ItemState),
         "item_url": item_url,
+        "source_name": source_name,
+        "waiting_lines": waiting_lines,
         "items_url": items_url,
         "job_url": job_url,
+        "review_url": review_url,
         "media_url": media_url,
         "thumb_url": thumb_url,
         "action_url": action_url,
@@ -116,6 +120,12 @@ def items_url(job: str, **wanted: Any) -> str:  # noqa: ANN401  texts, numbers a
     """Return the URL of a job's gallery with filters."""
     given = {name: value for name, value in wanted.items() if value not in (None, "")}
     return f"{job_url(job)}/items" + (f"?{urlencode(given)}" if given else "")
+
+
+def review_url(job: str, **place: Any) -> str:  # noqa: ANN401  numbers and None
+    """Return the URL of a job's review page, at a place or at what is first to review."""
+    given = {name: value for name, value in place.items() if value is not None}
+    return f"{job_url(job)}/review" + (f"?{urlencode(given)}" if given else "")
 
 
 def version_url(job: str, item: str, version: int) -> str:

@@ -14,7 +14,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
-from batchkiln.dashboard import file_responses, forms, pages, sse
+from batchkiln.dashboard import file_responses, forms, pages, review_page, sse
 from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.live_state import EngineProbe
@@ -29,6 +29,7 @@ FORM_MAX_BYTES: Final = 64 * 1024
 _STATIC: Final = {
     "style.css": "text/css",
     "live.js": "text/javascript",
+    "review.js": "text/javascript",
     "icon.svg": "image/svg+xml",
     "icon-look.svg": "image/svg+xml",
     "icon-help.svg": "image/svg+xml",
@@ -109,6 +110,8 @@ def application(context: Context) -> web.Application:
             web.get("/jobs/{job}", pages.job),
             web.get("/jobs/{job}/items", pages.gallery),
             web.get("/jobs/{job}/item", pages.item),
+            web.get("/jobs/{job}/review", review_page.show),
+            web.post("/jobs/{job}/review", review_page.act),
             web.get("/jobs/{job}/resolve", forms.ask_resolve),
             web.post("/jobs/{job}/resolve", forms.act_resolve),
             web.get("/jobs/{job}/use-version", forms.ask_version),
@@ -117,6 +120,7 @@ def application(context: Context) -> web.Application:
             web.post(f"/jobs/{{job}}/{{action:{names}}}", forms.act),
             web.get(r"/thumbs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.thumbnail),
             web.get(r"/media/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.media),
+            web.get(r"/inputs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.input_media),
             web.get("/events", sse.events),
             web.get("/metrics", metrics),
             web.get("/static/{name}", _static()),

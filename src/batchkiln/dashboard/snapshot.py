@@ -16,7 +16,7 @@ from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.presentation.account_errors import misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
-from batchkiln.presentation.overview import AccountView, Overview, alerts_of, read_overview
+from batchkiln.presentation.overview import AccountView, Overview, alerts_of, read_overview, review_line
 
 JOBS_SHOWN: Final = 50
 
@@ -207,9 +207,11 @@ def headline(now: PageSnapshot) -> Headline:
         )
     bad = sum(view.summary.items[state] for view in now.overview.jobs for state in NOT_DELIVERED)
     text = _progress_text(now)
+    more = [line.partition(": `")[0] for view in now.overview.jobs if (line := review_line(view.summary))]
     if bad:
-        more = f"{plural(bad, 'item')} failed, rejected or expired. You can retry them at any time"
-        return Headline(Level.LOOK, text, (more,))
+        more.insert(0, f"{plural(bad, 'item')} failed, rejected or expired. You can retry them at any time")
+    if more:
+        return Headline(Level.LOOK, text, tuple(more))
     return Headline(Level.FINE, text)
 
 

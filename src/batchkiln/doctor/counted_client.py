@@ -45,7 +45,7 @@ class CountedClient:
 
     @classmethod
     async def open(cls, driver: Engine, profile: str, account: str) -> "CountedClient":
-        """Create the client. Raises `InputError` if the account has no key."""
+        """Create the client. Raise `InputError` if the account has no key."""
         worker = await driver.worker_of(profile, account, client_type=ObservingClient)
         worker.control = RunState()  # its own: the end of a run does not end the probe
         if not isinstance(worker.ports.service, ObservingClient):
@@ -53,7 +53,7 @@ class CountedClient:
         return cls(worker, worker.ports.service)
 
     async def start(self) -> None:
-        """Learn the service's time from its description, and restore the account's usage. Raises `RequestNotSent`."""
+        """Learn the service's time from its description, and restore the account's usage. Raise `RequestNotSent`."""
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
                 await sync_clock(self.worker)
@@ -63,7 +63,7 @@ class CountedClient:
     async def ask(
         self, kind: RequestKind, send: Callable[[], Awaitable[T]], *, files: int = 0, size_bytes: int = 0
     ) -> T:
-        """Wait until the limits allow the request, record it, and send it. Raises `RequestNotSent`."""
+        """Wait until the limits allow the request, record it, and send it. Raise `RequestNotSent`."""
         worker = self.worker
         await self._wait_for_capacity(kind, files, size_bytes)
         request = worker.new_request(kind, worker.ports.clock.now(), files=files, size_bytes=size_bytes)

@@ -60,7 +60,7 @@ def load_learned(queue: QueueLocation, profile: str, base_url: str) -> Learned:
 
 
 def save_learned(queue: QueueLocation, profile: str, learned: Learned) -> None:
-    """Save the recorded shapes atomically. Raises `InputError` if the folder is not writable."""
+    """Save the recorded shapes atomically. Raise `InputError` if the folder is not writable."""
     path = learned_path(queue)
     entries = {**_entries(queue), profile: {"base_url": learned.base_url, "calls": learned.calls}}
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

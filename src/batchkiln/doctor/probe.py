@@ -221,7 +221,7 @@ class Probe:
     async def quote(
         self, recipe: Recipe, urls: tuple[str, ...] = (), *, max_cost_credits: int | None = None
     ) -> QuoteReply:
-        """Ask for a recipe's price. Raises `RequestNotSent`."""
+        """Ask for a recipe's price. Raise `RequestNotSent`."""
         body = request_body(recipe, prompt=PROMPT, input_urls=urls, max_cost_credits=max_cost_credits)
         return await self.counted.ask(RequestKind.QUOTE, lambda: self.counted.client.quote(body))
 

@@ -76,7 +76,7 @@ class Trial:
     async def _cheapest(self) -> tuple[Recipe, int] | None:
         """Return the cheapest recipe and its price, among pictures at their smallest sizes. Only quotes are sent.
 
-        Raises `RequestNotSent`.
+        Raise `RequestNotSent`.
         """
         recipes = text_recipes(self.probe.models) if self.probe.text is None or self.probe.models else [self.probe.text]
         found: list[tuple[int, int]] = []

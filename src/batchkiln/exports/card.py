@@ -35,7 +35,7 @@ class JobFacts:
 
 
 def front_matter(card: str) -> dict[str, Any]:
-    """Return a card's front matter, empty if it has none. Raises `yaml.YAMLError`."""
+    """Return a card's front matter, empty if it has none. Raise `yaml.YAMLError`."""
     if not card.startswith(_FENCE):
         return {}
     found = yaml.safe_load(card.removeprefix(_FENCE).partition("\n---")[0])
@@ -93,7 +93,7 @@ def _front_matter(job: JobFacts, layout: Mapping[str, Any], result: ExportResult
 
 
 def _configs(layout: Mapping[str, Any], result: ExportResult) -> list[dict[str, Any]]:
-    """Return the files that a loader takes for each split, one configuration for each kind of file."""
+    """Return the files that a loader reads for each split, with one configuration for each kind of file."""
     splits = [name for name in layout["splits"] if result.splits[name, False] or result.splits[name, True]]
     match layout["format"]:
         case "imagefolder":

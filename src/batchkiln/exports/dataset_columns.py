@@ -65,15 +65,15 @@ class _Observed:
     """The types of one key's values, and the number of items that have a value."""
 
     types: set[ColumnType] = field(default_factory=set)
-    values: int = 0
+    values_count: int = 0
 
-    def column_type(self, items: int) -> ColumnType:
+    def column_type(self, least_count: int) -> ColumnType:
         """Return the type that represents every value without loss.
 
-        Integers and numbers become numbers; any other mix becomes text. A column with fewer values than `items` becomes
-        text as well, because only text can be empty.
+        Integers and numbers become numbers; any other mix becomes text. A column with fewer than `least_count` values
+        becomes text as well, because only text can be empty.
         """
-        if self.values < items:
+        if self.values_count < least_count:
             return ColumnType.TEXT
         if self.types == {ColumnType.INTEGER, ColumnType.NUMBER}:
             return ColumnType.NUMBER
@@ -89,28 +89,28 @@ class SchemaInference:
         self._items: Counter[bool] = Counter()
 
     @property
-    def makes(self) -> frozenset[bool]:
+    def video_kinds(self) -> frozenset[bool]:
         """The kinds of media that the job makes: True for videos, False for images."""
         return frozenset(self._items)
 
     def learn(self, *, makes_video: bool, parameters: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-        """Record the types of one item's values."""
+        """Record the types of one item's parameters and metadata."""
         self._items[makes_video] += 1
         _observe(self._metadata, metadata)
         _observe(self._parameters.setdefault(makes_video, {}), parameters)
 
-    def columns(self, makes: Iterable[bool], *, is_dense: bool) -> "Columns":
+    def columns(self, video_kinds: Iterable[bool], *, is_dense: bool) -> "Columns":
         """Return the columns of a table of videos, of images, or of both. Metadata columns are those of the whole job.
 
         A dense table has no null, for loaders that infer a column's type from a few rows: missing text is empty, and
         a column of another type that some items lack becomes text.
         """
-        chosen = sorted(makes)
+        chosen = sorted(video_kinds)
         parameters: dict[str, _Observed] = {}
         for key, observed in (entry for kind in chosen for entry in self._parameters.get(kind, {}).items()):
             merged = parameters.setdefault(key, _Observed())
             merged.types |= observed.types
-            merged.values += observed.values
+            merged.values_count += observed.values_count
         reserved = {*_FIXED, *_RESERVED_BY_LOADERS, *(key for kind in self._parameters.values() for key in kind)}
         names = _column_names([*self._metadata], reserved)
         items, total = (sum(self._items[kind] for kind in chosen), self._items.total()) if is_dense else (0, 0)
@@ -146,7 +146,7 @@ class Columns:
         return {name: described[name] for name in self.types}
 
     def record(self, row: DatasetRow, file_name: str) -> Record:
-        """Return the table's row, with every column. Raises `JobChangedDuringExport` for a value that does not fit."""
+        """Return the table's row, with every column. Raise `JobChangedDuringExport` for a value that does not fit."""
         values: dict[str, Any] = {
             "file_name": file_name,
             "text": row.prompt,
@@ -175,7 +175,7 @@ def _observe(found: dict[str, _Observed], values: Mapping[str, Any]) -> None:
         observed = found.setdefault(key, _Observed())
         if value is not None:
             observed.types.add(_type_of(value))
-            observed.values += 1
+            observed.values_count += 1
 
 
 def _type_of(value: object) -> ColumnType:

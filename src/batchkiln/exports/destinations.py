@@ -53,10 +53,10 @@ class Destination(Protocol):
         """Move a file from `staging` to its name, replacing any file there."""
 
     def remove(self, name: str) -> None:
-        """Remove a table of an earlier export whose rows are all gone."""
+        """Remove a table of an earlier export that has no rows now."""
 
     def flush(self) -> None:
-        """Return when all media are in place. They then survive a power cut, if the destination allows that."""
+        """Put all media in place, so that they survive a power cut if the destination can ensure that."""
 
     def close(self) -> None:
         """Remove the staging folder."""
@@ -68,7 +68,7 @@ def missing_extra(feature: str) -> str:
 
 
 def not_written(
-    where: str, reason: object, remedy: str = "fix that and run the same command again to continue"
+    place: str, reason: object, remedy: str = "fix that and run the same command again to continue"
 ) -> OutputDirNotWritable:
     """Return the error of a destination that cannot be written."""
-    return OutputDirNotWritable(f"{where}: {reason}. Exported files are kept and nothing was charged; {remedy}")
+    return OutputDirNotWritable(f"{place}: {reason}. Exported files are kept and nothing was charged; {remedy}")

@@ -1,4 +1,4 @@
-"""One export, from its first row to its card."""
+"""Exports a job's outputs as a dataset: adds rows, publishes tables or shards, and writes the card."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -70,8 +70,7 @@ class ExportOptions:
 class Export:
     """One export, into an empty destination or over an earlier export of the same job with the same layout.
 
-    `check_interrupted` is called often; what it raises ends the export. Raises `InputError`, before anything is
-    written, for a destination with other files and for packages that are not installed.
+    `check_interrupted` is called often; an exception that it raises ends the export.
     """
 
     def __init__(
@@ -83,14 +82,20 @@ class Export:
         check_interrupted: Callable[[], None],
         on_left_out: Callable[[LeftOut], None],
     ) -> None:
-        """Open the destination and check it. `inference` must know all items of the job."""
+        """Open the destination and check it. `inference` must have observed all items of the job.
+
+        Raise `InputError`, before anything is written, for a destination with other files or for packages that are not
+        installed.
+        """
         _check_installed(options.format)
         self._options = options
         self._job = job
-        self._makes = ["video" if makes else "image" for makes in sorted(inference.makes)]
+        self._media_kinds = ["video" if is_video else "image" for is_video in sorted(inference.video_kinds)]
         is_dense = options.format in {Format.IMAGEFOLDER, Format.WEBDATASET}
-        self._columns = inference.columns(inference.makes, is_dense=is_dense)
-        self._columns_by_kind = {makes: inference.columns([makes], is_dense=is_dense) for makes in inference.makes}
+        self._columns = inference.columns(inference.video_kinds, is_dense=is_dense)
+        self._columns_by_kind = {
+            is_video: inference.columns([is_video], is_dense=is_dense) for is_video in inference.video_kinds
+        }
         self._destination = _open_destination(options.to, options.link)
         self._earlier_card = self._destination.card()
         self._check_destination()
@@ -106,7 +111,7 @@ class Export:
         return self._destination.title
 
     def add(self, row: DatasetRow) -> None:
-        """Export a row. Rows come in the order of their index. Raises `OutputDirNotWritable`."""
+        """Export a row. Rows come in the order of their index. Raise `OutputDirNotWritable`."""
         if row.index != self._latest_index:
             self._result.items += 1
             self._latest_index = row.index
@@ -162,7 +167,7 @@ class Export:
         layout: dict[str, Any] = {
             "job": self._job.name,
             "format": self._options.format.value,
-            "makes": self._makes,
+            "makes": self._media_kinds,
             "splits": dict(self._options.splits.shares),
         }
         if self._options.format is Format.WEBDATASET:
@@ -185,8 +190,8 @@ class Export:
         for name, wanted in self._layout().items():
             if recorded.get(name) != wanted:
                 raise InputError(
-                    f"--to {self.title}: it was exported with {name} {_as_text(recorded.get(name))}, not "
-                    f"{_as_text(wanted)}; export to another folder, or use the same options"
+                    f"--to {self.title}: it was exported with {name} {_layout_value_text(recorded.get(name))}, not "
+                    f"{_layout_value_text(wanted)}; export to another folder, or use the same options"
                 )
 
     def _new_writer(self) -> TableWriter | ShardWriter:
@@ -204,7 +209,7 @@ class Export:
             return TableWriter(
                 self._destination,
                 media,
-                location_of=partial(imagefolder_location, is_mixed=len(self._makes) > 1),
+                location_of=partial(imagefolder_location, is_mixed=len(self._media_kinds) > 1),
                 columns_of=self._columns_of_kind,
                 new_table=JsonlFile,
             )
@@ -222,7 +227,7 @@ class Export:
     def _table_names(self) -> list[str]:
         splits = [name for name, _ in self._options.splits.shares]
         if self._options.format is Format.IMAGEFOLDER:
-            return imagefolder_tables(splits, is_mixed=len(self._makes) > 1)
+            return imagefolder_tables(splits, is_mixed=len(self._media_kinds) > 1)
         return [f"{split}.{self._options.format}" for split in splits]
 
 
@@ -244,11 +249,11 @@ def _check_installed(wanted: Format) -> None:
             raise InputError(missing_extra("--format parquet")) from error
 
 
-def _as_text(value: object) -> str:
+def _layout_value_text(value: object) -> str:
     match value:
         case dict():
             return ",".join(f"{key}={share:g}" for key, share in value.items())
         case list():
-            return " and ".join(f"{one}s" for one in value)
+            return " and ".join(f"{kind}s" for kind in value)
         case _:
             return str(value)

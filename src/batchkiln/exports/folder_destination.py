@@ -16,12 +16,12 @@ _STAGING: Final = ".batchkiln-export-"  # followed by the process id, so that tw
 
 
 class FolderDestination:
-    """A local folder, made at the first write."""
+    """A local folder. It is created at the first write."""
 
     def __init__(self, root: Path, link: Link | None) -> None:
         """Without `link`, media are hard-linked if the file system can, and copied otherwise.
 
-        Raises `InputError` if `root` is a file.
+        Raise `InputError` if `root` is a file.
         """
         self.title = str(root)
         self._root = root.absolute()
@@ -40,7 +40,7 @@ class FolderDestination:
         return self._root / f"{_STAGING}{os.getpid()}"
 
     def card(self) -> str | None:
-        """Read the card. Raises `InputError` if it is not readable as text."""
+        """Read the card. Raise `InputError` if it is not readable as text."""
         try:
             return (self._root / CARD).read_text("utf-8")
         except FileNotFoundError:
@@ -131,7 +131,7 @@ class FolderDestination:
         return not self._wants_copies or entry.stat().st_nlink == 1
 
     def _try_link(self, source: Path, target: Path) -> bool:
-        """Make a hard link; False if `target` exists. Switch to copies if the file system has no hard links."""
+        """Make a hard link. Return False if `target` exists, or if the file system requires copies from now on."""
         try:
             os.link(source.resolve() if source.is_symlink() else source, target)
         except FileExistsError:

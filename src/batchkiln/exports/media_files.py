@@ -19,7 +19,7 @@ class OutputUnusable(Exception):
 class OutputChecker:
     """Compares files with the queue's record of them: size and hash, or only the size if not `is_thorough`.
 
-    `check_interrupted` is called for each MiB read; what it raises ends the export.
+    `check_interrupted` is called for each MiB read; an exception that it raises ends the export.
     """
 
     def __init__(self, *, is_thorough: bool, check_interrupted: Callable[[], None]) -> None:
@@ -41,7 +41,7 @@ class OutputChecker:
             raise OutputUnusable(f"it cannot be read: {error.strerror}") from error
 
     def is_copy(self, row: DatasetRow, path: Path | None, size_bytes: int) -> bool:
-        """Return whether an exported file still is the output. A file without a local path is judged by its size."""
+        """Return whether an exported file equals the output. Without a local path, only the size is compared."""
         if size_bytes != row.size_bytes:
             return False
         try:
@@ -59,7 +59,7 @@ class OutputChecker:
 
 
 def file_name(row: DatasetRow) -> str:
-    """Return the name of an output below its media folder. It depends on the item alone."""
+    """Return the name of an output below its media folder. Other items do not influence it."""
     return f"{media_dir(row.index)}{sample_stem(row.item, row.output)}.{extension_of(row.media_type)}"
 
 
@@ -75,7 +75,7 @@ class MediaFiles:
         """Add an output below a folder; return False if an earlier export has already done so.
 
         An intact copy of an earlier export counts even if the output itself is gone: it may be the last copy.
-        Raises `OutputUnusable`.
+        Raise `OutputUnusable`.
         """
         name = f"{folder}{file_name(row)}"
         parent, _, base = name.rpartition("/")

@@ -1,4 +1,4 @@
-"""The result of an export: the figures of its card and of the command's summary, and the outputs left out."""
+"""The result of an export: the figures for its card and for the command's summary, and the omitted outputs."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -27,8 +27,8 @@ class ExportResult:
 
     on_left_out: Callable[[LeftOut], None] = lambda _: None
     items: int = 0  # items that have outputs
-    new: int = 0
-    unchanged: int = 0
+    new: int = 0  # outputs that this export added
+    unchanged: int = 0  # outputs that an earlier export had added
     left_out_count: int = 0
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

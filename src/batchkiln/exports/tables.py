@@ -31,7 +31,7 @@ _PARQUET_TYPES: Final[Mapping[ColumnType, str]] = {
 
 
 class TableFile(Protocol):
-    """A table while it is written."""
+    """A table file that is being written."""
 
     def add(self, record: Record) -> None:
         """Write a row."""
@@ -138,7 +138,7 @@ def imagefolder_tables(splits: Iterable[str], *, is_mixed: bool) -> list[str]:
 
 
 class TableWriter:
-    """Adds media, and writes one table for each location that has rows. `finish` gives the tables their names."""
+    """Adds media, and writes one table for each location that has rows. `finish` publishes the tables."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class TableWriter:
         columns_of: Callable[[DatasetRow], Columns],
         new_table: Callable[[Path, Columns], TableFile],
     ) -> None:
-        """Take the layout of the format; `location_of` maps a row and its split to a table."""
+        """Store the layout of the format. `location_of` maps a row and its split to a table."""
         self._destination = destination
         self._media = media
         self._location_of = location_of
@@ -169,14 +169,14 @@ class TableWriter:
         self._table(location, row).add(record)
         result.add(row, split, is_new=is_new)
 
-    def finish(self, earlier: Iterable[str]) -> None:
-        """Publish the tables after all media. Remove tables of `earlier` exports whose rows are all gone."""
+    def finish(self, possible_tables: Iterable[str]) -> None:
+        """Publish the tables after all media. Remove those of `possible_tables` that have no rows now."""
         for table, _ in self._open.values():
             table.close()
         self._destination.flush()
         for name, (_, staged) in self._open.items():
             self._destination.publish(staged, name)
-        for name in earlier:
+        for name in possible_tables:
             if name not in self._open:
                 self._destination.remove(name)
 

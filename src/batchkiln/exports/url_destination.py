@@ -17,7 +17,7 @@ class UrlDestination:
     """A destination that fsspec opens by its URL."""
 
     def __init__(self, url: str) -> None:
-        """Open the URL. Raises `InputError` if no installed package can open it."""
+        """Open the URL. Raise `InputError` if no installed package can open it."""
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415  an extra, which only URLs need
         except ImportError as error:
@@ -41,17 +41,17 @@ class UrlDestination:
 
     def card(self) -> str | None:
         """Fetch the card."""
-        content = self._call(lambda: self._fs.cat_file(self._at(CARD)))
+        content = self._call(lambda: self._fs.cat_file(self._full_path(CARD)))
         return None if content is None else bytes(content).decode("utf-8", "replace")
 
     def is_empty(self) -> bool:
-        """Return whether only hidden files are there. A store may list a folder in itself."""
+        """Return whether only hidden files are there. Some stores list a folder among its own files."""
         names = {str(entry["name"]).rstrip("/") for entry in self._entries(self._root)} - {self._root}
         return all(PurePosixPath(name).name.startswith(".") for name in names)
 
     def sizes(self, folder: str) -> Mapping[str, int]:
         """Return the sizes in bytes of the files in a folder."""
-        files = [entry for entry in self._entries(self._at(folder).rstrip("/")) if entry["type"] == "file"]
+        files = [entry for entry in self._entries(self._full_path(folder).rstrip("/")) if entry["type"] == "file"]
         return {PurePosixPath(str(entry["name"])).name: int(entry["size"] or 0) for entry in files}
 
     def local_path(self, name: str) -> Path | None:
@@ -61,24 +61,24 @@ class UrlDestination:
 
     def head(self, name: str) -> bytes:
         """Fetch the beginning of a file."""
-        return bytes(self._call(lambda: self._fs.cat_file(self._at(name), start=0, end=HEAD_BYTES)) or b"")
+        return bytes(self._call(lambda: self._fs.cat_file(self._full_path(name), start=0, end=HEAD_BYTES)) or b"")
 
     def add_media(self, source: Path, name: str) -> None:
         """Queue a file; several are sent together."""
-        self._pending.append((str(source), self._at(name)))
+        self._pending.append((str(source), self._full_path(name)))
         if len(self._pending) >= _FILES_PER_PUT:
             self.flush()
 
     def publish(self, staged: Path, name: str) -> None:
         """Send a file after all queued media."""
         self.flush()
-        self._pending.append((str(staged), self._at(name)))
+        self._pending.append((str(staged), self._full_path(name)))
         self.flush()
         staged.unlink()
 
     def remove(self, name: str) -> None:
         """Remove a table."""
-        self._call(lambda: self._fs.rm_file(self._at(name)))
+        self._call(lambda: self._fs.rm_file(self._full_path(name)))
 
     def flush(self) -> None:
         """Send all queued files in one transaction."""
@@ -93,11 +93,11 @@ class UrlDestination:
         self._call(send, writes=True)
 
     def close(self) -> None:
-        """Remove the temporary folder."""
+        """Remove the temporary local folder."""
         if self._staging is not None:
             shutil.rmtree(self._staging, ignore_errors=True)
 
-    def _at(self, name: str) -> str:
+    def _full_path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
     def _entries(self, folder: str) -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ class _Shard:
 
 
 class ShardWriter:
-    """Takes rows in the order of their index, and writes a shard when the first row of the next one comes."""
+    """Collects rows in the order of their index, and writes a shard before the first row of the next one."""
 
     def __init__(
         self,

@@ -189,7 +189,7 @@ def read_lines(path: Path, wanted: set[int]) -> dict[int, str]:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading; a `.gz` file is decompressed. Raises `OSError`."""
+    """Open a file for reading; a `.gz` file is decompressed. Raise `OSError`."""
     if path.suffix.lower() == ".gz":
         return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", gzip.open(path, "rb")), 1 << 16))
     return path.open("rb")

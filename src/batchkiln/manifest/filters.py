@@ -32,7 +32,7 @@ class TooLarge(ValueError):
 
 
 def bounded_binary(operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401  a template's values
-    """Return the result of an arithmetic operation. Raises `TooLarge` in place of a large or slow one."""
+    """Return the result of an arithmetic operation. Raise `TooLarge` in place of a large or slow one."""
     for value in (left, right):
         if isinstance(value, Undefined):
             str(value)  # raises UndefinedError with the variable's name

@@ -32,7 +32,7 @@ class Images:
         self._known: dict[str, InputFile | InvalidValue] = {}
 
     def get(self, name: str) -> InputFile:
-        """Return the file's path, hash, size and type. Raises `InvalidValue`."""
+        """Return the file's path, hash, size and type. Raise `InvalidValue`."""
         known = self._known.get(name)
         if known is None:
             try:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
-from batchkiln.core.job import ItemSpec
+from batchkiln.core.job import ItemSpec, VariantGroup
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
-from batchkiln.manifest.settings import SettingsReader, describe
+from batchkiln.manifest.settings import ResolvedSettings, SettingsReader, describe
 from batchkiln.manifest.templates import text_of
 from batchkiln.manifest.validation import check_names, checked_id, checked_prompt, suggestion
 from batchkiln.manifest.yaml_parser import ScalarEvent
@@ -95,6 +95,8 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
     settings = context.settings.resolve(entry, context.settings.inputs_count(entry) if inputs is None else len(inputs))
     metadata = context.settings.metadata(pairs["metadata"][1] if "metadata" in pairs else None)
     repeat = read_repeat(context, entry)
+    if repeat is not None and settings is not None:
+        check_repeat(context, entry, settings)
     if prompt is None or name is None or inputs is None or settings is None or metadata is None:
         raise InvalidEntry
     values, text = metadata
@@ -102,7 +104,9 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
         file_name = file_name_for(context, values, {}) if context.pattern_fields else None
     except InvalidValue as error:
         raise context.invalid(entry.start_mark, error.reason, error.remedy) from error
-    spec = ItemSpec(name, settings.recipe, prompt, inputs, settings.priority, text, file_name)
+    spec = ItemSpec(
+        name, settings.recipe, prompt, inputs, settings.priority, text, file_name, needs_review=settings.review
+    )
     objections = settings.objections
     if settings.prompt_limit is not None and (objection := against_prompt(prompt, settings.prompt_limit)):
         mark = (prompt_node or node).start_mark
@@ -110,7 +114,7 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
         objections = (*objections, located_objection(objection, location))
     location = Location(context.diagnostics.file, entry.start_mark.line + 1)
     item = LocatedItem(spec, location.file, location.line or 0, objections, has_default_id="id" not in pairs)
-    return repeated(context, item, repeat)
+    return repeated(context, item, repeat, settings)
 
 
 def _text(context: ManifestContext, node: Node, field: str) -> str | None:
@@ -128,7 +132,7 @@ def _text(context: ManifestContext, node: Node, field: str) -> str | None:
 
 
 def read_repeat(context: ManifestContext, entry: MapNode) -> int | None:
-    """Return the value of `repeat`, if the entry has it. Raises `InvalidEntry`."""
+    """Return the value of `repeat`, if the entry has it. Raise `InvalidEntry`."""
     pair = entry.pairs.get("repeat")
     if pair is None:
         return None
@@ -140,6 +144,14 @@ def read_repeat(context: ManifestContext, entry: MapNode) -> int | None:
     return value
 
 
+def check_repeat(context: ManifestContext, entry: MapNode, settings: ResolvedSettings) -> None:
+    """Raise `InvalidEntry` if an entry with `repeat` makes variants."""
+    if settings.variants is not None:
+        mark = entry.pairs["repeat"][0].start_mark
+        remedy = "`variants` makes a group to choose from; for single items set `variants: null` here"
+        raise context.invalid(mark, "an entry has `repeat` or `variants`, not both", remedy)
+
+
 def located_objection(objection: Objection, location: Location, *, addition: str = "") -> PlacedObjection:
     """Return an objection with its location; `addition` follows the remedy."""
     remedy = f"{objection.remedy}{addition}"
@@ -148,28 +160,41 @@ def located_objection(objection: Objection, location: Location, *, addition: str
     )
 
 
-def repeated(context: ManifestContext, item: LocatedItem, repeat: int | None) -> Iterable[LocatedItem]:
-    """Return the item, or `repeat` items with numbered ids."""
-    if repeat is None:
+def repeated(
+    context: ManifestContext, item: LocatedItem, repeat: int | None, settings: ResolvedSettings
+) -> Iterable[LocatedItem]:
+    """Return the item, or with `repeat` or variants so many items with numbered ids; variants are one group."""
+    count = settings.variants if repeat is None else repeat
+    if count is None:
         return (item,)
+    group = None if settings.variants is None else VariantGroup(item.spec.name, settings.choose)
     try:
-        checked_id(f"{item.spec.name}-{repeat}")
+        checked_id(f"{item.spec.name}-{count}")
     except InvalidValue as error:
         context.diagnostics.add(Location(item.file, item.line), error.reason, error.remedy)
         return ()
-    return _repetitions(item, repeat)
+    return _repetitions(item, count, group)
 
 
-def _repetitions(item: LocatedItem, repeat: int) -> Iterator[LocatedItem]:
+def _repetitions(item: LocatedItem, count: int, group: VariantGroup | None) -> Iterator[LocatedItem]:
     spec = item.spec
-    for number in range(1, repeat + 1):
-        name = f"{spec.name}-{number}"
-        numbered = ItemSpec(name, spec.recipe, spec.prompt, spec.inputs, spec.priority, spec.metadata, spec.file_name)
+    for number in range(1, count + 1):
+        numbered = ItemSpec(
+            f"{spec.name}-{number}",
+            spec.recipe,
+            spec.prompt,
+            spec.inputs,
+            spec.priority,
+            spec.metadata,
+            spec.file_name,
+            group,
+            spec.needs_review,
+        )
         yield LocatedItem(numbered, item.file, item.line, item.objections, number, item.has_default_id)
 
 
 def file_name_for(context: ManifestContext, metadata: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
-    """Return the file name pattern with an item's metadata and variables filled in. Raises `InvalidValue`."""
+    """Return the file name pattern with an item's metadata and variables filled in. Raise `InvalidValue`."""
     texts: dict[str, str] = {}
     for name in context.pattern_fields:
         source = metadata if name in metadata else variables

@@ -25,7 +25,7 @@ class ArrayReader:
     """Reads one array from pieces of text. `line` is the line that is being read."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
-        """Read nothing yet."""
+        """Store the pieces; `elements` reads them."""
         self.line = 1
         self._column = 1
         self._pieces = pieces
@@ -35,7 +35,7 @@ class ArrayReader:
         self._decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
     def elements(self) -> Iterator[tuple[int, Any]]:
-        """Yield the line and the value of each element. Raises `InvalidJson`."""
+        """Yield the line and the value of each element. Raise `InvalidJson`."""
         if self._next() != "[":
             self._fail("not a JSON array", 0)
         self._advance(1)

@@ -60,7 +60,7 @@ class Manifest:
     def items(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
         """Yield the items in the order of the text, in constant memory. May be called again.
 
-        With the service's `catalogue`, items that the service would refuse have `objections`. Raises `InputError` with
+        With the service's `catalogue`, items that the service would refuse have `objections`. Raise `InputError` with
         all errors after the last item: the caller must then discard the items that came before.
         """
         return self._reader.items(self.job.filename, catalogue)
@@ -90,7 +90,7 @@ def open_manifest(
 ) -> Manifest:
     """Open a manifest and read its header. The path `-` reads `stdin`, which is copied to a temporary file.
 
-    Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raises `InputError` if the header is
+    Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raise `InputError` if the header is
     invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, or below
     `working_dir`.
     """

@@ -51,7 +51,7 @@ class RemoteSources:
         self._max_size_bytes = max_size_bytes
 
     def path_of(self, url: str) -> Path:
-        """Return the copy of a URL's content, made at the first use. Raises `SourceNotFetched`."""
+        """Return the copy of a URL's content, made at the first use. Raise `SourceNotFetched`."""
         if url not in self._copies:
             self._copies[url] = self._copied(url)
         return self._copies[url]

@@ -7,19 +7,20 @@ from functools import partial
 from typing import Any, Final
 
 from batchkiln.core.catalog_checks import PlacedObjection, against_prompt
-from batchkiln.core.job import InputFile, ItemSpec
+from batchkiln.core.job import ItemSpec, SourceRef
 from batchkiln.manifest.diagnostics import InvalidValue, Location, Remedy
 from batchkiln.manifest.inline_items import (
     InvalidEntry,
     LocatedItem,
     ManifestContext,
+    check_repeat,
     file_name_for,
     located_objection,
     read_repeat,
     repeated,
 )
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters
-from batchkiln.manifest.settings import RECIPE_FIELDS, ResolvedSettings, describe
+from batchkiln.manifest.settings import RECIPE_FIELDS, Input, ResolvedSettings, describe
 from batchkiln.manifest.sources import Row
 from batchkiln.manifest.templates import Condition, Template, TemplateFailed, compile_condition, compile_template
 from batchkiln.manifest.validation import checked_id, checked_prompt, suggestion
@@ -40,6 +41,19 @@ class _Field:
     node: Node
 
 
+@dataclass(frozen=True, slots=True)
+class _InputField:
+    """An input whose text is a template: a file's name, or with `ref` the id of an item and the name of its job."""
+
+    name: _Field
+    ref: SourceRef | None = None
+    job: _Field | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.name.template.is_constant and (self.job is None or self.job.template.is_constant)
+
+
 class ItemTemplate:
     """A compiled entry. `columns` are the variables that every row has; None if each row has its own."""
 
@@ -52,7 +66,7 @@ class ItemTemplate:
         file: str,
         defaults: Mapping[str, str],
     ) -> None:
-        """Compile an entry for rows of `file`. `defaults` has templates for prompt and id. Raises `InvalidEntry`."""
+        """Compile an entry for rows of `file`. `defaults` has templates for prompt and id. Raise `InvalidEntry`."""
         self._context = context
         self._diagnostics = context.diagnostics
         self._file = file
@@ -64,7 +78,7 @@ class ItemTemplate:
         self._id = self._field("id", defaults["id"])
         self._condition, self._condition_node = self._where()
         self._inputs = self._input_fields()
-        self._files = None if self._inputs else context.settings.inputs(entry)
+        self._fixed_inputs = None if self._inputs or not self._is_valid else context.settings.inputs(entry)
         self._metadata = self._metadata_getters()
         # If all metadata are columns of every row, one call gets them: that saves a third of a row's time.
         is_listed = "metadata" in entry.pairs and isinstance(entry.pairs["metadata"][1], SeqNode)
@@ -76,12 +90,12 @@ class ItemTemplate:
         self._cache: dict[tuple[str, ...], ResolvedSettings | None] = {}
         self._check_pattern()
         resolve = context.settings.resolve
-        if not self._is_valid or (self._files is None and not self._inputs):
+        if not self._is_valid or (self._fixed_inputs is None and not self._inputs):
             if not self._settings_fields:
                 resolve(entry, context.settings.inputs_count(entry))  # to report the errors of settings as well
             raise InvalidEntry
         is_fixed = not self._settings_fields and not self._inputs
-        self._fixed_settings = resolve(entry, len(self._files or ())) if is_fixed else None
+        self._fixed_settings = resolve(entry, len(self._fixed_inputs or ())) if is_fixed else None
         if is_fixed and self._fixed_settings is None:
             raise InvalidEntry
 
@@ -107,19 +121,21 @@ class ItemTemplate:
         file, repeat = self._file, self._repeat
         for line, _, variables in rows:
             try:
-                spec, objections = self._spec(variables, line)
+                spec, objections, settings = self._spec(variables, line)
             except InvalidEntry:
                 continue
             except InvalidValue as error:
                 self._diagnostics.add(Location(file, line), error.reason, error.remedy)
                 continue
             item = LocatedItem(spec, file, line, objections)
-            if repeat is None:
+            if repeat is None and settings.variants is None:
                 yield item
             else:
-                yield from repeated(self._context, item, repeat)
+                yield from repeated(self._context, item, repeat, settings)
 
-    def _spec(self, variables: dict[str, Any], line: int) -> tuple[ItemSpec, tuple[PlacedObjection, ...]]:
+    def _spec(
+        self, variables: dict[str, Any], line: int
+    ) -> tuple[ItemSpec, tuple[PlacedObjection, ...], ResolvedSettings]:
         field = self._prompt
         try:
             prompt = field.template.render(variables)
@@ -128,22 +144,31 @@ class ItemTemplate:
         except TemplateFailed as failed:
             self._report_row(failed, field.node, variables, line)
             raise InvalidEntry from failed
-        files = self._files if not self._inputs else self._input_files(variables, line)
-        if files is None:
+        inputs = self._fixed_inputs if not self._inputs else self._row_inputs(variables, line)
+        if inputs is None:
             raise InvalidEntry
-        settings = self._fixed_settings or self._row_settings(variables, line, len(files))
+        settings = self._fixed_settings or self._row_settings(variables, line, len(inputs))
         if settings is None:
             raise InvalidEntry
+        if self._repeat is not None:
+            check_repeat(self._context, self._entry, settings)
         text, file_name = self._metadata_and_name(variables, line)
         spec = ItemSpec(
-            checked_id(name), settings.recipe, checked_prompt(prompt), files, settings.priority, text, file_name
+            checked_id(name),
+            settings.recipe,
+            checked_prompt(prompt),
+            inputs,
+            settings.priority,
+            text,
+            file_name,
+            needs_review=settings.review,
         )
         limit = settings.prompt_limit
         if limit is not None and len(prompt) * 4 > limit and (objection := against_prompt(prompt, limit)):
             entry = f" (the entry at {self._diagnostics.file}:{self._entry.start_mark.line + 1})"
             located = located_objection(objection, Location(self._file, line), addition=entry)
-            return spec, (*settings.objections, located)
-        return spec, settings.objections
+            return spec, (*settings.objections, located), settings
+        return spec, settings.objections, settings
 
     # --- compiling ---------------------------------------------------------------------------
 
@@ -195,13 +220,23 @@ class ItemTemplate:
         self._uses_col = self._uses_col or "col" in text
         return condition, pair[1]
 
-    def _input_fields(self) -> list[_Field]:
-        """Compile the names of inputs; return nothing if none of them is a template, or if there are too many."""
+    def _input_fields(self) -> list[_InputField]:
+        """Compile the inputs; return nothing if none of them is a template, or if there are too many."""
         pair = self._entry.pairs.get("inputs")
         if pair is None or not isinstance(pair[1], SeqNode) or len(pair[1].items) > MAX_INPUTS:
             return []
-        fields = [self._compiled(node, self._string(node, "inputs")) for node in pair[1].items]
-        return [] if all(field.template.is_constant for field in fields) else fields
+        fields = [self._input_field(node, place) for place, node in enumerate(pair[1].items, 1)]
+        return [] if all(field.is_constant for field in fields) else fields
+
+    def _input_field(self, node: Node, place: int) -> _InputField:
+        if not isinstance(node, MapNode):
+            return _InputField(self._compiled(node, self._string(node, "inputs")))
+        ref = self._context.settings.source_ref(node, place)
+        if ref is None:
+            self._is_valid = False
+            return _InputField(self._compiled(node, ""))
+        job = None if ref.job is None else self._compiled(node.pairs["job"][1], ref.job)
+        return _InputField(self._compiled(node.pairs["item"][1], ref.item), ref, job)
 
     def _metadata_getters(self) -> list[tuple[str, Callable[[Variables, int], Any]]]:
         """Return the names of the metadata, each with a function that maps a row's variables and line to its value."""
@@ -272,11 +307,18 @@ class ItemTemplate:
             self._report_row(failed, field.node, variables, line)
             raise InvalidEntry from failed
 
-    def _input_files(self, variables: Variables, line: int) -> tuple[InputFile, ...] | None:
-        names: list[Node] = [
-            Rendered(field.node.start_mark, self._rendered(field, variables, line)) for field in self._inputs
+    def _row_inputs(self, variables: Variables, line: int) -> tuple[Input, ...] | None:
+        inputs = [
+            self._row_input(field, place, variables=variables, line=line) for place, field in enumerate(self._inputs, 1)
         ]
-        return self._context.settings.input_files(SeqNode(self._entry.start_mark, names))
+        return None if None in inputs else tuple(each for each in inputs if each is not None)
+
+    def _row_input(self, field: _InputField, place: int, *, variables: Variables, line: int) -> Input | None:
+        name = self._rendered(field.name, variables, line)
+        if field.ref is None:
+            return self._context.settings.input(Rendered(field.name.node.start_mark, name), place)
+        job = None if field.job is None else self._rendered(field.job, variables, line)
+        return replace(field.ref, item=checked_id(name), job=job)
 
     def _row_settings(self, variables: Variables, line: int, inputs_count: int) -> ResolvedSettings | None:
         texts = tuple(self._rendered(field, variables, line) for _, field in self._settings_fields)

@@ -8,12 +8,14 @@ import math
 from importlib.resources import files
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
 MAX_PROMPT_LENGTH: Final = 20_000
 MAX_ID_LENGTH: Final = 200
 MAX_INPUTS: Final = 16
+MAX_OUTPUT: Final = 1_000
 MAX_REPEAT: Final = 10_000
+MAX_VARIANTS: Final = 100
 MAX_ROWS: Final = 1_000_000_000
 MAX_CREDITS: Final = 1_000_000_000
 _NO_CONTROL: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
@@ -59,11 +61,30 @@ class Parameters(Fields):
     google_search: bool | None = None
 
 
+class SourceInput(Fields):
+    """An input that another item makes. The item waits until that one is done."""
+
+    item: ItemId = Field(description="The id of an item that makes images, or of a group of variants")
+    output: Annotated[int, Field(ge=1, le=MAX_OUTPUT)] | None = Field(None, description="Which output; default 1")
+    job: Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH, pattern=_NO_CONTROL)] | None = Field(
+        None, description="The job of that item; default: this job"
+    )
+    choice: Annotated[int, Field(ge=1, le=MAX_REPEAT)] | None = Field(
+        None, description="Which kept item of a group; default 1"
+    )
+
+
+def _input_kind(value: object) -> str:
+    return "mapping" if isinstance(value, (dict, BaseModel)) else "text"
+
+
 ModeName = Literal["text-to-video", "image-to-video", "text-to-image", "image-to-image"]
-Inputs = Annotated[list[Text], Field(max_length=MAX_INPUTS)]
+Input = Annotated[Annotated[Text, Tag("text")] | Annotated[SourceInput, Tag("mapping")], Discriminator(_input_kind)]
+Inputs = Annotated[list[Input], Field(max_length=MAX_INPUTS)]
 Attempts = Annotated[int, Field(ge=1, le=20)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 Repeat = Annotated[int, Field(ge=1, le=MAX_REPEAT)]
+Variants = Annotated[int, Field(ge=1, le=MAX_VARIANTS)]
 
 
 class Settings(Fields):
@@ -72,13 +93,22 @@ class Settings(Fields):
     model: Text | None = None
     mode: ModeName | None = None
     parameters: Parameters | None = None
-    inputs: Inputs | None = Field(None, description="Local image files, relative to the manifest")
+    inputs: Inputs | None = Field(
+        None, description="Local image files, relative to the manifest, or what other items make: `{item: ID}`"
+    )
     max_cost_credits: Credits | None = Field(None, description="Maximum cost of the item in credits")
     attempts: Attempts | None = Field(
         None, description="Maximum number of attempts; a new one follows a failure that the service verified; default 3"
     )
     priority: Priority | None = Field(None, description="Items with a higher priority run first; default 0")
     metadata: Metadata | None = None
+    variants: Variants | None = Field(
+        None, description="Number of items to make of the prompt, as a group to choose from; their ids end in -1, -2, …"
+    )
+    choose: Variants | None = Field(
+        None, description="How many of the variants to keep; what uses the group waits for them"
+    )
+    review: bool | None = Field(None, description="Items that are made from this one wait until a person keeps it")
 
 
 class InlineItem(Settings):
@@ -107,6 +137,9 @@ class _Templated(Fields):
     max_cost_credits: Credits | Template | None = None
     attempts: Attempts | Template | None = None
     priority: Priority | Template | None = None
+    variants: Variants | Template | None = None
+    choose: Variants | Template | None = None
+    review: bool | Template | None = None
     id: Text | None = None
     metadata: list[Text] | Metadata | None = Field(None, description="Columns to keep, or names with templates")
 

@@ -1,21 +1,24 @@
 """Merges the settings of items with the defaults, checks each combination once, and makes recipes of them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
 from batchkiln.core.catalog_checks import Catalogue, PlacedObjection
-from batchkiln.core.job import InputFile, Mode, Recipe
+from batchkiln.core.job import InputFile, Mode, Recipe, SourceRef
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, quoted
 from batchkiln.manifest.images import Images
-from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings
-from batchkiln.manifest.validation import check
+from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings, SourceInput
+from batchkiln.manifest.validation import check, checked_id
 from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
-RECIPE_FIELDS: Final = ("model", "mode", "parameters", "max_cost_credits", "attempts", "priority")
+RECIPE_FIELDS: Final = (
+    *("model", "mode", "parameters", "max_cost_credits", "attempts", "priority"),
+    *("variants", "choose", "review"),
+)
 DEFAULT_ATTEMPTS: Final = 3
 MAX_METADATA_SIZE_BYTES: Final = 64 << 10
 _MAX_CACHED: Final = 10_000
@@ -25,17 +28,21 @@ _MAX_NAME_LENGTH: Final = 1000  # as for `Text`
 _IMAGE_ONLY: Final = ("output_format", "google_search")  # Service section 2.2
 
 Pairs = dict[str, tuple[ScalarEvent, Node]]
+Input = InputFile | SourceRef
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
     """Settings that many items share. `objections` and `prompt_limit` come from the service's catalogue.
 
-    The unit of `prompt_limit` is not documented.
+    The unit of `prompt_limit` is not documented. `variants` is None for one item that is no member of a group.
     """
 
     recipe: Recipe
     priority: int
+    variants: int | None = None
+    choose: int | None = None
+    review: bool = False
     objections: tuple[PlacedObjection, ...] = ()
     prompt_limit: int | None = None
 
@@ -79,10 +86,10 @@ class SettingsReader:
                 self._cache[key] = resolved
         return resolved
 
-    def inputs(self, entry: MapNode) -> tuple[InputFile, ...] | None:
-        """Return the checked input files of an entry; None if one of them is invalid."""
+    def inputs(self, entry: MapNode) -> tuple[Input, ...] | None:
+        """Return the inputs of an entry, with checked files; None if one of them is invalid."""
         pair = entry.pairs.get("inputs") or self._defaults.get("inputs")
-        return () if pair is None else self.input_files(pair[1])
+        return () if pair is None else self.inputs_in(pair[1])
 
     def inputs_count(self, entry: MapNode) -> int:
         """Return the number of inputs that an entry names, valid or not."""
@@ -91,8 +98,8 @@ class SettingsReader:
             return 0
         return len(pair[1].items) if isinstance(pair[1], SeqNode) else 1
 
-    def input_files(self, node: Node) -> tuple[InputFile, ...] | None:
-        """Return the checked files of a list; None if one of them is invalid."""
+    def inputs_in(self, node: Node) -> tuple[Input, ...] | None:
+        """Return the inputs of a list, with checked files; None if one of them is invalid."""
         if not isinstance(node, SeqNode):
             if isinstance(node, (MapNode, Rendered)) or scalar_value(node) is not None:
                 self._diagnostics.at(node.start_mark, "`inputs` must be a list", "as in `inputs: [images/owl.png]`")
@@ -101,8 +108,34 @@ class SettingsReader:
         if len(node.items) > MAX_INPUTS:
             self._diagnostics.at(node.start_mark, f"{len(node.items)} inputs", f"an item takes at most {MAX_INPUTS}")
             return None
-        files = [self._input_file(item) for item in node.items]
-        return None if None in files else tuple(file for file in files if file is not None)
+        inputs = [self.input(item, place) for place, item in enumerate(node.items, 1)]
+        return None if None in inputs else tuple(each for each in inputs if each is not None)
+
+    def input(self, node: Node, place: int) -> Input | None:
+        """Return one input of a list, at a place from 1; None after adding diagnostics."""
+        return self.source_ref(node, place) if isinstance(node, MapNode) else self._input_file(node)
+
+    def source_ref(self, node: MapNode, place: int) -> SourceRef | None:
+        """Return an input that another item makes; None after adding diagnostics."""
+        found = check(SourceInput, node, self._diagnostics, prefix=f"inputs[{place}]")
+        if found is None:
+            return None
+        value = node.pairs["item"][1]
+        try:
+            checked_id(found.item)
+        except InvalidValue as error:
+            self._diagnostics.at(value.start_mark, error.reason, error.remedy)
+            return None
+        mark = value.start_mark
+        return SourceRef(
+            item=found.item,
+            output=found.output or 1,
+            job=found.job,
+            choice=found.choice,
+            file=self._diagnostics.file,
+            line=mark.line + 1,
+            column=mark.column + 1,
+        )
 
     def metadata(self, node: Node | None) -> tuple[Mapping[str, Any], str | None] | None:
         """Return an inline item's metadata as values and as JSON; None if they are invalid."""
@@ -133,7 +166,7 @@ class SettingsReader:
     def _input_file(self, node: Node) -> InputFile | None:
         name = None if isinstance(node, (MapNode, SeqNode)) else node.value
         if not name or (isinstance(node, ScalarEvent) and not isinstance(scalar_value(node), str)):
-            reason = "an input is the name of a local file"
+            reason = "an input is the name of a local file, or `{item: ID}` for what another item makes"
             self._diagnostics.at(node.start_mark, reason, "quote it if it looks like a number")
             return None
         try:
@@ -159,7 +192,7 @@ class SettingsReader:
         conflicts = list(_conflicts(mode, parameters, inputs_count))
         for field, reason, remedy in conflicts:
             self._diagnostics.at(_mark_of(merged, field), reason, remedy)
-        if conflicts:
+        if conflicts or not self._can_choose(entry, settings):
             return None
         values = {name: value for name, value in parameters if value is not None}
         recipe = Recipe(
@@ -170,15 +203,37 @@ class SettingsReader:
             max_cost_credits=settings.max_cost_credits,
             attempts=settings.attempts if settings.attempts is not None else DEFAULT_ATTEMPTS,
         )
+        resolved = ResolvedSettings(
+            recipe,
+            settings.priority or 0,
+            variants=settings.variants,
+            choose=settings.choose if settings.variants is not None else None,
+            review=settings.review or False,
+        )
         if self._catalogue is None:
-            return ResolvedSettings(recipe, settings.priority or 0)
+            return resolved
         objections = []
         for one in self._catalogue.against(recipe):
             mark = _mark_of(merged, one.field)
             location = (self._diagnostics.file, mark.line + 1, mark.column + 1)
             objections.append(PlacedObjection(*location, one.reason, one.remedy, one.is_clear))
         prompt_limit = self._catalogue.prompt_limit(recipe.model)
-        return ResolvedSettings(recipe, settings.priority or 0, tuple(objections), prompt_limit)
+        return replace(resolved, objections=tuple(objections), prompt_limit=prompt_limit)
+
+    def _can_choose(self, entry: MapNode, settings: Settings) -> bool:
+        """Return whether an entry's `choose` goes with its `variants`; add a diagnostic if not."""
+        if settings.choose is None:
+            return True
+        pair = entry.pairs.get("choose") or self._defaults.get("choose")
+        mark = entry.start_mark if pair is None else pair[1].start_mark
+        if settings.variants is None and "choose" in entry.pairs:
+            self._diagnostics.at(mark, "`choose` needs `variants`", "as in `variants: 4` with `choose: 1`")
+            return False
+        if settings.variants is not None and settings.choose > settings.variants:
+            reason = f"`choose` is {settings.choose}, and there are {settings.variants} `variants`"
+            self._diagnostics.at(mark, reason, f"1 to {settings.variants}")
+            return False
+        return True
 
     def _merged(self, own: Pairs) -> Pairs:
         """Return an item's recipe fields over the defaults'. Parameters are merged one by one."""
@@ -194,7 +249,7 @@ class SettingsReader:
 def _conflicts(mode: Mode, parameters: Parameters, inputs_count: int) -> Iterator[tuple[str, str, str]]:
     """Yield field, reason and remedy of settings that contradict the mode. The catalogue knows a model's own limits."""
     if mode.takes_images and not inputs_count:
-        yield "mode", f"the mode {mode} needs images", "name them by `inputs: [file, …]`"
+        yield "mode", f"the mode {mode} needs images", "name them by `inputs: [file, …]` or `inputs: [{item: ID}]`"
     if not mode.takes_images and inputs_count:
         other = "image-to-video" if mode.makes_video else "image-to-image"
         yield "mode", f"the mode {mode} takes no images, and `inputs` names some", f"did you mean `{other}`?"

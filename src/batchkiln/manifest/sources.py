@@ -96,7 +96,7 @@ class Rows:
             self.columns = self._header(self._records)
 
     def __iter__(self) -> Iterator[Row]:
-        """Yield the rows. Raises `SourceUnreadable`."""
+        """Yield the rows. Raise `SourceUnreadable`."""
         if self._records is not None:
             return self._table(self._records, self.columns or ())
         if self._table_file is not None:

@@ -105,7 +105,7 @@ class _BoundedConcat(NodeTransformer):
 
 
 def text_of(value: object) -> str:
-    """Return a variable's value as text, with booleans as in JSON. Raises `TypeError` for null, lists and mappings."""
+    """Return a variable's value as text, with booleans as in JSON. Raise `TypeError` for null, lists and mappings."""
     match value:
         case str():
             return value
@@ -136,7 +136,7 @@ _ENVIRONMENT: Final = _environment()
 
 
 def compile_template(text: str) -> Template:
-    """Compile a text. Raises `TemplateFailed`, with the line within the text (from 1)."""
+    """Compile a text. Raise `TemplateFailed`, with the line within the text (from 1)."""
     if not ("{{" in text or "{%" in text or "{#" in text):
         return Template(frozenset(), lambda _: text, is_constant=True)
     compiled = _compiled(text)
@@ -157,7 +157,7 @@ def _compiled(text: str) -> Template | TemplateFailed:
 
 
 def compile_condition(expression: str) -> Condition:
-    """Compile the expression of a `where`. Raises `TemplateFailed`."""
+    """Compile the expression of a `where`. Raise `TemplateFailed`."""
     if len(expression) > MAX_TEMPLATE_LENGTH:
         raise TemplateFailed(f"an expression of {len(expression):,} characters; at most {MAX_TEMPLATE_LENGTH:,}")
     try:
@@ -273,7 +273,7 @@ def _lookup(variables: Variables, name: str) -> str:
 
 
 def _bounded(parts: Iterable[str]) -> str:
-    """Join the parts of a rendered template. Raises `TemplateFailed` as soon as they are too long."""
+    """Join the parts of a rendered template. Raise `TemplateFailed` as soon as they are too long."""
     texts, length = [], 0
     for part in parts:
         length += len(part)

@@ -37,14 +37,14 @@ _COMPARED_LENGTH: Final = 60
 _COMPARED_NAMES: Final = 300
 
 _GROUPS: Final = frozenset({"a mapping", "a list"})
-_UNION_TAGS: Final = frozenset({"str", "int", "float", "bool"})
+_UNION_TAGS: Final = frozenset({"str", "int", "float", "bool", "text", "mapping"})
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _FORBIDDEN_IN_ID: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _FIRST_SURROGATE: Final = 0xD800
 
 
 def checked_prompt(text: str) -> str:
-    """Return a valid prompt with LF line endings. Raises `InvalidValue`."""
+    """Return a valid prompt with LF line endings. Raise `InvalidValue`."""
     if len(text) > MAX_PROMPT_LENGTH:
         remedy = f"at most {MAX_PROMPT_LENGTH:,} characters; a model may allow fewer"
         raise InvalidValue(f"the prompt has {len(text):,} characters", remedy)
@@ -59,7 +59,7 @@ def checked_prompt(text: str) -> str:
 
 
 def checked_id(text: str) -> str:
-    """Return an id unchanged. Raises `InvalidValue`."""
+    """Return an id unchanged. Raise `InvalidValue`."""
     if text and text.isprintable() and len(text) <= MAX_ID_LENGTH and text[0] != " " and text[-1] != " ":
         return text
     if not text:
@@ -183,10 +183,19 @@ def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | 
 def _field_names(model: type[BaseModel], location: list[Any]) -> list[str]:
     """Return the names of the fields at a location below a model."""
     for part in location:
+        if isinstance(part, int):
+            continue
         field = model.model_fields.get(str(part))
-        kinds = () if field is None else (field.annotation, *getattr(field.annotation, "__args__", ()))
-        inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        inner = [] if field is None else list(_models_in(field.annotation))
         if not inner:
             return []
         model = inner[0]
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _models_in(annotation: object) -> Iterable[type[BaseModel]]:
+    """Yield the models in a field's annotation, such as those of a list or a union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in getattr(annotation, "__args__", ()):
+        yield from _models_in(part)

@@ -96,7 +96,7 @@ class BoundedStream:
         self.since_entry_size_bytes = 0
 
     def read(self, size_bytes: int = 1 << 16) -> bytes:
-        """Return the next bytes. Raises `EntryTooLarge`."""
+        """Return the next bytes. Raise `EntryTooLarge`."""
         self.since_entry_size_bytes += size_bytes
         if self.since_entry_size_bytes > MAX_ENTRY_SIZE_BYTES:
             raise EntryTooLarge
@@ -150,7 +150,7 @@ class TreeReader:
             yield key
 
     def close_document(self) -> None:
-        """Read the end of the document. Raises `Unreadable` if another document follows."""
+        """Read the end of the document. Raise `Unreadable` if another document follows."""
         end = self._get()
         assert isinstance(end, DocumentEndEvent)
         event = self._get()

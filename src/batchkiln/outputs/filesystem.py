@@ -50,7 +50,7 @@ class FileSystem:
         return figures.f_bavail * figures.f_frsize
 
     def create(self, path: Path) -> int:
-        """Create a new, empty file. Raises `FileExistsError`, also for a symbolic link of that name."""
+        """Create a new, empty file. Raise `FileExistsError`, also for a symbolic link of that name."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def write(self, handle: int, chunk: bytes) -> None:
@@ -77,7 +77,7 @@ class FileSystem:
         os.close(handle)
 
     def publish(self, part: Path, final: Path, *, handle: int) -> None:
-        """Give the open file its final name. Raises `FileExistsError` if the name is taken.
+        """Give the open file its final name. Raise `FileExistsError` if the name is taken.
 
         A hard link never overwrites. If the file system has no hard links, the file is renamed after a check. Between
         check and rename, another program's new file of that name could be overwritten; within this program the queue's

@@ -44,7 +44,7 @@ class OutputFiles:
         self._opening = Lock()
 
     async def check_writable(self, directory: Path) -> None:
-        """Make the folder and write a file in it, before credits are spent. Raises `OutputDirNotWritable`."""
+        """Make the folder and write a file in it, before credits are spent. Raise `OutputDirNotWritable`."""
         if not can_encode_filenames():
             raise OutputDirNotWritable(f"{directory}: {FILENAME_ENCODING_ERROR}.")
         if not directory.is_absolute():
@@ -54,7 +54,7 @@ class OutputFiles:
     async def open_part(self, directory: Path, relative_name: str) -> PartialFile:
         """Open a new temporary file beside `relative_name` below `directory`, and make its folders.
 
-        A leftover of a crash under the temporary name is removed and never reused. Raises `OutputDirNotWritable`, also
+        A leftover of a crash under the temporary name is removed and never reused. Raise `OutputDirNotWritable`, also
         for a name that leads out of `directory`.
         """
         return await asyncio.to_thread(self._open_part, directory, relative_name)
@@ -77,7 +77,7 @@ class OutputFiles:
         crashed before the record. A file without the end that its format prescribes is refused, unless its hash is
         `accepted_sha256`.
 
-        Raises `WrongLength`, `NotAnOutput` and `DownloadCut`, after which the part stays open, and
+        Raise `WrongLength`, `NotAnOutput` and `DownloadCut`, after which the part stays open, and
         `OutputDirNotWritable`.
         """
         checked = partial(_checked, total_bytes=total_bytes, content_type=content_type, link_extension=link_extension)

@@ -45,7 +45,7 @@ class PartialFile:
 
     @property
     def handle(self) -> int:
-        """The open file. Raises `InvariantBroken` after `release` or `discard`."""
+        """The open file. Raise `InvariantBroken` after `release` or `discard`."""
         if self._handle is None:
             raise InvariantBroken(f"{self.path} was finished or discarded already.")
         return self._handle
@@ -61,7 +61,7 @@ class PartialFile:
         return self._digest.hexdigest()
 
     async def write(self, chunk: bytes) -> None:
-        """Append bytes; the disk is written in blocks of `BUFFER_BYTES`. Raises `OutputDirNotWritable`.
+        """Append bytes; the disk is written in blocks of `BUFFER_BYTES`. Raise `OutputDirNotWritable`.
 
         After an error only `restart` and `discard` are allowed, because part of the block may have been written.
         """
@@ -74,7 +74,7 @@ class PartialFile:
             await asyncio.to_thread(self._flush_locked)
 
     async def restart(self) -> None:
-        """Drop all bytes, to download from the beginning. Raises `OutputDirNotWritable`."""
+        """Drop all bytes, to download from the beginning. Raise `OutputDirNotWritable`."""
         await asyncio.to_thread(self._truncate)
 
     async def discard(self) -> None:
@@ -83,12 +83,12 @@ class PartialFile:
             await asyncio.to_thread(self._remove)
 
     async def digest(self) -> str:
-        """Flush and return the SHA-256 of all bytes, in hex. Raises `OutputDirNotWritable`."""
+        """Flush and return the SHA-256 of all bytes, in hex. Raise `OutputDirNotWritable`."""
         await asyncio.to_thread(self._flush_locked)
         return self.sha256
 
     def flush(self) -> None:
-        """Write the buffered bytes, in the thread that holds `lock`. Raises `OutputDirNotWritable`."""
+        """Write the buffered bytes, in the thread that holds `lock`. Raise `OutputDirNotWritable`."""
         self._check_usable()
         chunk = b"".join(self._buffered)
         self._buffered, self._buffered_bytes = [], 0
@@ -101,7 +101,7 @@ class PartialFile:
         self._is_damaged = False
 
     def read_at(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """Return flushed bytes, in the thread that holds `lock`. Raises `OSError`."""
+        """Return flushed bytes, in the thread that holds `lock`. Raise `OSError`."""
         return self._files.read_at(self.handle, offset_bytes, size_bytes)
 
     def release(self) -> None:

@@ -14,7 +14,7 @@ _MAX_FOLDERS: Final = 64
 
 
 def place_inside(files: FileSystem, directory: Path, relative_name: str) -> Path:
-    """Return the absolute path of a name below `directory`. Raises `OutputDirNotWritable` for a name outside it.
+    """Return the absolute path of a name below `directory`. Raise `OutputDirNotWritable` for a name outside it.
 
     Real paths are compared, because a folder may be a link that leads elsewhere.
     """

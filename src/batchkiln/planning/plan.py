@@ -91,6 +91,17 @@ class JobPlan:
         return sum(group.items for group in self.unpriced)
 
     @property
+    def to_make(self) -> int:
+        """Number of items to queue that are made from images which are not there yet."""
+        return sum(self.manifest.chains.to_make.values())
+
+    @property
+    def to_make_unpriced(self) -> int:
+        """Number of those without a price."""
+        priced = {entry.price_key for entry in self.manifest.counts if entry.cost_credits is not None}
+        return sum(items for key, items in self.manifest.chains.to_make.items() if key not in priced)
+
+    @property
     def has_changes(self) -> bool:
         """Whether applying the manifest would change the queue."""
         numbers = self.manifest.numbers
@@ -170,7 +181,7 @@ async def make_plan(
     """Plan manifests: check their items against the catalogue, and ask for prices that the queue does not know.
 
     Only the items of `selection` are to be sent; the first `show` of each job are described in full. Neither the queue
-    nor the account changes. Raises `InputError` with the errors of the first invalid manifest, and `SameJobTwice`.
+    nor the account changes. Raise `InputError` with the errors of the first invalid manifest, and `SameJobTwice`.
     """
     if "-" in paths and len(paths) > 1:
         raise InputError("standard input cannot be combined with other manifests")
@@ -220,7 +231,7 @@ def _compare_manifests(
             profile=profile.name,
             account=(manifest.job.accounts or profile.account_names)[0],
             day=profile.day.start_of(times[profile.name]),
-            options=options,
+            options=replace(options, earlier_jobs=tuple(each.spec.name for each in manifests)),
             diagnostic_at=manifest.diagnostic_at,
             selection=selection,
             show=show,

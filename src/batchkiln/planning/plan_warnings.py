@@ -84,6 +84,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             f"it takes {(job.end_at - job.now).days} days, but the service keeps a result for only {RETENTION.days}: "
             f"keep the program running, or run it at least every {RETENTION.days} days, or paid results are lost",
         )
+    yield from _chain_warnings(job)
     yield from _upload_warnings(job, profile.limits)
     for group in job.unpriced[:_GROUPS]:
         code = "unpriced_uploads" if group.needs_uploads else "unpriced"
@@ -98,6 +99,37 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds have no price; see --json")
     if job.manifest.is_paused:
         yield PlanWarning("paused", name, f"it is paused and starts nothing: `batchkiln unpause {name}` resumes it")
+
+
+def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:
+    """Return how the prices were found of items whose images are still to be made; "" without such items."""
+    if not job.to_make:
+        return ""
+    verb, image = ("is", "an image that is") if job.to_make == 1 else ("are", "images that are")
+    text = f"{plural(job.to_make, 'item')} {verb} made from {image} not there yet"
+    if job.to_make == job.to_make_unpriced:
+        return text
+    if plan.profiles[job.manifest.profile].is_embedded:
+        return f"{text}; the prices are the local service's"
+    return f"{text}; the prices are those of equal requests with other images"
+
+
+def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+    chains, name = job.manifest.chains, job.manifest.spec.name
+    if chains.stale:
+        verb = "was" if chains.stale == 1 else "were"
+        yield PlanWarning(
+            "stale",
+            name,
+            f"{_items(chains.stale)} {verb} made from an earlier version of another item, which was made again since. "
+            f"Nothing is made again unasked; `batchkiln items {name}` names stale items",
+        )
+    if chains.waiting_for_pruned:
+        yield PlanWarning(
+            "waiting_for_pruned",
+            name,
+            f"{_items(chains.waiting_for_pruned)} would wait in vain for what --prune cancels",
+        )
 
 
 def _duplicate_warnings(job: JobPlan) -> Iterator[PlanWarning]:

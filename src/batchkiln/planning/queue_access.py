@@ -86,7 +86,7 @@ class _RequestLog:
         self._ids: dict[tuple[str, str], int] = {}
 
     async def record_request(self, profile: str, account: str, now: ClockReading) -> None:
-        """Record a request that is about to be sent. Raises `QueueBusy`."""
+        """Record a request that is about to be sent. Raise `QueueBusy`."""
         used = self._app.config.profiles[profile]
         kept = kept_seconds(used.limits)
         store = self._store.for_workers(ChangeNotifier(), profile=profile, day=used.day, keep_requests_seconds=kept)

@@ -172,7 +172,7 @@ class QuoteSession:
     record_request: Callable[[ClockReading], Awaitable[None]] | None
 
     async def send(self, request: Callable[[], Awaitable[T]], *, max_wait_seconds: float = inf) -> T:
-        """Wait until the limits allow the read, record it, and send it. Raises `AccountUnavailable`."""
+        """Wait until the limits allow the read, record it, and send it. Raise `AccountUnavailable`."""
         await self._wait_for_capacity(max_wait_seconds)
         self.rates.acquire(RequestKind.QUOTE)
         try:
@@ -210,7 +210,7 @@ class QuoteSession:
 async def open_quote_session(
     profile: Profile, account: str, known: AccountState, access: QueueAccess
 ) -> AsyncIterator[QuoteSession]:
-    """Open a session. Raises `InputError` if the account has no key."""
+    """Open a session. Raise `InputError` if the account has no key."""
     keys = {fingerprint(key): key for key in profile.keys(account)}
     environment = access.app.environment
     async with new_session(environment.connector()) as session:
@@ -241,7 +241,7 @@ async def open_quote_session(
 async def _ask_account(
     session: QuoteSession, profile: str, account: str, questions: Sequence[PriceQuestion], quotes: Quotes
 ) -> None:
-    """Ask for all prices and the balance of one account. Raises `AccountUnavailable` if it cannot be asked further."""
+    """Ask for all prices and the balance of one account. Raise `AccountUnavailable` if it cannot be asked further."""
     described = await session.client.describe()  # has the service's time, and counts in no limit
     if session.clock.is_doubted:
         await session.clock.await_witness()

@@ -1,1 +1,1 @@
-"""The queue as people read it, on the terminal and on the dashboard, in the same words."""
+"""The texts and figures about a queue that the terminal and the dashboard share."""

@@ -50,11 +50,11 @@ CALLS: Final[Mapping[Call, str]] = {
 }
 """The text for each kind of call."""
 
-_RESTS: Final = (
+_CALL_IS_SUSPENDED: Final = (
     "Nothing was charged. The call is not repeated, and the items that need it stay queued, until the program, its "
     "configuration or the service's description changes, or you run `batchkiln ask-again`"
 )
-_GOES_ON: Final[Mapping[Call, str]] = {
+_CALL_CONTINUES: Final[Mapping[Call, str]] = {
     Call.CREATE: (
         "It is unknown whether it was charged. The same request is sent again, less and less often, which is never "
         "charged twice; in the end the item is held, and `batchkiln resolve` decides it. No other item is sent until "
@@ -69,13 +69,13 @@ _GOES_ON: Final[Mapping[Call, str]] = {
 
 
 def misunderstanding(entry: Misunderstood, account: str) -> str:
-    """Return sentences about a reply that was not understood, without the final full stop.
+    """Return sentences that describe a reply that was not understood, without the final full stop.
 
     `account` is PROFILE/NAME.
     """
     remedy = f". To make it readable, add this to the configuration: {sanitize(entry.remedy)}" if entry.remedy else ""
-    came = f"status {entry.status}, shape {sanitize(entry.shape)}" if entry.status else sanitize(entry.shape)
+    received = f"status {entry.status}, shape {sanitize(entry.shape)}" if entry.status else sanitize(entry.shape)
     return (
         f"Not understood on account {account}: the reply to {CALLS[entry.call]} {sanitize(entry.lacking)} "
-        f"({came}). {_GOES_ON.get(entry.call, _RESTS)}{remedy}"
+        f"({received}). {_CALL_CONTINUES.get(entry.call, _CALL_IS_SUSPENDED)}{remedy}"
     )

@@ -21,6 +21,7 @@ from batchkiln.store import Reader
 
 _HALF_A_SECOND: Final = timedelta(seconds=0.5)
 UNREPORTED_WAITS: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
+"""Waits that no page shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def account_status(reader: Reader, account: AccountView, profile: Profile) -> Ac
 
 
 def wait_of(due: NotBefore, now: ClockReading) -> Wait:
-    """Return a planner's wait as an instant of service time, to the second."""
+    """Return the planner's wait, with its end as an instant of service time, rounded to the second."""
     if isinf(due.at):
         return Wait(due.reason, None)
     exact = now.instant_of(max(due.at, now.monotonic))

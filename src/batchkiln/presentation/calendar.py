@@ -12,15 +12,15 @@ from batchkiln.store import PastDay, Reader
 DAYS_BACK: Final = 28
 DAYS_AHEAD: Final = 60
 DAYS_SHOWN: Final = 14
-"""Show at least this many days, so that a new queue's first day is one bar among several."""
+"""The minimum number of days that are shown, so that a new queue has more than one bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
     """One service day of a profile, summed over its accounts.
 
-    `creates` and `reads` count the requests sent; `credits` were used. `items_ahead` and `credits_ahead` are expected
-    on top.
+    `creates` and `reads` count the requests that were sent, `credits` the credits that were used. The forecast adds
+    `items_ahead` and `credits_ahead`.
     """
 
     starts_at: datetime
@@ -63,7 +63,7 @@ def read_calendars(
         days: dict[datetime, Day] = {}
         for view in ours:
             for past in reader.accounts.past_days(view.summary.id, today - DAYS_BACK * length):
-                days[past.starts_at] = _with(days.get(past.starts_at, Day(past.starts_at)), past)
+                days[past.starts_at] = _plus(days.get(past.starts_at, Day(past.starts_at)), past)
         expected = ahead.get(name, [])
         for one in expected[:DAYS_AHEAD]:
             day = days.get(one.starts_at, Day(one.starts_at))
@@ -77,12 +77,12 @@ def read_calendars(
     return calendars
 
 
-def _with(day: Day, past: PastDay) -> Day:
+def _plus(day: Day, past: PastDay) -> Day:
     return Day(day.starts_at, day.creates + past.creates, day.reads + past.reads, day.credits + past.credits)
 
 
 def _filled(days: Mapping[datetime, Day], today: datetime, length: timedelta) -> tuple[Day, ...]:
-    """Fill the gaps with empty days, and mark today."""
+    """Return the days in order, with empty days in the gaps, and today marked."""
     first, last = min(*days, today), max(*days, today)
     last = max(last, first + (DAYS_SHOWN - 1) * length)
     found: list[Day] = []

@@ -41,7 +41,12 @@ def cost_of_redo(job: str, preview: RedoReport) -> str:
 def cost_of_cancel(job: str, preview: CancelReport) -> str:
     """Return a sentence about canceling, which is free."""
     items = plural(preview.canceled, "queued item")
-    return f"{job}: canceling {items}; this costs nothing. Items that were already sent are still downloaded."
+    waiting = ""
+    if preview.waiting:
+        verb = "waits" if preview.waiting == 1 else "wait"
+        others = "another queued item" if preview.waiting == 1 else f"{preview.waiting:,} other queued items"
+        waiting = f" Then {others} {verb} in vain for what they would have made; `batchkiln retry` queues them again."
+    return f"{job}: canceling {items}; this costs nothing. Items that were already sent are still downloaded.{waiting}"
 
 
 def cost_of_pause(job: str) -> str:

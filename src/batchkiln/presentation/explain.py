@@ -12,13 +12,16 @@ from batchkiln.core.job import AttemptState
 from batchkiln.core.polling import is_long_pending, retention_ends_at
 from batchkiln.core.states import RETRYABLE, WITH_SERVICE, WORKING_STATES, Event, ItemState
 from batchkiln.core.waits import WaitReason
+from batchkiln.presentation.chained_inputs import stale_text, waits_remedy, waits_text
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
-DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CONFLICT
-GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
-_SHOWN_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # error codes whose messages are this program's own words
+DAMAGED: Final = "attempt_damaged"  # an error code that is more specific than its event KEY_CONFLICT
+ID_TAKEN: Final = "generation_known"  # likewise
+UNUSABLE: Final = "input_unusable"  # likewise, than INPUT_LOST
+GONE: Final = "outputs_gone"  # likewise, than OUTPUTS_UNUSABLE
+_SHOWN_IN_FULL: Final = frozenset({ID_TAKEN, GONE, UNUSABLE, "output_unusable"})  # codes whose messages are our own
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
 
 _ASK_SUPPORT: Final = (
@@ -58,6 +61,12 @@ HOLDS: Final[Mapping[str, HoldReason]] = {
         "the stored request or its idempotency key no longer matches its checksum, so sending it again could pay twice",
         "look for it in the account, and check the disk. " + _ASK_SUPPORT + _RECORD_DECISION,
     ),
+    ID_TAKEN: HoldReason(
+        "the service accepted the request with the id of a generation that belongs to another item, so something may "
+        "have been created under another id",
+        "look for it in the account; if the id was read from the wrong place of the reply, set "
+        "replies.fields.generation_id in the profile. " + _ASK_SUPPORT + _RECORD_DECISION,
+    ),
     Event.REFUSED_IN_DOUBT: HoldReason(
         "an earlier send got no reply, and later sends were refused for an hour; a refusal does not decide the first "
         "send, so something may have been created (Law 2)",
@@ -77,6 +86,12 @@ HOLDS: Final[Mapping[str, HoldReason]] = {
         "a local image is gone or has changed since it was accepted",
         "put the image back and run the manifest again with `batchkiln run {manifest}`; `batchkiln resolve --as "
         "failed {item}` gives the item up",
+    ),
+    UNUSABLE: HoldReason(
+        "the image that it is made from cannot be uploaded",
+        "have the image made again in another format, as with `output_format: png`, or name a file instead, and run "
+        "the manifest again with `batchkiln run {manifest}`; `batchkiln resolve --as not-created {item}` queues it "
+        "again, and `batchkiln resolve --as failed {item}` gives it up",
     ),
     Event.OUTPUTS_UNUSABLE: HoldReason(
         "it is paid and generated, but not all of its outputs could be downloaded",
@@ -137,6 +152,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
 
 
 _RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
+"""Wait reasons that concern the current run, and not the item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +171,13 @@ class Explanation:
 
 def explain_item(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> Explanation:
     """Return the explanation of one item."""
-    return Explanation(_situation(detail, summary, context), charged(detail), _next(detail, summary, context))
+    situation = _situation(detail, summary, context)
+    if stale := stale_text(detail.item.sources, detail.job):
+        situation = f"{situation}; {stale}"
+    return Explanation(situation, charged(detail), _next(detail, summary, context))
 
 
-# --- its state -------------------------------------------------------------------------------------------
+# --- the state -------------------------------------------------------------------------------------------
 
 
 def _situation(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
@@ -200,12 +219,14 @@ def _queued(detail: ItemDetail, summary: JobSummary, context: ItemContext, error
         before = f"it is to be made again; the files of version {detail.item.version} stay current until then"
     if summary.is_paused:
         return f"{before}; its job is paused"
+    if waits := waits_text(detail.item.sources, detail.job):
+        return f"{before}; {waits}"
     before += _not_supplied(detail)
     return f"{before}; {_waiting(context)}" if _waiting(context) else before
 
 
 def _not_supplied(detail: ItemDetail) -> str:
-    """Describe a quote or upload that has failed at every try; "" if none has."""
+    """Describe a quote or upload that has always failed; return "" if none has."""
     kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
     last = next((event for event in reversed(detail.events) if event.kind in {*kinds, "quoted"}), None)
     if last is None or last.kind not in kinds or (last.kind == "price_not_had" and detail.quote_credits is not None):
@@ -214,7 +235,7 @@ def _not_supplied(detail: ItemDetail) -> str:
 
 
 def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
-    """Describe an item whose last attempt reached the service, or may have."""
+    """Describe an item whose last attempt may have reached the service."""
     waiting = f"; {_waiting(context)}" if _waiting(context) else ""
     here = plural(len(detail.item.outputs), "file")
     match detail.item.state:
@@ -241,7 +262,7 @@ def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
 
 
 def _waiting(context: ItemContext) -> str:
-    """Describe what the item waits for; "" if it waits for nothing."""
+    """Describe the wait of the item; return "" if it does not wait."""
     wait = context.wait
     if not context.is_configured or wait is None:
         return ""
@@ -260,7 +281,7 @@ def _holder(wait: Wait) -> str:
 
 def hold_of(detail: ItemDetail) -> HoldReason:
     """Return the reason for a hold, by the error's code if that is more specific than the event."""
-    if detail.item.error is not None and detail.item.error.code in {DAMAGED, GONE}:
+    if detail.item.error is not None and detail.item.error.code in {DAMAGED, ID_TAKEN, GONE, UNUSABLE}:
         return HOLDS[detail.item.error.code]
     return HOLDS[next(event.kind for event in reversed(detail.events) if event.state is ItemState.HELD)]
 
@@ -269,7 +290,7 @@ def _held_since(detail: ItemDetail) -> str:
     return format_minute(next(event.at for event in reversed(detail.events) if event.state is ItemState.HELD))
 
 
-# --- what it has cost ------------------------------------------------------------------------------------
+# --- the cost --------------------------------------------------------------------------------------------
 
 
 def charged(detail: ItemDetail) -> str:
@@ -281,7 +302,7 @@ def charged(detail: ItemDetail) -> str:
 
 
 def _cost(attempt: AttemptDetail) -> str:
-    """Describe the cost of one attempt; "" if the service replied that nothing was created."""
+    """Describe the cost of one attempt; return "" if the service replied that nothing was created."""
     quote = plural(attempt.quote_credits, "credit")
     cost = quote if attempt.cost_credits is None else plural(attempt.cost_credits, "credit")
     match attempt.state:
@@ -302,7 +323,7 @@ def _cost(attempt: AttemptDetail) -> str:
     return text
 
 
-# --- what to do ------------------------------------------------------------------------------------------
+# --- the next step ------------------------------------------------------------------------------------------
 
 
 def _next(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
@@ -342,8 +363,10 @@ def _remedy_of_state(detail: ItemDetail, summary: JobSummary, context: ItemConte
 def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     if not context.is_configured:
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
-        return _literal_braces(place) + ": pass the right configuration with --config, then `batchkiln work`"
+        return _escape_braces(place) + ": pass the right configuration with --config, then `batchkiln work`"
     text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
+    if detail.item.state is ItemState.QUEUED and (remedy := waits_remedy(detail.item.sources)) is not None:
+        text = _escape_braces(remedy)
     if is_stuck(detail, context):
         text = _STUCK[detail.item.state] + _ASK_SUPPORT.removesuffix(". ")
     if not context.is_driven:
@@ -370,7 +393,7 @@ def is_stuck(detail: ItemDetail, context: ItemContext) -> bool:
     return detail.item.state in WITH_SERVICE and is_long_pending(detail.attempts[-1].made_at, context.now)
 
 
-def _literal_braces(text: str) -> str:
+def _escape_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 

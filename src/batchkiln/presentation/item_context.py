@@ -34,7 +34,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class ItemContext:
-    """The surroundings of an item. `wait` is None if no account can continue the item.
+    """The facts outside an item that explain its state. `wait` is None if no account can continue the item.
 
     `is_configured` is true if the configuration contains the job's profile. `now` is service time.
     """
@@ -64,7 +64,7 @@ def read_item_context(
 
 
 def _accounts(reader: Reader, detail: ItemDetail, profile: Profile, now: datetime) -> list[AccountStanding]:
-    """Return the accounts that can continue the item; once it was sent, only the attempt's own (Law 2)."""
+    """Return the accounts that can continue the item: after a send, only the account of the attempt (Law 2)."""
     if detail.item.state is ItemState.QUEUED:
         names = json.loads(reader.jobs.account_names(detail.job)) or profile.account_names[:1]
     elif detail.item.state in UNDER_WAY:
@@ -77,7 +77,7 @@ def _accounts(reader: Reader, detail: ItemDetail, profile: Profile, now: datetim
     ]
 
 
-def _wait(  # the planner is asked what it would do had this item alone its turn
+def _wait(  # asks the planner as if this were the only queued item
     reader: Reader,
     standing: AccountStanding,
     detail: ItemDetail,

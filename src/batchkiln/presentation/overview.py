@@ -1,4 +1,4 @@
-"""The overview that `status`, `run` and `work` show, read in one snapshot."""
+"""Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
@@ -40,9 +40,10 @@ class AccountView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Jobs, accounts and the lease of the process that runs the queue; None if there is none.
+    """The jobs and accounts of a queue, and what runs it.
 
-    `shared_by` has the workers of a queue in a database; None if no worker ever shared it.
+    `lease` is that of the process that runs the queue; None if no process does. `shared_by` has the workers of a queue
+    in a database; None if no worker ever shared it.
     """
 
     jobs: tuple[JobView, ...]
@@ -94,7 +95,7 @@ def read_accounts(
     observed: Mapping[str, datetime] | None = None,
     profiles: AbstractSet[str] = frozenset(),
 ) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
-    """Read all accounts, and the service times of the profiles: those in use, the configured ones, and `profiles`."""
+    """Read all accounts, and the service times of the profiles of the queue, the configuration and `profiles`."""
     accounts = reader.accounts.summaries()
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
     times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})
@@ -151,6 +152,20 @@ def _outlooks(
     loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
     return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages))
+
+
+def review_line(summary: JobSummary) -> str | None:
+    """Return a sentence about what waits for a person's review, with the command; None if nothing does."""
+    parts = []
+    if summary.to_choose:
+        parts.append(
+            f"{plural(summary.to_choose, 'group')} {'waits' if summary.to_choose == 1 else 'wait'} for a choice"
+        )
+    if summary.to_review:
+        parts.append(
+            f"{plural(summary.to_review, 'item')} {'waits' if summary.to_review == 1 else 'wait'} for a review"
+        )
+    return f"{' and '.join(parts)}: `batchkiln review {summary.name}`" if parts else None
 
 
 def alerts_of(view: JobView) -> list[str]:

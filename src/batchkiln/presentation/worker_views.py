@@ -1,4 +1,4 @@
-"""The displayed state of the workers that share a queue: the accounts of each, and the accounts without a worker."""
+"""Reads the workers that share a queue, the accounts that each drives, and the accounts that nobody drives."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ class SharedBy:
 
     @property
     def summary(self) -> str:
-        """One sentence: how many workers there are, and what they drive."""
+        """A sentence with the number of workers and of the accounts that they drive."""
         if not self.alive:
             return "No worker runs this queue; `batchkiln work` starts one."
         verbs = ("shares", "drives") if len(self.alive) == 1 else ("share", "drive")
@@ -73,7 +73,7 @@ class SharedBy:
 class WorkerView:
     """One worker: the requests of its address in the last minute of the busiest service, and its accounts.
 
-    `waits` says what its idle accounts wait for, each with their number.
+    `waits` contains each reason for which its idle accounts wait, with the number of these accounts.
     """
 
     state: WorkerState
@@ -84,7 +84,7 @@ class WorkerView:
 
     @property
     def is_sender(self) -> bool:
-        """Whether it has the lease of its address; other workers of the address are standbys."""
+        """Whether the worker has the lease of its address. Other workers of the address are standbys."""
         return self.state.sender == self.state.name
 
 
@@ -119,7 +119,7 @@ def _accounts_without_worker(
 
 
 def _with_work(reader: Reader, config: Config) -> set[tuple[str, str]]:
-    """Return the accounts, by profile and name, that have or may begin work; an embedded service has no workers."""
+    """Return the profile and name of each account with work, except those of embedded services."""
     work = reader.jobs.work(Scope())
     found = set(work.under_way)
     for job in work.jobs:

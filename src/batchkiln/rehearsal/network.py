@@ -81,7 +81,7 @@ class MemoryNetwork:
         self._listeners.pop(name, None)
 
     async def connect(self, name: str, factory: _Factory) -> "tuple[End, asyncio.BaseProtocol]":
-        """Connect the current node. Raises ConnectionRefusedError if the name is not listening."""
+        """Connect the current node. Raise ConnectionRefusedError if the name is not listening."""
         await asyncio.sleep(self.conditions.delay_seconds())  # noqa: TID251  the loop's own, virtual time
         listener = self._listeners.get(name)
         if listener is None:

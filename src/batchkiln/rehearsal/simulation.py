@@ -133,7 +133,7 @@ class UnsyncedFileSystem(FileSystem):
 def rehearse(app: AppContext, options: RehearsalOptions) -> RehearsalResult:
     """Run manifests to their end, in virtual time and in a temporary folder.
 
-    Raises `InputError` for errors in them. A first SIGINT stops the rehearsal between two steps, where no transaction
+    Raise `InputError` for errors in them. A first SIGINT stops the rehearsal between two steps, where no transaction
     is open, and closes everything before `KeyboardInterrupt` is raised. A second SIGINT raises it at once.
     """
     cuts = ConnectionCuts(options.level, options.seed, sender=PROGRAM)

@@ -72,7 +72,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.network.listen(str(host), protocol_factory)
 
     async def create_unix_connection(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:  # noqa: ANN401
-        """Connect to a name of the memory network. Raises ConnectionRefusedError if the name is not listening."""
+        """Connect to a name of the memory network. Raise ConnectionRefusedError if the name is not listening."""
         return await self.network.connect(str(path), protocol_factory)
 
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]  # noqa: ANN401

@@ -72,7 +72,7 @@ class ReportWriter:
         self._spool: BinaryIO
 
     def __enter__(self) -> Self:
-        """Open the temporary file. Raises `InputError` if `target` is another file or cannot be written."""
+        """Open the temporary file. Raise `InputError` if `target` is another file or cannot be written."""
         check_ours(self._target, MARK)
         with _translated_errors(self._target):
             self._spool = self._open.enter_context(tempfile.TemporaryFile(dir=self._target.parent))
@@ -87,7 +87,7 @@ class ReportWriter:
         self._open.close()
 
     def add(self, items: Sequence[ReportItem]) -> None:
-        """Add the next items. Raises `InputError` if the disk cannot be written."""
+        """Add the next items. Raise `InputError` if the disk cannot be written."""
         wanted = [file for item in items for file in item.files]
         pictures = self._threads.map(self._thumbnail, wanted)
         for item in items:
@@ -116,7 +116,7 @@ class ReportWriter:
             self._spool.write(_encoded(render_card(item, pictures)))
 
     def finish(self, job: ReportJob) -> WrittenReport:
-        """Write all pages under temporary names, then rename them, the first page last. Raises `InputError`."""
+        """Write all pages under temporary names, then rename them, the first page last. Raise `InputError`."""
         self._starts = self._starts or [0]
         links = [self._link(page) for page in range(len(self._starts))]
         paths = [self._target.with_name(link.name) for link in links]

@@ -33,6 +33,9 @@ from .health import (
     queue_health as queue_health,
     server_checks as server_checks,
 )
+from .item_sources import (
+    ItemSource as ItemSource,
+)
 from .items import (
     PAGE as PAGE,
     AttemptDetail as AttemptDetail,
@@ -47,6 +50,7 @@ from .items import (
     VersionDetail as VersionDetail,
 )
 from .jobs import (
+    Blocker as Blocker,
     Credits as Credits,
     JobAtWork as JobAtWork,
     JobSummary as JobSummary,
@@ -110,6 +114,11 @@ from .resolution import (
     Decision as Decision,
     Resolved as Resolved,
     check_resolvable as check_resolvable,
+)
+from .reviews import (
+    Decided as Decided,
+    ReviewReport as ReviewReport,
+    ReviewStep as ReviewStep,
 )
 from .sqlite.file_database import (
     OLDEST_SQLITE as OLDEST_SQLITE,

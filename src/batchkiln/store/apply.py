@@ -46,6 +46,7 @@ class ApplyOptions:
     """Options of applying a manifest. `dry_run` only computes the report.
 
     `agreed` is the digest of what a person confirmed: if the manifest has changed since, nothing is enqueued.
+    `earlier_jobs` are those of manifests that are applied before this one; items may be made from what they will have.
     `allow_duplicates`: new items may repeat requests that the job has paid for. A dry run reports changed and repeated
     requests; with `is_trial` they are mistakes in it as well.
     """
@@ -54,6 +55,7 @@ class ApplyOptions:
     prune: bool = False
     dry_run: bool = False
     agreed: str | None = None
+    earlier_jobs: tuple[str, ...] = ()
     allow_duplicates: bool = False
     is_trial: bool = False
 
@@ -138,6 +140,8 @@ def compared(
         mistakes += staging.duplicates(diagnostic_at)
         mistakes += staging.collisions(diagnostic_at)
         mistakes += application.profile_mistakes()
+        mistakes += application.variant_mistakes(diagnostic_at)
+        mistakes += application.reference_mistakes(diagnostic_at)
         mistakes += application.disagreement(staging.digest) if not mistakes else []
         application.report = replace(application.compare(diagnostic_at, observe), digest=staging.digest)
         mistakes += application.mistakes
@@ -198,6 +202,21 @@ class ManifestApplication:
         remedy = f"use --profile {self._old_profile}, or rename the job"
         return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
+    def variant_mistakes(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
+        """Return an error for each group of variants whose name an item of the job has."""
+        return self._staging.variants.collisions(self._job_id, self._staging.files, diagnostic_at)
+
+    def reference_mistakes(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
+        """Return the errors of inputs that other items make; find out which known items have other sources."""
+        references = self._staging.references
+        earlier_jobs = self._options.earlier_jobs
+        found = references.mistakes(self._job_id, self._staging.files, diagnostic_at, earlier_jobs=earlier_jobs)
+        if self._job_id is not None:
+            references.compare(self._job_id)
+        found += references.circles(self._job_id, self._staging.files, diagnostic_at)
+        self.omitted += references.omitted
+        return found
+
     def disagreement(self, digest: str) -> list[Diagnostic]:
         """Return an error if the manifest, its rows or its images changed after a person confirmed them."""
         if self._options.agreed in {None, digest}:
@@ -212,6 +231,7 @@ class ManifestApplication:
             self._connection.execute(query("find_all_fresh"))
             return ApplyReport(job_id=None, new=self._one("count_fresh"))
         self._connection.execute(query("find_differences"), self._settings())
+        self._staging.references.add_differences()
         self._connection.execute(query("find_fresh"))
         fresh = self._one("count_fresh")
         known = self._one("count_placed") - fresh
@@ -247,7 +267,7 @@ class ManifestApplication:
             redone.count(difference)
         if changed and self._options.on_change == "error" and not self._options.is_told_only:
             self.mistakes = [self._changed_diagnostic(difference, diagnostic_at) for difference in shown]
-            self.omitted = changed - len(shown)
+            self.omitted += changed - len(shown)
         names = tuple(difference.name for difference in shown)
         kept = 0 if self._options.on_change == "error" else changed
         report = replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
@@ -291,9 +311,10 @@ class ManifestApplication:
         An item that was sent after the comparison stays unchanged and is reported.
         """
         job_id = self._job_id = self._store_job()
-        report = self._take_over_all(replace(report, job_id=job_id))
+        report = replace(report, job_id=job_id, new=self._insert_fresh(report.new))  # they may be sources of known ones
+        report = self._take_over_all(report)
+        self._change_choices(job_id)
         report = self._apply_pending(report)
-        report = replace(report, new=self._insert_fresh(report.new))
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}
             detail = counts | {"items": self._one("job_items"), "manifest": self._spec.manifest_path}
@@ -307,8 +328,10 @@ class ManifestApplication:
             if found is not None:
                 self._job_id = found[0]
                 self._connection.execute(query("update_job"), self._settings())
+                self._staging.variants.insert_groups(found[0])
                 return int(found[0])
             job_id: int = self._connection.execute(query("insert_job"), self._settings()).fetchone()[0]
+            self._staging.variants.insert_groups(job_id)
             detail = new_job_detail(self._spec.manifest_path, has_old_ids=self._has_old_ids)
             log_job_event(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
             return job_id
@@ -338,6 +361,13 @@ class ManifestApplication:
         return redone.told_in(
             replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
         )
+
+    def _change_choices(self, job_id: int) -> None:
+        """Give known items their groups and reviews as the manifest has them now."""
+        item_id: int | None = 0
+        while item_id is not None:
+            with transaction(self._connection):
+                item_id = self._staging.variants.change_page(job_id, item_id, self._now)
 
     def _stage_pending(self, event: Event) -> None:
         self._connection.execute(_of_kind("stage_transitions", event), self._settings() | {"event": event})
@@ -372,14 +402,18 @@ class ManifestApplication:
     def _insert_fresh(self, count: int) -> int:
         """Insert the new items with their counters, in chunks; return their number."""
         inserted = 0
+        references, job_id = self._staging.references, self._job_id or 0
+        references.rank(job_id)
         for after in range(0, count, ITEMS_AT_ONCE):
             upto = min(after + ITEMS_AT_ONCE, count)
             with transaction(self._connection):
                 params = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
                 last_id = self._one("last_item_id")
                 inserted += self._connection.execute(query("insert_items"), params).rowcount
+                self._staging.variants.attach_fresh(self._job_id or 0, last_id)
                 self._connection.execute(query("count_in_items"), {"last_id": last_id})
                 self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
+                references.link_fresh(job_id, after=after, upto=upto, last_id=last_id, now=self._now)
         return inserted
 
     def _one(self, name: str) -> int:

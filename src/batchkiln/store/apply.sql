@@ -27,8 +27,11 @@ WHERE id = :job_id;
 INSERT INTO staging.difference (seq, item_id)
 SELECT p.seq, i.id
 FROM staging.placed AS p LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
+LEFT JOIN staging.variant AS v ON v.seq = p.seq
+LEFT JOIN variant_group AS g ON g.id = i.group_id
 WHERE i.id IS NULL OR i.prompt <> p.prompt OR i.recipe_id <> p.recipe_id OR i.inputs IS NOT p.inputs
     OR i.metadata IS NOT p.metadata
+    OR i.needs_review <> coalesce(v.needs_review, 0) OR g.name IS NOT v.group_name OR g.choose IS NOT v.choose
     OR (i.state <> 'done' AND (i.priority <> p.priority OR i.file_name IS NOT p.file_name));
 
 -- name: find_fresh
@@ -95,9 +98,9 @@ SELECT items FROM job WHERE id = :job_id;
 SELECT coalesce(max(id), 0) FROM item;
 
 -- name: insert_items  (DO NOTHING: another command may be applying the same manifest)
-INSERT INTO item (job_id, position, name, recipe_id, priority, prompt, inputs, metadata, file_name)
-SELECT :job_id, :next_position + f.rank - :after - 1, p.name, p.recipe_id, p.priority, p.prompt, p.inputs, p.metadata,
-    p.file_name
+INSERT INTO item (job_id, position, name, recipe_id, priority, prompt, inputs, open_inputs, metadata, file_name)
+SELECT :job_id, :next_position + f.rank - :after - 1, p.name, p.recipe_id, p.priority, p.prompt, p.inputs,
+    p.open_inputs, p.metadata, p.file_name
 FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq
 WHERE f.rank > :after AND f.rank <= :upto
 ORDER BY f.rank
@@ -105,7 +108,8 @@ ON CONFLICT (job_id, name) DO NOTHING;
 
 -- name: count_in_items
 INSERT INTO tally (job_id, recipe_id, state, n)
-SELECT job_id, recipe_id, 'queued', count(*) FROM item WHERE id > :last_id GROUP BY job_id, recipe_id
+SELECT job_id, recipe_id, CASE WHEN open_inputs > 0 THEN 'waiting' ELSE 'queued' END AS word, count(*)
+FROM item WHERE id > :last_id GROUP BY job_id, recipe_id, word
 ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = tally.n + excluded.n;
 
 -- name: advance_job

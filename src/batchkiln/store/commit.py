@@ -26,13 +26,21 @@ from batchkiln.store.versions import queue_lost
 
 
 def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
-    connection: Session, attempt_id: int, outcome: Outcome, facts: Facts, now: int, day_of: DayOf
+    connection: Session,
+    attempt_id: int,
+    outcome: Outcome,
+    facts: Facts,
+    now: int,
+    day_of: DayOf,
+    *,
+    key: str | None = None,
 ) -> Committed:
     """Apply an outcome to an attempt; return the settled outcome and the item's state.
 
-    Raise `InvariantBroken` if the outcome does not apply to the state of the attempt or its item.
+    Raise `InvariantBroken` if the outcome does not apply to the state of the attempt or its item, and `LeaseLost` as
+    `attempt_row` does.
     """
-    before = attempt_row(connection, attempt_id)
+    before = attempt_row(connection, attempt_id, key)
     start = ITEM_STATES.get(AttemptState(before["state"]))
     if start is None:
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
@@ -43,6 +51,7 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
     return Committed(
         settled,
         state,
+        made_ready=work.made_ready,
         overcharged_credits=0 if facts.record is None else charge_beyond(before, work.row["cost_credits"]),
         download=_download_of(connection, attempt_id) if start is not state is ItemState.DOWNLOADING else None,
     )
@@ -59,10 +68,13 @@ def _download_of(connection: Session, attempt_id: int) -> DownloadTask | None:
         return None
 
 
-def attempt_row(connection: Session, attempt_id: int) -> Row:
-    """Return an attempt's row. Raise `LeaseLost` if a restore took it away."""
+def attempt_row(connection: Session, attempt_id: int, key: str | None = None) -> Row:
+    """Return an attempt's row. Raise `LeaseLost` where there is none, or where it has another idempotency key.
+
+    A database that was restored meanwhile may lack the attempt, and may give its id to another one.
+    """
     row: Row | None = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
-    if row is None:
+    if row is None or key not in {None, row["idempotency_key"]}:
         raise LeaseLost("the database was restored to a state without this attempt; nothing was written")
     return row
 
@@ -71,7 +83,8 @@ def attempt_row(connection: Session, attempt_id: int) -> Row:
 class _Commit:
     """The application of one outcome. `row` is the attempt as it was last read.
 
-    `event` is the last event so far, and `kept_error` the error that the item keeps.
+    `event` is the last event so far, and `kept_error` the error that the item keeps. `made_ready` items waited for its
+    files alone.
     """
 
     connection: Session
@@ -81,6 +94,7 @@ class _Commit:
     day_of: DayOf
     event: Event | None = None
     kept_error: ErrorInfo | None = None
+    made_ready: int = 0
 
     def apply(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:
         """Store an outcome and the one that follows it; return the settled outcome and the item's state.
@@ -92,8 +106,16 @@ class _Commit:
             self.facts = Facts(record=self.facts.record, error=outcome_errors.error_of_record(self.facts.record))
             _, state = self.apply_one(settled.then, state)
         if self.event is not None:
-            item_id, attempt_id = self.row["item_id"], self.row["id"]
-            move(self.connection, item_id, start, state, event=self.event, attempt_id=attempt_id, error=self.kept_error)
+            self.made_ready = move(
+                self.connection,
+                self.row["item_id"],
+                start,
+                state,
+                event=self.event,
+                now=self.now,
+                attempt_id=self.row["id"],
+                error=self.kept_error,
+            )
         return settled, state
 
     def apply_one(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:

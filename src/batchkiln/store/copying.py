@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ DRIVING: Final = frozenset({"lease", "worker", "egress", "account_lease"})
 ORDER: Final = (
     "account",
     "job",
+    "variant_group",
     "recipe",
     "quote",
     "input_file",
@@ -212,7 +213,8 @@ class _Copy:
             rows = {table: self._copy_table(table) for table in self._tables}
             self._copy_meta()
             for row in old.execute(_UNSENT_IMAGES).fetchall():
-                self._keep_image(input_file_of(row))
+                file = input_file_of(row)
+                self._keep_image(replace(file, path=local_path_of(old, file.path)))
         return Copied(rows)
 
     def _copy_table(self, table: str) -> int:
@@ -245,6 +247,9 @@ class _Copy:
         if table == "job":
             place = names.index("output_dir")
             values[place] = stored_dir(new, local_dir_of(old, values[place]))
+        elif table == "input_file":  # what another item made is below the shared folder
+            place = names.index("path")
+            values[place] = local_path_of(old, values[place])
         elif table == "output":
             place = names.index("path")
             values[place] = stored_path(new, local_path_of(old, values[place]))

@@ -6,7 +6,8 @@ from enum import Enum, auto
 from typing import Final
 
 from batchkiln.core.states import Event, ItemState
-from batchkiln.store.chains import fill_dependents
+from batchkiln.store.chains import rebuild_inputs
+from batchkiln.store.references import relink
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, transition
@@ -14,6 +15,7 @@ from batchkiln.store.transitions import log_event, transition
 _REQUEST_FIELDS: Final = ("model", "mode", "prompt", "inputs", "parameters")
 _INPUT_PATHS: Final = "paths of inputs"
 _SETTINGS: Final = ("priority", "output name", _INPUT_PATHS, "max_cost_credits", "attempts")
+_CHOICE: Final = ("variants", "choose", "review")
 _EVENTS: Final = {
     ItemState.QUEUED: Event.REQUEST_CHANGED,
     ItemState.REJECTED: Event.REQUEST_CHANGED,
@@ -37,7 +39,7 @@ class DiffKind(Enum):
     SAME = auto()  # differs only in what the item's state no longer uses
     TAKE_OVER = auto()
     SETTINGS = auto()
-    METADATA = auto()
+    METADATA = auto()  # only metadata, or what decides about its use: group, choice and review
     REDO = auto()  # its request changed after it was sent, and a person wants it made again
     SENT = auto()  # its request changed after it was sent: a person decides
 
@@ -48,6 +50,7 @@ class Difference:
 
     The recipe ids are those of the item's current recipe and of the manifest's recipe. `new_cost` is the quote of the
     latter, if known. `may_redo`: a sent item whose request changed is made again, if no attempt of it is open.
+    `is_relinked`: it is made from other items than before. `has_sources`: it was made from other items before.
     """
 
     seq: int
@@ -58,12 +61,15 @@ class Difference:
     state: ItemState
     request_fields: tuple[str, ...]
     settings: tuple[str, ...]
+    choice: tuple[str, ...]
     metadata_differs: bool
     was_sent: bool
     old_recipe_id: int
     new_recipe_id: int
     may_redo: bool = False
     new_cost: int | None = None
+    is_relinked: bool = False
+    has_sources: bool = False
 
     @property
     def kind(self) -> DiffKind:
@@ -74,7 +80,7 @@ class Difference:
             return DiffKind.REDO if self.may_redo and self.state in _REDO_EVENTS else DiffKind.SENT
         if self.settings and self.state is not ItemState.DONE:
             return DiffKind.SETTINGS
-        return DiffKind.METADATA if self.metadata_differs else DiffKind.SAME
+        return DiffKind.METADATA if self.metadata_differs or self.choice else DiffKind.SAME
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -82,7 +88,7 @@ class Difference:
         settings = () if self.state is ItemState.DONE else self.settings
         if "inputs" in self.request_fields:
             settings = tuple(name for name in settings if name != _INPUT_PATHS)
-        return self.request_fields + settings + (("metadata",) if self.metadata_differs else ())
+        return self.request_fields + settings + self.choice + (("metadata",) if self.metadata_differs else ())
 
     @property
     def requeues(self) -> bool:
@@ -117,7 +123,7 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
         row["model_differs"],
         row["mode_differs"],
         row["prompt_differs"],
-        row["inputs_differ"],
+        row["inputs_differ"] or row["is_relinked"],
         row["parameters_differ"],
     )
     settings = (
@@ -127,6 +133,7 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
         row["cap_differs"],
         row["attempts_differ"],
     )
+    choice = (row["variants_differ"], row["choose_differs"], row["review_differs"])
     return Difference(
         seq=row["seq"],
         file=row["file"],
@@ -136,12 +143,15 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
         state=ItemState(row["state"]),
         request_fields=tuple(name for name, differs in zip(_REQUEST_FIELDS, request, strict=True) if differs),
         settings=tuple(name for name, differs in zip(_SETTINGS, settings, strict=True) if differs),
+        choice=tuple(name for name, differs in zip(_CHOICE, choice, strict=True) if differs),
         metadata_differs=bool(row["metadata_differs"]),
         was_sent=bool(row["was_sent"]),
         old_recipe_id=row["old_recipe_id"],
         new_recipe_id=row["new_recipe_id"],
         may_redo=may_redo and not row["is_lost"],
         new_cost=row["new_cost"],
+        is_relinked=bool(row["is_relinked"]),
+        has_sources=bool(row["has_sources"]),
     )
 
 
@@ -151,6 +161,7 @@ def apply_change(connection: Session, difference: Difference, now: int) -> None:
     match difference.kind:
         case DiffKind.TAKE_OVER:
             connection.execute(query("take_over_item"), params)
+            _take_over_sources(connection, difference, now)
             _log_change(connection, difference, now)
         case DiffKind.REDO:
             connection.execute(query("take_over_item"), params)
@@ -158,13 +169,22 @@ def apply_change(connection: Session, difference: Difference, now: int) -> None:
             detail = {"fields": ", ".join(difference.request_fields)}
             event, state = _REDO_EVENTS[difference.state], difference.state
             transition(connection, item_id=difference.item_id, expected=state, event=event, now=now, detail=detail)
-            fill_dependents(connection, [difference.item_id], now)
+            _take_over_sources(connection, difference, now)
         case DiffKind.SETTINGS:
             connection.execute(query("take_over_settings"), params)
+            _take_over_sources(connection, difference, now)
         case DiffKind.METADATA:
             connection.execute(query("take_over_metadata"), params)
         case DiffKind.SAME | DiffKind.SENT:
             pass
+
+
+def _take_over_sources(connection: Session, difference: Difference, now: int) -> None:
+    """Store what an item is made from now. The inputs were read before: a source may have been made since."""
+    if difference.is_relinked:
+        relink(connection, difference.seq, difference.item_id, now)
+    elif difference.has_sources:
+        rebuild_inputs(connection, difference.item_id)
 
 
 def _log_change(connection: Session, difference: Difference, now: int) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 from batchkiln.core.job import AttemptState, Charge, Mode, Recipe
 from batchkiln.core.sample_names import DatasetRow
+from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
-from batchkiln.store.items import PAGE, Items, ItemSummary
+from batchkiln.store.items import PAGE, Filter, Items, ItemSummary, matching_ids
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Row, Session
@@ -31,6 +32,7 @@ class ItemShape:
     metadata: Mapping[str, Any]
 
 
+_ANY = Filter()
 _RESERVING = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
 
 
@@ -64,20 +66,31 @@ class Exports:
                     makes_video = Mode(row["mode"]).makes_video
                     yield ItemShape(makes_video, _parameters(row["parameters"]), json.loads(row["metadata"] or "{}"))
 
-    def rows(self, job_name: str, *, below: int) -> Iterator[DatasetRow]:
-        """Yield the outputs of items with an index below, by index and number: those of their current versions.
+    def rows(self, job_name: str, wanted: Filter = _ANY, *, below: int) -> Iterator[DatasetRow]:
+        """Yield the outputs of matching items with an index below, by index and number: of their current versions.
 
         An item that is being made again, or whose redo failed, still has the files that it had.
         """
-        for ids in _pages(self._connection, job_name):
+        for page in _pages(self._connection, job_name):
+            ids = matching_ids(self._connection, page, wanted, PAGE) if wanted.is_by_content else page
             rows = self._connection.execute(query("export_rows"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: (row["position"], row["number"])):
                 if row["position"] < below:
                     yield _row(self._connection, row)
 
+    def chosen_ids(self, job_name: str, states: Sequence[ItemState], wanted: Filter) -> list[int]:
+        """Return the ids of the items in some states, or in all, that match a filter, in the job's order."""
+        return [item.id for item in Items(self._connection).matching(job_name, states, wanted)]
+
+    def report_rows(self, ids: Sequence[int]) -> list[ReportRow]:
+        """Return the rows of items by their ids."""
+        return self._report_rows(Items(self._connection).of_ids(ids))
+
     def report_page(self, job_name: str, *, after_id: int = 0, limit: int = PAGE) -> list[ReportRow]:
         """Return a page of a job's items, as `Items.page` does. Raise `InputError` for an unknown job."""
-        items = Items(self._connection).page(job_name, after_id=after_id, limit=limit)
+        return self._report_rows(Items(self._connection).page(job_name, after_id=after_id, limit=limit))
+
+    def _report_rows(self, items: Sequence[ItemSummary]) -> list[ReportRow]:
         params = {"ids": json.dumps([item.id for item in items])}
         recipes = {row["item_id"]: recipe_of(row) for row in self._connection.execute(query("report_recipes"), params)}
         inputs = _by_item(self._connection, "report_inputs", params)

@@ -7,15 +7,17 @@ read a million rows, so a search reads a limited number of items for each page.
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, Literal
 
 from batchkiln.core.filenames import render
-from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe
+from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe, Verdict
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.item_sources import ItemSource, sources_of
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import input_file_of, instant, recipe_of
 from batchkiln.store.session import Row, Session
@@ -45,7 +47,8 @@ class ItemSummary:
 
     `credits` is the cost of its attempts minus refunds, of all its versions; `generation_id` is the one that made the
     files of a done item, else the latest one known. `version` is the number of its current version, None before the
-    first file is saved.
+    first file is saved; `verdict` is about that version. `group` is the name of its group of variants. `sources` are
+    the inputs that other items make.
     """
 
     id: int
@@ -61,6 +64,10 @@ class ItemSummary:
     error: ErrorInfo | None
     metadata: Mapping[str, Any]
     version: int | None = None
+    sources: tuple[ItemSource, ...] = ()
+    group: str | None = None
+    verdict: Verdict | None = None
+    needs_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,18 +172,22 @@ LOOKED_AT: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`."""
+    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`.
+
+    A `verdict` of "unreviewed" matches done items without a verdict.
+    """
 
     state: ItemState | None = None
     model: str | None = None
     code: str | None = None
     key: str | None = None
     value: str | None = None
+    verdict: Literal["kept", "dropped", "unreviewed"] | None = None
 
     @property
     def is_by_content(self) -> bool:
         """Return whether the search needs more than the index on states."""
-        return any(wish is not None for wish in (self.model, self.code, self.key))
+        return any(wish is not None for wish in (self.model, self.code, self.key, self.verdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +218,7 @@ NAMES_AT_MOST: Final = 10_000
 
 
 class Items:
-    """Reads items."""
+    """Reads the items of jobs."""
 
     def __init__(self, connection: Session) -> None:
         """Read on this connection."""
@@ -245,6 +256,16 @@ class Items:
             yield from page
             after_id = page[-1].id
 
+    def matching(self, job_name: str, states: Sequence[ItemState], wanted: Filter) -> Iterator[ItemSummary]:
+        """Yield the items in some states, or in all, that match a filter (without its `state`), page by page."""
+        if not wanted.is_by_content:
+            yield from self.iterate(job_name, states)
+            return
+        items = self.iterate(job_name, states)
+        while page := list(islice(items, PAGE)):
+            found = set(matching_ids(self._connection, [item.id for item in page], wanted, PAGE))
+            yield from (item for item in page if item.id in found)
+
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items in the job's order, in one state or in all."""
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
@@ -274,7 +295,7 @@ class Items:
             file_name=row["file_name"],
             failures=row["failures"],
             quote_credits=row["cost_credits"],
-            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("detail_inputs"), params)),
+            inputs=tuple(file for _, file in self.inputs_of(item_id)),
             attempts=tuple(_attempt(one) for one in self._connection.execute(query("detail_attempts"), params)),
             events=tuple(_event(one) for one in self._connection.execute(query("detail_events"), params)),
             arrival=_event(arrival) if arrival else None,
@@ -295,6 +316,16 @@ class Items:
             for row in rows
         )
 
+    def inputs_of(self, item_id: int) -> list[tuple[int, InputFile]]:
+        """Return the images that an item is made from, each with its id."""
+        rows = self._connection.execute(query("detail_inputs"), {"item_id": item_id})
+        return [(row["id"], _local(self._connection, input_file_of(row))) for row in rows]
+
+    def input_file(self, input_id: int) -> InputFile | None:
+        """Return an image by its id; None if there is none."""
+        row = self._connection.execute(query("input_file_by_id"), {"id": input_id}).fetchone()
+        return None if row is None else _local(self._connection, input_file_of(row))
+
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
         """Return the exact request of each of an item's attempts."""
         rows = self._connection.execute(query("detail_bodies"), {"item_id": item_id})
@@ -307,7 +338,8 @@ class Items:
         for row in self._connection.execute(query("item_outputs"), params):
             outputs.setdefault(row["item_id"], []).append(_output(self._connection, row))
         details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
-        return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
+        made_from = sources_of(self._connection, [item_id for item_id, row in details.items() if row["has_inputs"]])
+        return [_item(details[item_id], outputs.get(item_id, []), made_from.get(item_id, ())) for item_id in ids]
 
     def search(
         self,
@@ -332,7 +364,7 @@ class Items:
         looked_at = [row[0] for row in rows]
         found = looked_at
         if wanted.is_by_content:
-            found = _matching(self._connection, looked_at, wanted, limit + 1)
+            found = matching_ids(self._connection, looked_at, wanted, limit + 1)
         shown, is_more = found[:limit], len(found) > limit
         is_cut = not is_more and len(looked_at) == most
         goes_on = shown[-1] if is_more else looked_at[-1] if is_cut else None
@@ -369,7 +401,7 @@ class Items:
         return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())
 
 
-def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
+def _item(row: Row, outputs: Sequence[OutputSummary], sources: tuple[ItemSource, ...]) -> ItemSummary:
     code = row["error_code"]
     return ItemSummary(
         id=row["id"],
@@ -384,8 +416,17 @@ def _item(row: Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
         outputs=tuple(sorted(outputs, key=lambda output: output.number)),
         error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
         metadata=json.loads(row["metadata"] or "{}"),
+        sources=sources,
         version=row["version"],
+        group=row["group_name"],
+        verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
+        needs_review=bool(row["needs_review"]),
     )
+
+
+def _local(connection: Session, file: InputFile) -> InputFile:
+    """Return an image with its path on this machine."""
+    return replace(file, path=local_path_of(connection, file.path))
 
 
 def _output(connection: Session, row: Row) -> OutputSummary:
@@ -435,13 +476,15 @@ def _event(row: Row) -> EventRecord:
     )
 
 
-def _matching(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+def matching_ids(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+    """Return the first `limit` of some items that match a filter, without its `state`."""
     params = {
         "ids": json.dumps(ids),
         "model": wanted.model,
         "code": wanted.code,
         "key": wanted.key,
         "value": wanted.value,
+        "verdict": wanted.verdict,
         "limit": limit,
     }
     return [row[0] for row in connection.execute(query("matching_items"), params)]

@@ -20,6 +20,8 @@ FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id
 WHERE (CAST(:model AS TEXT) IS NULL OR r.model = :model)
+    AND (CAST(:verdict AS TEXT) IS NULL OR i.verdict = :verdict
+        OR (:verdict = 'unreviewed' AND i.state = 'done' AND i.verdict IS NULL))
     AND (CAST(:code AS TEXT) IS NULL OR i.error_code = :code)
     AND (CAST(:key AS TEXT) IS NULL OR EXISTS (
         SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
@@ -66,6 +68,7 @@ ORDER BY id LIMIT :limit;
 -- name: item_details
 SELECT
     i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,
+    CASE WHEN i.inputs IS NULL THEN 0 ELSE 1 END AS has_inputs,
     (SELECT count(*) FROM attempt AS a WHERE a.item_id = i.id) AS attempts,
     (SELECT sum(CASE WHEN a.is_refunded = 1 THEN 0 ELSE a.cost_credits END)
         FROM attempt AS a WHERE a.item_id = i.id) AS credits,
@@ -73,10 +76,12 @@ SELECT
     coalesce(
         (SELECT a.generation_id FROM attempt AS a WHERE a.id = i.version_id AND i.state = 'done'),
         (SELECT a.generation_id FROM attempt AS a WHERE a.item_id = i.id AND a.generation_id IS NOT NULL
-            ORDER BY a.number DESC LIMIT 1)) AS generation_id
+            ORDER BY a.number DESC LIMIT 1)) AS generation_id,
+    i.verdict, i.needs_review, g.name AS group_name
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
-JOIN recipe AS r ON r.id = i.recipe_id;
+JOIN recipe AS r ON r.id = i.recipe_id
+LEFT JOIN variant_group AS g ON g.id = i.group_id;
 
 -- name: item_outputs
 SELECT o.id, o.item_id, o.number, o.path, o.size_bytes, o.sha256, o.type, o.media_type, o.saved_at
@@ -118,3 +123,6 @@ WHERE item_id = :item_id AND item_id IS NOT NULL ORDER BY id;
 SELECT id, at, kind, state, attempt_id, detail FROM event
 WHERE job_id = :job_id AND item_id IS NULL AND kind = 'manifest_applied' AND json_extract(detail, '$.items') > :position
 ORDER BY id LIMIT 1;
+
+-- name: input_file_by_id
+SELECT path, size_bytes, sha256, media_type FROM input_file WHERE id = :id;

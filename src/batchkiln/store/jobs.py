@@ -17,7 +17,7 @@ from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.states import UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
-from batchkiln.store.planner_snapshot import outstanding
+from batchkiln.store.planner_snapshot import WAITING, outstanding
 from batchkiln.store.row_types import instant
 from batchkiln.store.session import Row, Session
 from batchkiln.store.shared_paths import local_path_of
@@ -25,6 +25,8 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 UNDER_WAY_SHOWN: Final = 100
+BLOCKERS_SHOWN: Final = 20
+_MOVING: Final = (ItemState.QUEUED, *UNDER_WAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,25 @@ class ProblemGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocker:
+    """An item that ended without a result, and the number of queued items that wait for its file."""
+
+    job: str
+    item: str
+    state: ItemState
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobSummary:
     """A job's progress.
 
     `items` contains every state, even those without items. `queued_cost` is the cost of the queued items by the known
     quotes; `queued_unquoted` of them have no quote. If `is_finished`, only a person can change an item.
+
+    `waiting` of the queued items wait for what other items make. `stuck` of those wait for a person, as far as nothing
+    else of the job can begin. `blockers` are the items that they wait for in vain, those with the most first.
+    `to_review` done items wait for a review, `to_choose` groups of variants for a choice.
     """
 
     name: str
@@ -86,6 +102,11 @@ class JobSummary:
     queued_unquoted: int
     under_way: tuple[UnderWay, ...]
     problems: tuple[ProblemGroup, ...]
+    waiting: int = 0
+    stuck: int = 0
+    blockers: tuple[Blocker, ...] = ()
+    to_review: int = 0
+    to_choose: int = 0
 
     @property
     def total(self) -> int:
@@ -95,8 +116,13 @@ class JobSummary:
     @property
     def is_finished(self) -> bool:
         """Return whether only a person can change anything: nothing is under way, and no queued item may start."""
-        is_moving = any(self.items[state] for state in UNDER_WAY)
-        return not is_moving and (self.is_paused or not self.items[ItemState.QUEUED])
+        return not self.left
+
+    @property
+    def left(self) -> int:
+        """Return how many items can still change without a person."""
+        queued = 0 if self.is_paused else self.items[ItemState.QUEUED] - self.stuck
+        return sum(self.items[state] for state in UNDER_WAY) + queued
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +166,10 @@ class Jobs:
         self.id_of(job_name)
         job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
         params = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
-        counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), params)}
+        counts = {row["state"]: row["n"] for row in self._connection.execute(query("job_tally"), params)}
+        waiting = counts.pop(WAITING, 0)
         cost = self._connection.execute(query("queued_cost"), params).fetchone()
+        to_review, to_choose = self.to_decide(job["id"])
         return JobSummary(
             name=job["name"],
             description=job["description"],
@@ -150,7 +178,10 @@ class Jobs:
             output_dir=local_path_of(self._connection, job["output_dir"]),
             is_paused=bool(job["is_paused"]),
             created_at=from_milliseconds(job["created_at"]),
-            items={state: counts.get(state, 0) for state in ItemState},
+            items={state: counts.get(state, 0) + (waiting if state is ItemState.QUEUED else 0) for state in ItemState},
+            waiting=waiting,
+            stuck=self._stuck(job["id"]) if waiting and not any(counts.get(state) for state in _MOVING) else 0,
+            blockers=self._blockers(job["id"]) if waiting else (),
             credits=Credits(reserved=job["reserved"], charged=job["charged"], refunded=job["refunded"]),
             budget_credits=job["budget_credits"],
             budget_credits_per_day=job["budget_credits_per_day"],
@@ -158,7 +189,22 @@ class Jobs:
             queued_unquoted=cost["unquoted"],
             under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), params)),
             problems=tuple(_problem_group(row) for row in self._connection.execute(query("job_problems"), params)),
+            to_review=to_review,
+            to_choose=to_choose,
         )
+
+    def to_decide(self, job_id: int) -> tuple[int, int]:
+        """Return how many items of a job wait for a review, and how many of its groups for a choice."""
+        params = {"job_id": job_id}
+        items = self._connection.execute(query("count_to_review"), params).fetchone()[0]
+        return int(items), int(self._connection.execute(query("count_to_choose"), params).fetchone()[0])
+
+    def _stuck(self, job_id: int) -> int:
+        return int(self._connection.execute(query("job_stuck"), {"job_id": job_id}).fetchone()[0])
+
+    def _blockers(self, job_id: int) -> tuple[Blocker, ...]:
+        rows = self._connection.execute(query("job_blockers"), {"job_id": job_id, "limit": BLOCKERS_SHOWN})
+        return tuple(Blocker(row["job"], row["item"], ItemState(row["state"]), row["n"]) for row in rows)
 
     def work(self, scope: Scope) -> Work:
         """Return the work in a scope. Items under way count even if their job is not in the scope."""

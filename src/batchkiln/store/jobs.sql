@@ -25,7 +25,7 @@ ORDER BY name LIMIT :limit;
 -- name: jobs_at_work -- jobs with items that the program can still change
 SELECT DISTINCT job.id, job.name, job.profile, job.accounts, job.output_dir
 FROM tally JOIN job ON job.id = tally.job_id
-WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
+WHERE tally.n > 0 AND tally.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading')
 ORDER BY job.id;
 
 -- name: accounts_under_way -- accounts with unfinished attempts, or with lost ones
@@ -53,7 +53,7 @@ SELECT
 FROM tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
-WHERE t.job_id = :job_id AND t.state = 'queued' AND t.n > 0;
+WHERE t.job_id = :job_id AND t.state IN ('queued', 'waiting') AND t.n > 0;
 
 -- name: job_under_way
 SELECT
@@ -76,4 +76,52 @@ ORDER BY t.n DESC, t.state, t.error_code;
 SELECT DISTINCT j.name
 FROM tally AS t
 CROSS JOIN job AS j ON j.id = t.job_id
-WHERE t.n > 0 AND t.state IN ('queued', 'submitting', 'active', 'downloading');
+WHERE t.n > 0 AND t.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
+
+-- name: job_blockers  (sources that ended without a result, and how many of the job's items wait for each)
+SELECT source.name AS item, job.name AS job, source.state, count(DISTINCT waiting.id) AS n
+FROM item AS source
+JOIN item_source ON item_source.source_id = source.id AND item_source.made_by IS NULL
+JOIN item AS waiting ON waiting.id = item_source.item_id AND waiting.job_id = :job_id AND waiting.state = 'queued'
+JOIN job ON job.id = source.job_id
+WHERE source.is_source = 1 AND source.state IN ('failed', 'rejected', 'expired', 'canceled', 'held')
+GROUP BY source.id, source.name, job.name, source.state
+ORDER BY n DESC, source.id LIMIT :limit;
+
+-- name: job_stuck  (waiting items that only a person brings on: a source ended badly, is paused, or is not chosen)
+WITH RECURSIVE above (id) AS (
+    SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND open_inputs > 0
+    UNION
+    SELECT item_source.source_id FROM above
+    JOIN item_source ON item_source.item_id = above.id
+    WHERE item_source.made_by IS NULL AND item_source.source_id IS NOT NULL
+),
+stuck (id) AS (
+    SELECT item.id FROM above JOIN item ON item.id = above.id JOIN job ON job.id = item.job_id
+    WHERE item.state NOT IN ('queued', 'submitting', 'active', 'downloading')
+        OR (item.state = 'queued' AND job.is_paused = 1)
+        OR EXISTS (
+            SELECT 1 FROM item_source WHERE item_source.item_id = item.id AND item_source.made_by IS NULL
+                AND item_source.group_id IS NOT NULL)
+    UNION
+    SELECT item_source.item_id FROM stuck
+    JOIN item_source ON item_source.source_id = stuck.id AND item_source.made_by IS NULL
+)
+SELECT count(*) FROM stuck JOIN item ON item.id = stuck.id
+WHERE item.job_id = :job_id AND item.state = 'queued' AND item.open_inputs > 0;
+
+
+-- name: count_to_review  (without the members of groups to choose from: those are counted as groups)
+SELECT count(*) FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL)
+    AND i.verdict IS NULL AND i.needs_review = 1 AND g.choose IS NULL;
+
+-- name: count_to_choose  (groups of which too few are kept, and no more are made)
+SELECT count(*) FROM (
+    SELECT g.id FROM variant_group AS g CROSS JOIN item AS i ON i.group_id = g.id
+    WHERE g.job_id = :job_id AND g.choose IS NOT NULL
+    GROUP BY g.id, g.choose
+    HAVING count(CASE WHEN i.state = 'done' AND i.verdict = 'kept' THEN 1 END) < g.choose
+        AND count(CASE WHEN i.state = 'done' THEN 1 END) > 0
+        AND count(CASE WHEN i.state IN ('queued', 'submitting', 'active', 'downloading') THEN 1 END) = 0
+) AS open_groups;

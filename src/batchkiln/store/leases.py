@@ -366,9 +366,9 @@ def drain(session: Session, name: str) -> list[str]:
 
 
 def revoke(session: Session) -> str | None:
-    """End all leases that have expired, so that their workers write nothing more.
+    """Revoke all leases, so that the workers that held them write nothing more.
 
-    Change nothing if a lease is still valid by the database's clock, and return its worker.
+    If a lease is still valid by the database's clock, change nothing and return its worker.
     """
     row = session.execute(query("driving_worker"), {"now": database_clock(session)}).fetchone()
     if row is not None:

@@ -100,7 +100,7 @@ class Loads:
         ]
 
     def means(self) -> Means:
-        """Return the durations of the newest attempts."""
+        """Return the average durations of the newest attempts, by recipe."""
         rows = self._connection.execute(query("recent_durations"), {"limit": ATTEMPTS_LOOKED_AT})
         return Means({row["recipe_id"]: (row["n"], row["mean_ms"] / 1000) for row in rows})
 

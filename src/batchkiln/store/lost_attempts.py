@@ -109,9 +109,8 @@ def _log_findings(path: Path, compared: _Compared, damaged: int, *, has_own: boo
         log.warning("queue_restored", queue=str(path), attempts=compared.lost, reason=reason)
     if compared.ended:
         reason = (
-            "the older copy has these items as ended, and they were tried again later: they are queued again, and what "
-            "was paid is delivered. Of an item that is done, the further result is counted as charged and not fetched; "
-            "`batchkiln show` has the attempt"
+            "the older copy has these items as ended, and they were tried or made again later: they are queued again, "
+            "and what was paid is delivered. An item that is done keeps its files beside the new ones"
         )
         log.warning("restored_items_queued", items=compared.ended, reason=reason)
     if damaged:
@@ -261,6 +260,7 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
     reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
     count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    connection.execute(query("close_lost_inputs"), {"item_id": row["id"]})  # they were there when it was sent
     transition(
         connection,
         item_id=row["id"],

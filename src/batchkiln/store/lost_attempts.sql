@@ -70,3 +70,6 @@ ORDER BY recorded_at, number LIMIT 1;
 
 -- name: forget_lost -- it is an attempt again
 DELETE FROM lost_attempt WHERE idempotency_key = :key;
+
+-- name: close_lost_inputs -- of an item that was sent before its source, which the copy has lost as well, is here again
+UPDATE item SET open_inputs = 0 WHERE id = :item_id AND open_inputs > 0;

@@ -62,7 +62,7 @@ def shared_mark(connection: Session) -> SharedMark | None:
 
 
 def mark_shared_folder(connection: Session, mark: SharedMark) -> SharedMark:
-    """Record the mark unless the queue has one; return the queue's."""
+    """Record the mark of the shared folder if the queue has none; return the recorded mark."""
     known = shared_mark(connection)
     if known is None:
         write_meta(connection, SHARED_FOLDER, json.dumps(asdict(mark)))

@@ -13,7 +13,7 @@ from typing import Final
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store import drivers
-from batchkiln.store.chains import fill_dependents
+from batchkiln.store.item_sources import waiting_for, waiting_for_queued
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.session import Session
@@ -84,10 +84,11 @@ class RetryReport:
 
 @dataclass(frozen=True, slots=True)
 class CancelReport:
-    """The number of canceled items; canceling is free."""
+    """The number of canceled items; canceling is free. `waiting` other items wait for what these would have made."""
 
     canceled: int
     skipped: tuple[Skipped, ...]
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,6 @@ def redo(connection: Session, job_name: str, item_names: Sequence[str], now: int
     def make_again(item_ids: Sequence[int], state: ItemState) -> None:
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
         transition_all(connection, item_ids, expected=state, event=Event.REDO_REQUESTED, now=now)
-        fill_dependents(connection, item_ids, now)
 
     counts = _each(connection, _pages_of(ids), frozenset({ItemState.DONE}), make_again)
     return replace(report, redone=sum(counts.values()))
@@ -173,16 +173,24 @@ def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]
     """Return what `cancel` would do; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, lost, skipped = _cancelable(connection, job_id, job_name, item_names)
+    waiting = _waiting_for(connection, job_id, ids, item_names)
     if item_names:
-        return CancelReport(len(set(ids) - lost), skipped)
+        return CancelReport(len(set(ids) - lost), skipped, waiting)
     params = {"job_id": job_id, "state": ItemState.QUEUED}
-    return CancelReport(connection.execute(query("count_in_state"), params).fetchone()[0] - len(lost), skipped)
+    queued = connection.execute(query("count_in_state"), params).fetchone()[0]
+    return CancelReport(queued - len(lost), skipped, waiting)
+
+
+def _waiting_for(connection: Session, job_id: int, ids: Sequence[int], item_names: Sequence[str]) -> int:
+    """Return how many items wait for what the named items make, or the queued items of a job."""
+    return waiting_for(connection, ids) if item_names else waiting_for_queued(connection, job_id)
 
 
 def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
     """Cancel queued items; without names, all of them. Sent items continue, and so do those that may have been sent."""
     job_id = Jobs(connection).id_of(job_name)
     ids, lost, skipped = _cancelable(connection, job_id, job_name, item_names)
+    waiting = _waiting_for(connection, job_id, ids, item_names)
 
     def drop(item_ids: Sequence[int], state: ItemState) -> None:
         made = {row["id"] for row in connection.execute(query("items_made_again"), {"ids": json.dumps(item_ids)})}
@@ -190,13 +198,12 @@ def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: i
         transition_all(connection, unmade, expected=state, event=Event.CANCEL_REQUESTED, now=now)
         if made:  # a canceled redo leaves the item done, with the files that it has
             transition_all(connection, sorted(made), expected=state, event=Event.REDO_CANCELED, now=now)
-            fill_dependents(connection, sorted(made), now)
 
     queued = (ItemState.QUEUED,)
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)
     unsent = ([item_id for item_id in page if item_id not in lost] for page in pages)
     counts = _each(connection, unsent, frozenset(queued), drop)
-    return CancelReport(sum(counts.values()), skipped)
+    return CancelReport(sum(counts.values()), skipped, waiting)
 
 
 def _cancelable(

@@ -37,7 +37,8 @@ SELECT i.id, i.state FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value 
 UPDATE item SET failures = 0 WHERE id IN (SELECT value FROM json_each(:ids)) AND failures <> 0;
 
 -- name: count_in_state
-SELECT coalesce(sum(n), 0) FROM tally WHERE job_id = :job_id AND state = :state;
+SELECT coalesce(sum(n), 0) FROM tally
+WHERE job_id = :job_id AND CASE WHEN state = 'waiting' THEN 'queued' ELSE state END = :state;
 
 -- name: lost_items_of_job
 SELECT lost_item.item_id, lost_item.item

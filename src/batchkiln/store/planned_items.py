@@ -34,7 +34,7 @@ class PlannedItems:
     def __init__(
         self, connection: Session, job_id: int | None, selection: Selection, *, requeued: Collection[int]
     ) -> None:
-        """Use a connection with the staging of the manifest."""
+        """Read from `connection`, whose temporary tables contain the staged manifest."""
         self._connection = connection
         self._job_id = job_id
         self._selection = selection

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.job import Attempt, AttemptState
@@ -21,6 +22,9 @@ from batchkiln.store.usage import ask_job_credits, most_credits
 
 ITEMS_LOOKED_AT = 5
 """How many items of a class are looked at for images to upload: one request takes five files (Service section 4)."""
+
+WAITING: Final = "waiting"
+"""The word of the counters for queued items that wait for what other items make. It is no state."""
 
 ATTEMPTS_LOOKED_AT = 1000
 """How many of the newest attempts are looked at for durations: what is older tells little of today's service."""
@@ -185,10 +189,12 @@ class _Class:
             missing_inputs=missing,
             queued=row["queued"],
             has_images=self.ready is not None,
+            is_source=bool(head["is_source"]),
             next_item_ids=tuple(
                 each["id"]
                 for each in heads[heads.index(head) + 1 :]
-                if each["priority"] == head["priority"] and not set(input_ids_of(each["inputs"])) & set(missing)
+                if (each["priority"], each["is_source"]) == (head["priority"], head["is_source"])
+                and not set(input_ids_of(each["inputs"])) & set(missing)
             ),
             is_of_selection=viewpoint.scope.is_selected,
         )
@@ -240,6 +246,7 @@ def outstanding(connection: Session, scope: Scope) -> Outstanding:
         if scope.holds(row["job_id"]):
             by_state[row["state"]] = by_state.get(row["state"], 0) + row["n"]
             paused += row["n"] if row["is_paused"] and row["state"] == ItemState.QUEUED else 0
+    waiting = by_state.pop(WAITING, 0)
     if scope.is_selected:
         by_state[ItemState.QUEUED], paused = selected_queued(connection)
-    return Outstanding(by_state, paused)
+    return Outstanding(by_state, paused, waiting)

@@ -33,7 +33,8 @@ FROM tally
 JOIN job ON job.id = tally.job_id
 JOIN recipe ON recipe.id = tally.recipe_id
 LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
-WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')  -- the partial index's own words
+WHERE tally.n > 0
+  AND tally.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading')  -- the partial index's own words
   AND tally.state = 'queued' AND job.profile = :profile AND job.is_paused = 0
 ORDER BY job.id, recipe.id;
 
@@ -47,7 +48,7 @@ ORDER BY item.id;
 -- name: outstanding
 SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
 FROM tally JOIN job ON job.id = tally.job_id
-WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
+WHERE tally.n > 0 AND tally.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading')
 GROUP BY tally.job_id, tally.state, job.is_paused;
 
 -- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted

@@ -6,7 +6,7 @@ Nothing is changed: the staging is a separate file, and the queue's connection i
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -25,6 +25,7 @@ from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
 from batchkiln.store.planned_items import PlannedItem, PlannedItems
 from batchkiln.store.planner_snapshot import queued_heads
+from batchkiln.store.references import PlannedChains, planned_chains
 from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -107,6 +108,7 @@ class ManifestPlan:
     taken: int
     means: Means
     new_names: tuple[str, ...] = ()
+    chains: PlannedChains = field(default_factory=PlannedChains)
     paid_before: tuple[SameRequest, ...] = ()
     equal_requests: tuple[int, tuple[tuple[str, str], ...]] = (0, ())
     unselected: int = 0
@@ -289,6 +291,7 @@ class _RecipeCounter:
             "profile": self._profile,
             "account": self._account,
             "is_selected": int(bool(self._selection)),
+            "redoes": int(self._report.redone > 0),
         }
         row = self._connection.execute(query("planned_uploads"), params).fetchone()
         return Uploads(row["files"], row["bytes"], row["largest"])
@@ -383,6 +386,7 @@ class Plans:
                 taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
                 means=Loads(self._connection).means(),
                 new_names=tuple(names_of_staged(self._connection, job_id, spec)),
+                chains=planned_chains(self._connection, job_id),
                 paid_before=tuple(paid_before(self._connection)),
                 equal_requests=equal_requests(self._connection),
                 unselected=counter.unselected,
@@ -415,7 +419,10 @@ def _change_of(difference: Difference) -> Change | None:
         case DiffKind.SENT:
             kind, fields = ChangeKind.REFUSED, difference.request_fields
         case DiffKind.METADATA:
-            kind, fields = ChangeKind.UPDATED, ("metadata",)
+            kind, fields = (
+                ChangeKind.UPDATED,
+                difference.choice + (("metadata",) if difference.metadata_differs else ()),
+            )
         case DiffKind.REDO:
             kind, fields = ChangeKind.REDONE if difference.redoes else ChangeKind.UPDATED, difference.fields
         case DiffKind.SETTINGS | DiffKind.TAKE_OVER:

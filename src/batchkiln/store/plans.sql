@@ -32,7 +32,9 @@ FROM (
     FROM staging.placed AS p CROSS JOIN json_each(p.inputs) AS e
     JOIN staging.input_seen AS f ON f.id = e.value
     LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
-    WHERE p.inputs IS NOT NULL AND coalesce(i.state, 'queued') = 'queued'
+    WHERE p.inputs IS NOT NULL AND (coalesce(i.state, 'queued') = 'queued' OR (
+            CAST(:redoes AS INTEGER) = 1 AND i.state IN ('done', 'failed', 'rejected', 'expired')
+            AND (i.inputs IS NOT p.inputs OR i.prompt <> p.prompt)))
         AND (CAST(:is_selected AS INTEGER) = 0 OR p.name IN (SELECT name FROM staging.chosen))
         AND NOT EXISTS (
             SELECT 1 FROM asset AS a JOIN account AS c ON c.id = a.account_id

@@ -67,8 +67,8 @@ def _end_of(result: End, candidate: Candidate) -> tuple[Event, ErrorInfo]:
             return Event.REFUSED, error
         case NeverFits():
             return Event.NEVER_FITS, never_fits_error(result, candidate.cost or 0)
-        case InputLost(message=message):
-            return Event.INPUT_LOST, ErrorInfo("input_lost", message)
+        case InputLost(message=message, code=code):
+            return Event.INPUT_LOST, ErrorInfo(code, message)
         case _:
             assert_never(result)
 
@@ -165,9 +165,9 @@ def item_request(connection: Session, item_id: int) -> Row:
 
 
 def asset_urls(connection: Session, inputs: str | None, account_id: int) -> list[str] | None:
-    """Return the URLs of an item's images on an account, in order; None if one is not ready."""
+    """Return the URLs of an item's images on an account, in order; None if one is not ready, or still to be made."""
     urls = []
-    for input_id in input_ids_of(inputs):
+    for input_id in [] if inputs is None else json.loads(inputs):
         row = connection.execute(query("asset_url"), {"account_id": account_id, "input_id": input_id}).fetchone()
         if row is None:
             return None

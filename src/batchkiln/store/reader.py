@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from batchkiln.store.notification_cursor import Notifications
     from batchkiln.store.operations import CancelReport, RedoReport, RetryReport, Skipped
     from batchkiln.store.plans import Plans
+    from batchkiln.store.reviews import Reviews
     from batchkiln.store.versions import SavedOutputFile
 
 
@@ -70,6 +71,13 @@ class Reader:
         from batchkiln.store.plans import Plans  # noqa: PLC0415  slow to import, and few need it
 
         return Plans(self._connection)
+
+    @property
+    def reviews(self) -> "Reviews":
+        """Return what is to be reviewed."""
+        from batchkiln.store.reviews import Reviews  # noqa: PLC0415  slow to import, and few need it
+
+        return Reviews(self._connection)
 
     def shared_mark(self) -> SharedMark | None:
         """Return the mark of the shared folder that the queue uses; None before its first use."""

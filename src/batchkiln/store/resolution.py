@@ -79,7 +79,7 @@ def resolve(
     """End a hold inside the caller's transaction. Raise `InputError` if the decision does not apply.
 
     `is_undriven`: the caller has locked the queue, so an item under way may be ended as well. `decided_by` is recorded
-    in the history: the journal, where it knows that an attempt had ended.
+    in the history: "journal" if the journal of attempts shows that the attempt had ended.
 
     The credits that the account used today stay counted, because the service may count them (Service section 8).
     """

@@ -67,8 +67,8 @@ def input_file_of(row: Row) -> InputFile:
 
 
 def input_ids_of(text: str | None) -> tuple[int, ...]:
-    """Parse the column with an item's input ids."""
-    return () if text is None else tuple(json.loads(text))
+    """Parse the column with an item's input ids, without the inputs that are still to be made."""
+    return () if text is None else tuple(input_id for input_id in json.loads(text) if input_id is not None)
 
 
 def held_of(until: int | None, reason: str | None) -> HeldUntil | None:

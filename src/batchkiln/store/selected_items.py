@@ -56,7 +56,7 @@ def follow_changes(connection: Session) -> None:
 
 
 def selected_heads(connection: Session, job_id: int, recipe_id: int, limit: int) -> Cursor:
-    """Return the next selected items of a class. Items that have ended are forgotten."""
+    """Return the next selected items of a class, after ended items are deleted from the selection."""
     place = {"job_id": job_id, "recipe_id": recipe_id}
     while (
         connection.execute(query("forget_ended_selected"), place | {"limit": _FORGOTTEN_AT_ONCE}).rowcount

@@ -3,59 +3,65 @@ CREATE TABLE IF NOT EXISTS temp.selected (
     item_id   INTEGER PRIMARY KEY,
     job_id    INTEGER NOT NULL,
     recipe_id INTEGER NOT NULL,
-    priority  INTEGER NOT NULL
+    priority  INTEGER NOT NULL,
+    is_source INTEGER NOT NULL
 );
 
 -- name: index_selection
-CREATE INDEX IF NOT EXISTS temp.selected_next ON selected (job_id, recipe_id, priority DESC, item_id);
+CREATE INDEX IF NOT EXISTS temp.selected_next ON selected (job_id, recipe_id, priority DESC, is_source DESC, item_id);
 
 -- name: drop_selection
 DROP TABLE IF EXISTS temp.selected;
 
 -- name: open_job_ids  (by the partial index of unfinished items: finished jobs cost nothing)
 SELECT DISTINCT job_id FROM tally
-WHERE n > 0 AND state IN ('queued', 'submitting', 'active', 'downloading') ORDER BY job_id;
+WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading') ORDER BY job_id;
 
 -- name: selectable_items  (each job by the index on states, in portions; see `select`)
-SELECT id, name, recipe_id, priority, state FROM item
+SELECT id, name, recipe_id, priority, state, is_source FROM item
 WHERE job_id = :job_id AND state = :state AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: select_item
-INSERT INTO temp.selected (item_id, job_id, recipe_id, priority) VALUES (:item_id, :job_id, :recipe_id, :priority);
+INSERT INTO temp.selected (item_id, job_id, recipe_id, priority, is_source)
+VALUES (:item_id, :job_id, :recipe_id, :priority, :is_source);
 
 -- name: item_is_selected
 SELECT EXISTS (SELECT 1 FROM temp.selected WHERE item_id = :item_id);
 
--- name: move_selected  (items to which a manifest gave another recipe or priority since)
-UPDATE temp.selected SET (recipe_id, priority) = (SELECT i.recipe_id, i.priority FROM item AS i WHERE i.id = item_id)
+-- name: move_selected  (items to which a manifest gave another recipe or priority since, or made others from them)
+UPDATE temp.selected SET (recipe_id, priority, is_source) = (
+    SELECT i.recipe_id, i.priority, i.is_source FROM item AS i WHERE i.id = item_id)
 WHERE EXISTS (
     SELECT 1 FROM item AS i
-    WHERE i.id = item_id AND (i.recipe_id <> selected.recipe_id OR i.priority <> selected.priority));
+    WHERE i.id = item_id AND (i.recipe_id <> selected.recipe_id OR i.priority <> selected.priority
+        OR i.is_source <> selected.is_source));
 
 -- name: forget_ended_selected  (from the beginning of a class, so that its next items are found without a search)
 DELETE FROM temp.selected WHERE item_id IN (
     SELECT i.id
     FROM (
         SELECT item_id FROM temp.selected WHERE job_id = :job_id AND recipe_id = :recipe_id
-        ORDER BY priority DESC, item_id LIMIT :limit) AS s
+        ORDER BY priority DESC, is_source DESC, item_id LIMIT :limit) AS s
     JOIN item AS i ON i.id = s.item_id
     WHERE i.state IN ('done', 'failed', 'rejected', 'expired', 'canceled'));
 
 -- name: selected_heads
-SELECT i.id, i.priority, i.inputs
+SELECT i.id, i.priority, i.is_source, i.inputs
 FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id
-WHERE s.job_id = :job_id AND s.recipe_id = :recipe_id AND i.state = 'queued' AND i.recipe_id = :recipe_id
+WHERE s.job_id = :job_id AND s.recipe_id = :recipe_id AND i.state = 'queued' AND i.open_inputs = 0
+    AND i.recipe_id = :recipe_id
     AND i.id NOT IN (SELECT item_id FROM lost_item)
-ORDER BY s.priority DESC, s.item_id LIMIT :limit;
+ORDER BY s.priority DESC, s.is_source DESC, s.item_id LIMIT :limit;
 
 -- name: selected_ready_inputs
 SELECT f.id
 FROM (
     SELECT i.inputs
     FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id
-    WHERE s.job_id = :job_id AND s.recipe_id = :recipe_id AND i.state = 'queued' AND i.recipe_id = :recipe_id
+    WHERE s.job_id = :job_id AND s.recipe_id = :recipe_id AND i.state = 'queued' AND i.open_inputs = 0
+    AND i.recipe_id = :recipe_id
         AND i.id NOT IN (SELECT item_id FROM lost_item)
-    ORDER BY s.priority DESC, s.item_id LIMIT :limit) AS head,
+    ORDER BY s.priority DESC, s.is_source DESC, s.item_id LIMIT :limit) AS head,
     json_each(head.inputs) AS wanted
 JOIN input_file AS f ON f.id = wanted.value
 JOIN asset AS a ON a.sha256 = f.sha256 AND a.account_id = :account_id;
@@ -63,6 +69,7 @@ JOIN asset AS a ON a.sha256 = f.sha256 AND a.account_id = :account_id;
 -- name: selected_queued  (up to a bound)
 SELECT j.is_paused, count(*) AS n
 FROM (
-    SELECT s.job_id FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id WHERE i.state = 'queued' LIMIT :limit
+    SELECT s.job_id FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id
+    WHERE i.state = 'queued' AND i.open_inputs = 0 LIMIT :limit
 ) AS s JOIN job AS j ON j.id = s.job_id
 GROUP BY j.is_paused;

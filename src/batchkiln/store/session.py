@@ -71,7 +71,7 @@ class CopySession(Protocol):
 
     @property
     def session(self) -> Session:
-        """The session."""
+        """The session that reads and writes the rows."""
         ...
 
     def columns(self) -> dict[str, list[str]]:

@@ -14,11 +14,13 @@ from typing import Final, Protocol
 from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import fields, identifies_item, render
-from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe
+from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe, SourceRef
 from batchkiln.core.request import parameters_json, price_key, recipe_key
 from batchkiln.store import drivers
+from batchkiln.store.references import References, refs_of
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
+from batchkiln.store.variants import Variants
 
 ROWS_AT_ONCE: Final = 2_000
 MISTAKES_SHOWN: Final = 100
@@ -114,6 +116,8 @@ class Staging:
         self._connection = connection
         self._may_store = may_store
         self._job = job
+        self.references = References(connection, job.name)
+        self.variants = Variants(connection)
         self._names_collide = not identifies_item(job.filename) and "index" not in fields(job.filename)
         self._file_numbers: dict[str, int] = {}
         self._recipe_ids: dict[str, int] = {}
@@ -214,29 +218,37 @@ class Staging:
         keys = [self._keys_of(placed.spec.recipe) for placed in chunk]
         recipe_keys = [key for key, _ in keys]
         self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
-        self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
+        self._learn_inputs({each for placed in chunk for each in placed.spec.inputs if isinstance(each, InputFile)})
         rows = [self._row(placed, key, price) for placed, (key, price) in zip(chunk, keys, strict=True)]
         for placed, key in zip(chunk, recipe_keys, strict=True):
             self._digest.update(_as_bytes(placed.spec, key))
+        first = self._staged + 1
+        self._staged += len(chunk)
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
-        self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk)))
+        self.variants.stage((placed.spec for placed in chunk), first)
+        self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk, first)))
+        self.references.stage(
+            (seq, place, self._number_of(ref.file), ref)
+            for seq, placed in enumerate(chunk, first)
+            for place, ref in refs_of(placed.spec)
+        )
         self._connection.execute("COMMIT")
 
-    def _objection_rows(self, chunk: Sequence[Placed]) -> Iterator[tuple[int, int]]:
+    def _objection_rows(self, chunk: Sequence[Placed], first: int) -> Iterator[tuple[int, int]]:
         """Yield the items with objections by their `seq`. Objections beyond the display limit are only counted."""
-        for placed in chunk:
-            self._staged += 1
+        for seq, placed in enumerate(chunk, first):
             for objection in placed.objections:
                 if objection not in self._objections and len(self._objections) < OBJECTIONS_KEPT:
                     self._objections[objection] = len(self._objections)
                 unkept = _MORE_CLEAR if objection.is_clear else _MORE
-                yield self._staged, self._objections.get(objection, unkept)
+                yield seq, self._objections.get(objection, unkept)
 
     def _row(self, placed: Placed, key: str, price: str) -> tuple[object, ...]:
         spec = placed.spec
-        images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
-        inputs = json.dumps([self._input_ids[file] for file in spec.inputs]) if spec.inputs else None
+        images = [each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs]
+        ids = [self._input_ids[each] if isinstance(each, InputFile) else None for each in spec.inputs]
+        inputs = json.dumps(ids) if ids else None
         return (
             spec.name,
             self._recipe_ids[key],
@@ -251,6 +263,7 @@ class Staging:
             spec.name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
             placed.repetition,
             hash((price, spec.prompt, *images)),  # the staging ends with the process, so its hashes may
+            ids.count(None),
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
@@ -320,5 +333,14 @@ class Staging:
 
 def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
     """Return a unique byte representation of an item; `repr` separates its parts."""
-    images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
-    return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()
+    images: object = ()
+    if spec.inputs:
+        images = [each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs]
+    parts: tuple[object, ...] = (spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)
+    if spec.group is not None or spec.needs_review:
+        parts += (spec.group, spec.needs_review)
+    return repr(parts).encode()
+
+
+def _ref_key(ref: SourceRef) -> tuple[str | None, str, int, int | None]:
+    return ref.job, ref.item, ref.output, ref.choice

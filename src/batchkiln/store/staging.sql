@@ -1,19 +1,20 @@
 -- name: stage_placed
 CREATE TABLE staging.placed (
-    seq        INTEGER PRIMARY KEY,
-    name       TEXT NOT NULL,
-    recipe_id  INTEGER NOT NULL,
-    priority   INTEGER NOT NULL,
-    prompt     TEXT NOT NULL,
-    inputs     TEXT,
-    metadata   TEXT,
-    file_name  TEXT,
-    output_key TEXT,
-    file       INTEGER NOT NULL,
-    line       INTEGER NOT NULL,
+    seq          INTEGER PRIMARY KEY,
+    name         TEXT NOT NULL,
+    recipe_id    INTEGER NOT NULL,
+    priority     INTEGER NOT NULL,
+    prompt       TEXT NOT NULL,
+    inputs       TEXT,
+    metadata     TEXT,
+    file_name    TEXT,
+    output_key   TEXT,
+    file         INTEGER NOT NULL,
+    line         INTEGER NOT NULL,
     suffix       TEXT,              -- of a default id
     repetition   INTEGER NOT NULL,  -- the number of an item of `repeat`, else 0
-    request_hash INTEGER NOT NULL
+    request_hash INTEGER NOT NULL,
+    open_inputs  INTEGER NOT NULL
 );
 
 -- name: stage_recipes  (negative ids: recipes that the queue lacks, if nothing may be stored)
@@ -76,8 +77,9 @@ WHERE is_new OR state = 'queued' GROUP BY number, is_new ORDER BY number;
 
 -- name: stage_item
 INSERT INTO staging.placed (
-    name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line, suffix, repetition, request_hash
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line, suffix, repetition, request_hash,
+    open_inputs
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: index_placed_names  (created afterwards: sorting once is faster than inserting names in any order)
 CREATE INDEX staging.placed_by_name ON placed (name);

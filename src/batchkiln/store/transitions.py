@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState, apply
+from batchkiln.store.chains import fill_dependents, refresh_inputs
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -31,7 +32,7 @@ def transition(
     keeps `error`. Raise `InvariantBroken` if the item is not in the expected state.
     """
     state = apply(expected, event)
-    move(connection, item_id, expected, state, event=event, attempt_id=attempt_id, error=error)
+    move(connection, item_id, expected, state, event=event, now=now, attempt_id=attempt_id, error=error)
     log_event(
         connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail
     )
@@ -45,14 +46,16 @@ def move(
     state: ItemState,
     *,
     event: Event,
+    now: int,
     attempt_id: int | None,
     error: ErrorInfo | None = None,
-) -> None:
+) -> int:
     """Move an item by events that the caller logs; `event` is the last.
 
-    Raise `InvariantBroken` in an unexpected state.
+    Items that are made from it get its files, or wait again, in the same transaction. Return how many items this made
+    ready. Raise `InvariantBroken` in an unexpected state.
     """
-    changed = connection.execute(
+    moved = connection.execute(
         query("move_item"),
         {
             "item_id": item_id,
@@ -63,15 +66,20 @@ def move(
             "error_code": error.code if error else None,
             "error_message": error.message if error else None,
         },
-    ).rowcount
-    if changed != 1:
+    ).fetchone()
+    if moved is None:
         raise InvariantBroken(f"item {item_id} is not {expected}, as {event} expects")
+    if moved["has_inputs"] and state is ItemState.QUEUED:
+        refresh_inputs(connection, [item_id], now)
+    if moved["is_source"] and ItemState.DONE in {expected, state}:
+        return fill_dependents(connection, [item_id], now)
+    return 0
 
 
 def transition_all(
     connection: Session, item_ids: Sequence[int], *, expected: ItemState, event: Event, now: int
 ) -> None:
-    """Apply `event` to many items in two statements. Raise `InvariantBroken` if one is in an unexpected state."""
+    """Apply `event` to many items in a few statements. Raise `InvariantBroken` if one is in an unexpected state."""
     state = apply(expected, event)
     ids = json.dumps(item_ids)
     keeps_attempt = state in _KEEPS_ATTEMPT
@@ -79,6 +87,10 @@ def transition_all(
     if connection.execute(query("move_items"), places).rowcount != len(item_ids):
         raise InvariantBroken(f"some of {len(item_ids)} items are not {expected}, as {event} expects")
     connection.execute(query("insert_item_events"), {"ids": ids, "at": now, "kind": event, "state": state})
+    if state is ItemState.QUEUED:
+        refresh_inputs(connection, item_ids, now)
+    if ItemState.DONE in {expected, state}:
+        fill_dependents(connection, item_ids, now)
 
 
 def log_event(

@@ -28,9 +28,10 @@ _NOT_FETCHED: Final[Mapping[ItemState, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SavedOutputFile:
-    """A recorded file of the current version of a done item. `path` is absolute on this machine.
+    """A recorded file of the current version of a done item.
 
-    `saved_at` is milliseconds of service time.
+    `path` is absolute on this machine, unless it is in a shared folder that is not configured. `generation_created_at`
+    is None if the service did not keep the result. `saved_at` is milliseconds of service time.
     """
 
     item_id: int
@@ -93,7 +94,6 @@ def queue_lost(connection: Session, now: int, item_id: int | None = None) -> lis
         event = Event.RETRY_REQUESTED if state in RETRYABLE else Event.REDO_REQUESTED
         detail: Detail = {"decided_by": "journal"}
         transition(connection, item_id=row["item_id"], expected=state, event=event, now=now, detail=detail)
-    fill_dependents(connection, [row["item_id"] for row in rows], now)
     return [f"{row['job']}/{row['item']}" for row in rows]
 
 
@@ -153,7 +153,6 @@ def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: in
             attempt_id=attempt_id,
             detail={"files": forgotten},
         )
-        fill_dependents(connection, [item_id], now)
         fetched += 1
     return fetched
 

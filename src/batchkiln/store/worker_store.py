@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ParamSpec, TypeVar
 
-from batchkiln.core.errors import LeaseLost
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.lease_types import Fence
 from batchkiln.core.outcomes import Outcome
@@ -206,7 +205,7 @@ class WorkerStore:
     ) -> None:
         """Record a request before it is sent (Law 5), a read with its attempt.
 
-        `is_further` counts it in further days only.
+        `is_further`: it is recorded already, and now counts in the days after a reset as well.
         """
         await self._database.write(
             attempts.record_request, request, keep_seconds=self._keep, attempt_id=attempt_id, is_further=is_further
@@ -269,7 +268,9 @@ class WorkerStore:
             return self._day.start_of(instant or now.latest)
 
         try:
-            committed = await self._database.write_and_then(follow, _commit, attempt, outcome, facts, at, day_of)
+            committed = await self._database.write_and_then(
+                follow, commit.commit, attempt.id, outcome, facts, at, day_of, key=attempt.idempotency_key
+            )
             change = change_by_outcome(committed)
             is_newest = not self.changes.has_news(attempt.account_id, version)
             is_newest = is_newest and self.changes.plans_outdated_at <= version
@@ -293,12 +294,3 @@ class WorkerStore:
         finally:
             is_time = isinstance(change, TimeKnown)  # others may be about to ask for it
             self.changes.announce(Change.CLOCK_SET if is_time else Change.ACCOUNT, account_id)
-
-
-def _commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
-    session: Session, attempt: Attempt, outcome: Outcome, facts: Facts, now: int, day_of: usage.DayOf
-) -> Committed:
-    """Apply an outcome to the attempt that it belongs to; a database that was restored meanwhile may reuse its id."""
-    if commit.attempt_row(session, attempt.id)["idempotency_key"] != attempt.idempotency_key:
-        raise LeaseLost("the database was restored to a state without this attempt; nothing was written")
-    return commit.commit(session, attempt.id, outcome, facts, now, day_of)

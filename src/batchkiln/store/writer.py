@@ -21,6 +21,7 @@ from batchkiln.store.operations import CancelReport, RedoReport, RetryReport
 from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
+from batchkiln.store.reviews import Decided, ReviewReport, review
 from batchkiln.store.selected_items import follow_changes, select, selected_queued
 from batchkiln.store.staging import DiagnosticAt, Placed
 from batchkiln.store.versions import SavedOutputFile
@@ -71,6 +72,12 @@ class Writer(Reader):
     def fetch_again(self, job_name: str, missing: Sequence[SavedOutputFile], machine_now: datetime) -> int:
         """Download files that are gone from the disk again; return the number of items."""
         return versions.fetch_again(self._connection, missing, self._now(job_name, machine_now))
+
+    def review(
+        self, job_name: str, named: Mapping[str, int | None], decided: Decided, *, by: str, machine_now: datetime
+    ) -> ReviewReport:
+        """Keep or drop items, each in the version that was seen, or take a verdict back. Raise `InputError`."""
+        return review(self._connection, job_name, named, decided, by=by, now=self._now(job_name, machine_now))
 
     def pause(self, job_name: str, machine_now: datetime) -> bool:
         """Pause a job: nothing new of it is sent. Return whether this changed anything."""

@@ -8,9 +8,9 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-SUFFIXES: Final = frozenset({".yaml", ".yml"})
+MANIFEST_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 STABLE_SECONDS: Final = 1.0
-"""How long a file has to stay unchanged. A slower writer gets a result for each stable version of the file."""
+"""A file is read after it has been unchanged for so long. Each stable version of a file gets a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, File
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            if name.startswith(".") or name in skipped or Path(name).suffix not in SUFFIXES:
+            if name.startswith(".") or name in skipped or Path(name).suffix not in MANIFEST_SUFFIXES:
                 continue
             try:
                 if entry.is_file(follow_symlinks=False):
@@ -72,7 +72,7 @@ class StabilityTracker:
         return sorted(name for name, (_, at) in due.items() if at <= now)
 
     def mark_handled(self, name: str) -> None:
-        """Ignore a file until it changes."""
+        """Do not return a file as due again until it changes."""
         if name in self._due:
             self._handled[name] = self._due.pop(name)[0]
 
@@ -82,6 +82,6 @@ class StabilityTracker:
             self._due[name] = (self._due[name][0], until)
 
     @property
-    def next_at(self) -> float:
+    def next_due_at(self) -> float:
         """The earliest monotonic moment at which a file may be due; infinite if none is pending."""
         return min((at for _, at in self._due.values()), default=inf)

@@ -13,18 +13,18 @@ from typing import Any, Final, Literal
 
 import orjson
 
-Status = Literal["accepted", "refused", "ended"]
-SUFFIX: Final = ".result.json"
+ResultStatus = Literal["accepted", "refused", "ended"]
+RESULT_SUFFIX: Final = ".result.json"
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """The head of a result file: the manifest's name and hash, its status, and its job, None if it was refused."""
+    """The first fields of a result file. `manifest` is a file name; `job` is None if the manifest was refused."""
 
     manifest: str
     sha256: str
-    status: Status
+    status: ResultStatus
     job: str | None
 
 
@@ -35,7 +35,7 @@ def result_name(manifest: str, others: Collection[str]) -> str:
     """
     path = Path(manifest)
     is_second = path.suffix != ".yaml" and f"{path.stem}.yaml" in others
-    return f"{manifest if is_second else path.stem}{SUFFIX}"
+    return f"{manifest if is_second else path.stem}{RESULT_SUFFIX}"
 
 
 def read_result(path: Path) -> ResultFile | None:
@@ -58,9 +58,9 @@ def read_result(path: Path) -> ResultFile | None:
 
 
 def results_in(folder: Path) -> list[ResultFile]:
-    """Return all result files of a folder that bear a name of their manifest; none if it cannot be read."""
+    """Return the result files of a folder whose name fits the manifest inside; none if it cannot be read."""
     try:
-        paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(RESULT_SUFFIX))
     except OSError:
         return []
     found = ((path.name, read_result(path)) for path in paths)
@@ -68,7 +68,7 @@ def results_in(folder: Path) -> list[ResultFile]:
 
 
 def _possible_names(manifest: str) -> tuple[str, ...]:
-    """Return the possible names of a manifest's result file; none for a manifest name with folders in it."""
+    """Return the possible names of a manifest's result file; none if the manifest's name contains a folder."""
     if Path(manifest).name != manifest:
         return ()
     return result_name(manifest, ()), result_name(manifest, (f"{Path(manifest).stem}.yaml",))

@@ -12,16 +12,16 @@ from typing import Any, Final, Protocol, assert_never
 import structlog
 
 from batchkiln.core.errors import InputError, QueueBusy, QueueUnusable
-from batchkiln.watch.folder import SUFFIXES, StabilityTracker, manifests_in, sha256_of
+from batchkiln.watch.folder import MANIFEST_SUFFIXES, StabilityTracker, manifests_in, sha256_of
 from batchkiln.watch.result_files import ResultFile, read_result, result_name, results_in, write_result
 
 log = structlog.get_logger()
 
 RETRY_SECONDS: Final = 30.0
-"""Wait before a manifest is tried again that a full disk or a locked queue kept from being enqueued."""
+"""The wait before a manifest is tried again after the disk was full or the queue was locked."""
 
 PAUSE_SECONDS: Final = 0.2
-"""Pause between two scans, so that files moved in together are handled together."""
+"""The pause before a scan, so that files moved in together are handled together."""
 
 
 class Clock(Protocol):
@@ -35,16 +35,16 @@ class Clock(Protocol):
 
 
 class JobSink(Protocol):
-    """The queue, as the watcher needs it."""
+    """The operations of a queue that the watcher uses."""
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
         """Enqueue a manifest; return its job's name and the result file's content. Raise `InputError`."""
 
     async def open_jobs(self) -> frozenset[str]:
-        """Return the jobs with items that are queued or in progress."""
+        """Return the names of the jobs with items that are queued or under way."""
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
-        """Return those of the names that are jobs in the queue."""
+        """Return the names among `names` that belong to jobs in the queue."""
 
     async def ended(self, job: str) -> Mapping[str, Any]:
         """Return the result file's content for a job that has ended."""
@@ -77,7 +77,7 @@ class Watcher:
             await self.scan()
             await self.report_ended()
             now = self.clock.monotonic()
-            await self.clock.sleep_until(min(self._stability.next_at, now + self.poll_seconds), self.wake)
+            await self.clock.sleep_until(min(self._stability.next_due_at, now + self.poll_seconds), self.wake)
             self.wake.clear()
             await self._pause()
 
@@ -95,8 +95,8 @@ class Watcher:
     async def drain(self) -> None:
         """Handle all manifests that are there now, each as soon as it is stable."""
         await self.scan()
-        while self._stability.next_at < inf:
-            await self.clock.sleep_until(self._stability.next_at, asyncio.Event())
+        while self._stability.next_due_at < inf:
+            await self.clock.sleep_until(self._stability.next_due_at, asyncio.Event())
             await self.scan()
         await self._mark_open()
 
@@ -111,7 +111,7 @@ class Watcher:
         return sum(result.status == "refused" for result in self.results.values())
 
     async def scan(self) -> None:
-        """Scan the folder once, and handle what is due."""
+        """Scan the folder once, and handle the manifests that are due. Raise `InputError` if it cannot be read."""
         try:
             found = await asyncio.to_thread(manifests_in, self.folder, ignored=self.ignored)
         except OSError as error:
@@ -119,12 +119,12 @@ class Watcher:
         async with self._lock:
             self._present = found.keys()
             for name in [name for name in self.results if name not in found and name not in self._pending]:
-                del self.results[name]  # removed by somebody; while its job goes on, its result is still awaited
+                del self.results[name]  # removed by a person; the result of an unfinished job is still awaited
             for name in self._stability.update(found, self.clock.monotonic()):
                 await self._handle(name)
 
     async def report_ended(self) -> None:
-        """Rewrite the result file of each job that has ended; a job that a person has resumed is awaited again."""
+        """Rewrite the result file of each job that has ended. Await a job again if a person has resumed it."""
         async with self._lock:
             open_jobs = await self._mark_open()
             for name, result in list(self.results.items()):
@@ -132,7 +132,7 @@ class Watcher:
                     await self._report_end(result)
 
     async def _mark_open(self) -> frozenset[str]:
-        """Mark the handled jobs that are open as not ended, and return all open jobs."""
+        """Mark the results whose jobs are open as pending; return the names of all open jobs."""
         open_jobs = await self.sink.open_jobs() if self.results else frozenset()
         self._pending |= {name for name, result in self.results.items() if result.job in open_jobs}
         return open_jobs
@@ -224,7 +224,7 @@ class Watcher:
 log = structlog.get_logger()
 
 FALLBACK_POLL_SECONDS: Final = 60.0
-"""Poll interval while events arrive: network file systems send none, and the system drops some under load."""
+"""The poll interval while events arrive. Network file systems send none, and a busy system drops some."""
 
 _DEBOUNCE_MS: Final = 200
 _TIMEOUT_MS: Final = 5_000
@@ -240,7 +240,7 @@ async def watch_events(watcher: Watcher) -> None:
     try:
         async for changes in watchfiles.awatch(
             watcher.folder,
-            watch_filter=lambda _, path: Path(path).suffix in SUFFIXES,
+            watch_filter=lambda _, path: Path(path).suffix in MANIFEST_SUFFIXES,
             debounce=_DEBOUNCE_MS,
             rust_timeout=_TIMEOUT_MS,
             yield_on_timeout=True,

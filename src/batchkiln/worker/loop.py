@@ -1,12 +1,12 @@
 """The loop of one account, and the end of a run.
 
-Each account has three concurrent tracks: `slot` keeps the one generation going, `preparation` requests quotes and
-uploads ahead, `downloads` fetches finished files. All of them read the same queue, and wake when it changes.
+Each account has three concurrent tracks: `slot` serves the one generation, `preparation` requests quotes and uploads
+ahead, `downloads` fetches finished files. All of them read the same queue, and wake when it changes.
 """
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 from batchkiln.core.planner import Action, HandOver, Poll, Recover, Replay, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
@@ -33,17 +33,14 @@ class Engine(Protocol):
         """Count the items that may still change without a person."""
 
     async def new_workers(self) -> list[AccountWorker]:
-        """Return workers for accounts that have got work since the last call."""
+        """Return workers for the accounts that have received work since the last call."""
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
         """Record that a worker has ended; return whether the others continue after its error."""
 
 
-TRACKS = ("slot", "preparation", "downloads")
-
-
 async def drive_slot(worker: AccountWorker) -> None:
-    """Keep the account's one generation going until the run ends: read, choose, wait, act."""
+    """Serve the account's one generation until the run ends: read the queue, choose, wait, act."""
     clock = worker.ports.clock
     while not worker.control.is_over_for(worker.account_id):
         now = clock.now()
@@ -81,8 +78,12 @@ async def _act(worker: AccountWorker, action: Action, now: ClockReading) -> None
             assert_never(action)
 
 
+TRACKS: Final = {"slot": drive_slot, "preparation": prepare, "downloads": fetch_downloads}
+"""The concurrent tasks of an account, by name."""
+
+
 async def next_due(worker: AccountWorker) -> NotBefore:
-    """Return what an account's slot would wait for if the run continued, and until when. Send nothing."""
+    """Return the wait that an account's slot would begin if the run continued. Send nothing."""
     now = worker.ports.clock.now()
     queue, account, _ = await worker.snapshot(now)
     action = choose_action(queue, account, now)
@@ -92,8 +93,8 @@ async def next_due(worker: AccountWorker) -> NotBefore:
 async def drive(board: Engine, control: RunState) -> Outstanding:
     """Drive all workers until no item can change without a person, or until the run is stopped.
 
-    Return the items that are left. Raise what a worker raised: an error of the disk or the network, or a bug of ours.
-    Each state is on disk, and the next run continues from there.
+    Return the items that are left. Raise the first error of a worker: of the disk, the network, or a bug. Each state is
+    on disk, and the next run continues from there.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -109,9 +110,8 @@ async def _drive_worker(worker: AccountWorker) -> None:
     async with worker.lease.kept():
         await sync_clock(worker)
         async with asyncio.TaskGroup() as group:
-            group.create_task(drive_slot(worker), name="slot")
-            group.create_task(prepare(worker), name="preparation")
-            group.create_task(fetch_downloads(worker), name="downloads")
+            for name, track in TRACKS.items():
+                group.create_task(track(worker), name=name)
 
 
 async def _to_its_end(board: Engine, worker: AccountWorker, work: Awaitable[None]) -> bool:
@@ -134,9 +134,9 @@ async def _run_worker(board: Engine, worker: AccountWorker, control: RunState) -
 
 
 async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
-    """Wait until all items have ended, or until only a person can give any track something to do.
+    """Start workers, and wait until no track has anything left to do without a person.
 
-    All workers start at first; `work --forever` starts more later.
+    All workers start at once; `work --forever` starts more later.
     """
     tracks: set[tuple[int, str]] = set()
     counted: dict[int, int] = {}
@@ -156,7 +156,7 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
 
 
 async def _left(board: Engine, control: RunState, counted: dict[int, int]) -> int:
-    """Return the number of items left at the last change that may have ended one. `counted` caches it."""
+    """Return the number of items that are left. `counted` caches it until an item may have ended."""
     ended_at = board.news.may_have_ended_at
     if ended_at not in counted:
         total = (await board.outstanding(control.scope)).total
@@ -166,7 +166,7 @@ async def _left(board: Engine, control: RunState, counted: dict[int, int]) -> in
 
 
 def first_error(error: BaseException) -> BaseException:
-    """Return the first error inside nested groups: one failure ends a run, and the others follow from it."""
+    """Return the first error inside nested groups. It ended the run, and the others follow from it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -9,7 +9,7 @@ from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
 from batchkiln.core.planner import WaitUntil
 from batchkiln.core.preparation import AskQuote, Reject, Upload, choose_preparation
-from batchkiln.core.provider import UPLOAD_LINK_SECONDS, names_upload_limit
+from batchkiln.core.provider import UPLOAD_LINK_SECONDS, UPLOAD_MAX_BYTES, UPLOADED_TYPES, names_upload_limit
 from batchkiln.core.queue_changes import (
     Failing,
     InputLost,
@@ -152,9 +152,9 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
     if not wanted:
         return
     for want in wanted:
-        if not await worker.ports.inputs.is_unchanged(want.file):
-            message = f"{want.file.path} is gone or has changed since its manifest was accepted; put it back"
-            await worker.ports.queue.record_preparation(candidate, InputLost(want.input_id, message), now)
+        lost = _unusable(want) or (None if await worker.ports.inputs.is_unchanged(want.file) else _gone(want))
+        if lost is not None:
+            await worker.ports.queue.record_preparation(candidate, lost, now)
             return
     if not await worker.wait_for_capacity(Call.UPLOAD):
         return
@@ -172,6 +172,23 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
     worker.on_success(Call.UPLOAD)
     if stored := await _put_all(worker, candidate, zip(wanted, prepared.tickets, strict=True), links_end_at):
         await _complete(worker, candidate, stored)
+
+
+def _unusable(want: WantedInput) -> InputLost | None:
+    """Return why an image can never be uploaded; None if it can. Manifests refuse such files: another item made it."""
+    file = want.file
+    if file.media_type not in UPLOADED_TYPES:
+        reason = f"{file.path} is {file.media_type}, and the service takes JPEG, PNG and WebP (Service section 8)"
+    elif file.size_bytes > UPLOAD_MAX_BYTES:
+        reason = f"{file.path} has {file.size_bytes / (1 << 20):.1f} MiB, and the service takes at most 30 MiB a file"
+    else:
+        return None
+    return InputLost(want.input_id, reason, "input_unusable")
+
+
+def _gone(want: WantedInput) -> InputLost:
+    message = f"{want.file.path} is gone or has changed since its manifest was accepted; put it back"
+    return InputLost(want.input_id, message)
 
 
 async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: ClockReading) -> tuple[WantedInput, ...]:
@@ -322,5 +339,5 @@ async def _uploads_wait(
 
 def _upload_name(want: WantedInput) -> str:
     """Return a name for an upload that reveals nothing about this machine."""
-    ending = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}.get(want.file.media_type, "bin")
+    ending = UPLOADED_TYPES.get(want.file.media_type, "bin")
     return f"{want.file.sha256[:16]}.{ending}"

@@ -52,7 +52,7 @@ class TruncatedFiles:
         return wait
 
     def wait(self, output: _Output, until: float) -> None:
-        """Delay an output until a moment."""
+        """Delay the next download of an output until the monotonic moment `until`."""
         self._due_at[output] = until
 
     def is_due(self, output: _Output, at: float) -> bool:

@@ -203,7 +203,7 @@ Facts = tuple[str | None, str | None, str | None]  # account, model, prompt
 
 
 async def faults_of(request: web.Request, names: frozenset[str], asking: Credentials | None) -> RequestFaults:
-    """Return the faults of a request. Raises ApiError 400 if it asks for an unknown fault."""
+    """Return the faults of a request. Raise ApiError 400 if it asks for an unknown fault."""
     context = request.app[CONTEXT]
     asked = _asked_for(request, names) if context.config.request_faults else []
     subject = Subject(names, request.method, request.path.removeprefix(PREFIX))

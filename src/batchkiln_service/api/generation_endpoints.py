@@ -103,7 +103,7 @@ async def _create(request: web.Request, call: ApiCall, kind: Kind) -> web.Stream
 
 
 def _idempotency_key(request: web.Request) -> str:
-    """Return the Idempotency-Key. Raises ApiError 400 unless exactly one is well formed. Service rule 4.1."""
+    """Return the Idempotency-Key. Raise ApiError 400 unless exactly one is well formed. Service rule 4.1."""
     match request.headers.getall("Idempotency-Key", []):
         case [key] if IDEMPOTENCY_KEY.fullmatch(key):
             return key
@@ -142,7 +142,8 @@ def _new_generation(
 ) -> NewGeneration:
     """Return the new generation with random durations and the specification of its output."""
     width, height = wanted.size_pixels
-    pending_ms, work_ms = _durations_ms(context, f"{caller.account}:{sent.idempotency_key}", wanted)
+    subject = f"{caller.account}:{sent.idempotency_key}"
+    pending_ms, work_ms = _durations_ms(context, subject, wanted)
     return NewGeneration(
         id=context.new_id("gen"),
         account=caller.account,
@@ -170,6 +171,7 @@ def _new_generation(
             with_audio=wanted.generate_audio,
             image_mode=wanted.image_mode,
             asset_ids=asset_ids,
+            variation=sha256(subject.encode()).hexdigest()[:16],
         ),
     )
 

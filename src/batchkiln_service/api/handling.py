@@ -43,7 +43,7 @@ async def execute(
     status: int = 200,
     gate: Callable[[sqlite3.Connection, Caller], None] | None = None,
 ) -> tuple[Caller, Answer]:
-    """Authenticate a request, run its work and log it, in one transaction. Raises `ApiError` for a refusal.
+    """Authenticate a request, run its work and log it, in one transaction. Raise `ApiError` for a refusal.
 
     Returns after the commit is on disk, so a 202 is never sent for a generation that a crash could lose. The returned
     caller has the one instant at which everything about the reply is decided.
@@ -72,7 +72,7 @@ async def execute(
 async def read_body(
     request: web.Request, call: ApiCall, check: Callable[[object], Asked]
 ) -> tuple[Deferred[bytes], Deferred[Asked]]:
-    """Read and check the body, but only of a known API key. Raises `ApiError` for other callers.
+    """Read and check the body, but only of a known API key. Raise `ApiError` for other callers.
 
     An error in the body is kept and raised by `execute`, after the checks that come first.
     """

@@ -1,4 +1,4 @@
-"""Sets outcomes and durations of generations, by a fault or by directives in the prompt.
+"""Sets outcomes, durations and sharpness of generations, by a fault or by directives in the prompt.
 
 Directives travel with the items of a manifest:
 
@@ -6,6 +6,7 @@ Directives travel with the items of a manifest:
 - `[cancel]`: the service cancels it
 - `[stay-pending]`: it stays pending until support ends it (`POST /generations/{id}/end` at the operator's port)
 - `[slow]`: it takes ten times as long
+- `[blurred]`: its picture or clip is out of focus
 """
 
 import sqlite3
@@ -22,6 +23,7 @@ FAILS_ONCE: Final = "[fail-once]"
 IS_CANCELED: Final = "[cancel]"
 STAYS_PENDING: Final = "[stay-pending]"
 IS_SLOW: Final = "[slow]"
+IS_BLURRED: Final = "[blurred]"
 SLOW_FACTOR: Final = 10.0
 
 
@@ -43,7 +45,9 @@ def with_outcome_fault(new: NewGeneration, fault: FaultRule | None) -> NewGenera
 
 
 def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, prompt: str) -> NewGeneration:
-    """Return the generation with the outcome and duration that its prompt asks for."""
+    """Return the generation with the outcome, duration and sharpness that its prompt asks for."""
+    if IS_BLURRED in prompt:
+        new = replace(new, render_spec=replace(new.render_spec, is_blurred=True))
     if IS_SLOW in prompt:
         new = _slowed(new, more_seconds=None, factor=SLOW_FACTOR)
     if STAYS_PENDING in prompt:

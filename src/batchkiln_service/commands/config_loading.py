@@ -36,7 +36,7 @@ def remember_state_dir(given: Path | None) -> Path | None:
 def read_service_config(path: Path | None, given: dict[str, Any]) -> ServiceConfig:
     """Return the configuration from the defaults, the file and the given options, in rising order of precedence.
 
-    Raises CommandError that names the file or the option of each wrong field.
+    Raise CommandError that names the file or the option of each wrong field.
     """
     try:
         from_file = read_fields(path) if path is not None else {}

@@ -122,7 +122,7 @@ class Admission:
         connection.execute(_SQL["prune_faults"], (now_ms - kept_ms, PRUNED_AT_ONCE))
 
     def _authenticate(self, connection: sqlite3.Connection, entry: Entry, now_ms: int) -> Caller:
-        """Return the caller. Raises ApiError 401 or 403. Service rules 5.1, 5.4 and 5.5."""
+        """Return the caller. Raise ApiError 401 or 403. Service rules 5.1, 5.4 and 5.5."""
         asking = entry.arrival.credentials
         holder = None
         if asking is not None and asking.key_sha256 is not None:
@@ -142,7 +142,7 @@ class Admission:
         return None if is_free else BUDGETS[entry.arrival.kind]
 
     def _next_number(self, connection: sqlite3.Connection, caller: Caller, entry: Entry) -> int | None:
-        """Return the request's number in its budget. Raises ApiError 429 if a window is full."""
+        """Return the request's number in its budget. Raise ApiError 429 if a window is full."""
         budget = self._budget_of(entry)
         if budget is None:
             return None

@@ -142,7 +142,7 @@ def mark_ready(connection: sqlite3.Connection, asset_id: str, size_pixels: tuple
 
 
 def own_assets(connection: sqlite3.Connection, account: str, asset_ids: Sequence[str], *, now_ms: int) -> list[Asset]:
-    """Return an account's assets. Raises ApiError if one is unknown, not uploaded or expired."""
+    """Return an account's assets. Raise ApiError if one is unknown, not uploaded or expired."""
     assets = []
     for asset_id in asset_ids:
         asset = find_asset(connection, asset_id)
@@ -159,7 +159,7 @@ def own_assets(connection: sqlite3.Connection, account: str, asset_ids: Sequence
 def resolve_inputs(
     connection: sqlite3.Connection, account: str, urls: Sequence[str], *, now_ms: int
 ) -> tuple[str, ...]:
-    """Return the asset ids of input URLs. Raises ApiError for one that cannot be used. Service rules 2.2.4, 2.2.5."""
+    """Return the asset ids of input URLs. Raise ApiError for one that cannot be used. Service rules 2.2.4, 2.2.5."""
     return tuple(
         _resolve_input(connection, account, url, name=f"inputs[{index}].url", now_ms=now_ms)
         for index, url in enumerate(urls)

@@ -88,7 +88,7 @@ def report_of(
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write a report as JSON. The file is replaced atomically. Raises OSError."""
+    """Write a report as JSON. The file is replaced atomically. Raise OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:

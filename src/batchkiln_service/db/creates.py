@@ -64,7 +64,7 @@ class CreateStore:
     def replay(self, connection: sqlite3.Connection, caller: Caller, sent: Sent) -> str | None:
         """Return the generation of an earlier request with this key; None if the key is new.
 
-        Raises ApiError 409 for another body, and 403 for another API key. Service rules 4.2 and 4.3.
+        Raise ApiError 409 for another body, and 403 for another API key. Service rules 4.2 and 4.3.
         """
         row = connection.execute(_SQL["find_idempotency_key"], (caller.account, sent.idempotency_key)).fetchone()
         if row is None:

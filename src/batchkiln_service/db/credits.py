@@ -49,7 +49,7 @@ def buy_first(connection: sqlite3.Connection, account: str, amount: int, *, now_
 
 
 def buy(connection: sqlite3.Connection, account: str, amount: int, *, now_ms: int) -> None:
-    """Buy credits."""
+    """Add bought credits to an account."""
     transfer(connection, account, "purchase", amount, generation_id=None, at_ms=now_ms)
 
 

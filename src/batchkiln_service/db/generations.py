@@ -151,7 +151,7 @@ def settle_all(connection: sqlite3.Connection, now_ms: int) -> None:
 def end_pending(connection: sqlite3.Connection, generation_id: str, outcome: Outcome, now_ms: int) -> bool:
     """End an active generation now; return False if a success still has to be rendered.
 
-    A failure is refunded. Raises ApiError 404 or 409.
+    A failure is refunded. Raise ApiError 404 or 409.
     """
     record = find_generation(connection, generation_id)
     if record is None:

@@ -94,7 +94,7 @@ def is_revoked_for_good(connection: sqlite3.Connection, key_sha256: str) -> bool
 
 
 def create_key(connection: sqlite3.Connection, account: str, *, now_ms: int, calendar: Calendar) -> MadeKey:
-    """Create a key. Raises `KeyRefusedError` (Service rule 5.3)."""
+    """Create a key. Raise `KeyRefusedError` (Service rule 5.3)."""
     check_account(connection, account)
     _check_active(connection, account)
     _check_pace(connection, account, now_ms, calendar)
@@ -106,7 +106,7 @@ def create_key(connection: sqlite3.Connection, account: str, *, now_ms: int, cal
 def enter_configured(connection: sqlite3.Connection, keys: Sequence[KeyOwner], *, now_ms: int) -> None:
     """Insert or reinstate the configured keys, and revoke those that are no longer configured.
 
-    Raises `KeyRefusedError` if an account would have too many keys, or two accounts the same key.
+    Raise `KeyRefusedError` if an account would have too many keys, or two accounts the same key.
     """
     wanted = {key.key_sha256 for key in keys}
     for row in connection.execute(_SQL["active_configured_keys"]).fetchall():
@@ -117,7 +117,7 @@ def enter_configured(connection: sqlite3.Connection, keys: Sequence[KeyOwner], *
 
 
 def list_keys(connection: sqlite3.Connection, account: str | None = None) -> list[ApiKey]:
-    """Return the keys of an account or of all, oldest first, with revoked ones. Raises `KeyRefusedError`."""
+    """Return the keys of an account or of all, oldest first, with revoked ones. Raise `KeyRefusedError`."""
     if account is not None:
         check_account(connection, account)
     rows = connection.execute(_SQL["list_keys"], (account,))
@@ -125,7 +125,7 @@ def list_keys(connection: sqlite3.Connection, account: str | None = None) -> lis
 
 
 def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> ApiKey:
-    """Revoke a key permanently; a revoked key keeps its instant. Raises `KeyRefusedError`.
+    """Revoke a key permanently; a revoked key keeps its instant. Raise `KeyRefusedError`.
 
     Service rule 5.6. A key that is no longer configured can be revoked as well, so that configuring it again has no
     effect.

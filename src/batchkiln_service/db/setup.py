@@ -111,7 +111,7 @@ def with_rules(connection: sqlite3.Connection, config: ServiceConfig) -> Service
 def configure_accounts(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> dict[str, str]:
     """Create the configured accounts and keys; return a working key of each account in plain text.
 
-    Raises `KeyRefusedError`, and ValueError if an environment variable is not set.
+    Raise `KeyRefusedError`, and ValueError if an environment variable is not set.
     """
     for account in config.accounts:
         open_account(connection, account.name, subscription=account.subscription)

@@ -49,11 +49,11 @@ class Dialect:
 
     @classmethod
     def of(cls, config: ServiceConfig) -> Self | None:
-        """Return the configured dialect; None without one. Raises ValueError for an unknown trait."""
+        """Return the configured dialect; None without one. Raise ValueError for an unknown trait."""
         return None if config.dialect is None else cls.draw(config.dialect).without(config.dialect_without)
 
     def without(self, traits: Iterable[str]) -> Self:
-        """Return the dialect without these traits. Raises ValueError for an unknown trait."""
+        """Return the dialect without these traits. Raise ValueError for an unknown trait."""
         unknown = set(traits := list(traits)) - set(TRAITS)
         if unknown:
             raise ValueError(f"there is no trait {', '.join(sorted(unknown))}; there are: {', '.join(TRAITS)}")

@@ -198,7 +198,7 @@ def is_at(rule: FaultRule, endpoints: frozenset[str]) -> bool:
 def parse_fault_header(text: str, endpoints: frozenset[str]) -> list[FaultRule]:
     """Return the rules in a fault header, such as "slow; seconds=3, reply_lost".
 
-    Raises ValueError, with the allowed values, if the text is malformed or a fault cannot occur at this endpoint.
+    Raise ValueError, with the allowed values, if the text is malformed or a fault cannot occur at this endpoint.
     """
     allowed = [kind for kind in KINDS if own_name(endpoints) in places_of(kind)]
     rules = []

@@ -111,7 +111,7 @@ class Faults:
     def add(self, kind: Misbehaviour, endpoint: Endpoint = "any", **settings: Unpack[FaultSettings]) -> int:
         """Activate a fault, by default for the next matching request; return the rule's number.
 
-        Raises ValueError if the settings do not fit the kind.
+        Raise ValueError if the settings do not fit the kind.
         """
         return self.add_rule(FaultRule(kind=kind, endpoint=endpoint, **settings))
 

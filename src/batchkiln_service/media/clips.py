@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Final
 
 import av
-from PIL import Image, ImageOps
+from PIL import Image, ImageFilter, ImageOps
 
 from batchkiln_service.media.input_images import open_picture
-from batchkiln_service.media.pictures import draw_scene, panel_of, paste_panel
+from batchkiln_service.media.pictures import blurred, draw_scene, panel_of, paste_panel
 from batchkiln_service.rules.render_spec import RenderSpec
 
 Painter = Callable[[float], Image.Image]  # returns the frame at a share of the clip's time, 0 to 1
 FRAMES_PER_SECOND: Final = 8
 _FADE: Final = 0.12  # the share of a clip in which the caption fades in, or out
+_BLUR_DIVISOR: Final = 24  # of a frame's longer side; the quotient is the radius of the blur beside an input
 _BAR_COLOR: Final = (255, 255, 255)
 _SAMPLES_PER_SECOND: Final = 48_000
 _SAMPLES_PER_FRAME: Final = 1024  # the size of an AAC frame
@@ -30,13 +31,18 @@ def painter_of(spec: RenderSpec, inputs: Sequence[Path]) -> Painter:
     A clip with a first frame fades from it to its last frame, or to a scene with its inputs. The given frames are shown
     without a caption. Any other clip is a scene with a bar that shows the time.
     """
+    paint = _sharp_painter_of(spec, inputs)
+    return (lambda passed: blurred(paint(passed))) if spec.is_blurred else paint
+
+
+def _sharp_painter_of(spec: RenderSpec, inputs: Sequence[Path]) -> Painter:
     size, panel = (spec.width, spec.height), panel_of(spec)
     scene = draw_scene(spec, inputs, height_above_panel=spec.height - panel.height)
     if not inputs or spec.image_mode == "reference-image":
         paste_panel(scene, panel)
         return lambda passed: _with_bar(scene, passed)
     has_last = spec.image_mode == "first-last-frame" and len(inputs) > 1
-    first, last = _covering(inputs[0], size), _covering(inputs[-1], size) if has_last else scene
+    first, last = _fitted(inputs[0], size), _fitted(inputs[-1], size) if has_last else scene
 
     def paint(passed: float) -> Image.Image:
         frame = Image.blend(first, last, passed)
@@ -75,9 +81,17 @@ def _with_bar(scene: Image.Image, passed: float) -> Image.Image:
     return frame
 
 
-def _covering(path: Path, size: tuple[int, int]) -> Image.Image:
-    """Return an input that fills the frame; its sides are cropped if the proportions differ."""
-    return ImageOps.fit(open_picture(path, at_least=size), size, Image.Resampling.BICUBIC)
+def _fitted(path: Path, size: tuple[int, int]) -> Image.Image:
+    """Return a whole input as large as the frame allows; a blurred copy fills the rest if the proportions differ."""
+    picture = open_picture(path, at_least=size)
+    inner = ImageOps.contain(picture, size, Image.Resampling.BICUBIC)
+    if inner.size == size:
+        return inner
+    frame = ImageOps.fit(picture, size, Image.Resampling.BICUBIC).filter(
+        ImageFilter.BoxBlur(max(size) // _BLUR_DIVISOR)
+    )
+    frame.paste(inner, ((size[0] - inner.width) // 2, (size[1] - inner.height) // 2))
+    return frame
 
 
 def _frame(paint: Painter, number: int, count: int) -> av.VideoFrame:

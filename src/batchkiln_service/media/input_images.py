@@ -25,14 +25,14 @@ class UnreadablePictureError(Exception):
 def size_by_header(path: Path, kind: str) -> tuple[int, int]:
     """Return the width and height in the header of a file of that Pillow format ("PNG").
 
-    Raises `UnreadablePictureError`.
+    Raise `UnreadablePictureError`.
     """
     with _opened(path, kind) as image:
         return image.size
 
 
 def examine(path: Path, kind: str) -> tuple[int, int]:
-    """Decode a whole file of that Pillow format; return width and height. Raises `UnreadablePictureError`."""
+    """Decode a whole file of that Pillow format; return width and height. Raise `UnreadablePictureError`."""
     with _opened(path, kind) as image:
         image.load()  # a truncated file has a valid header
         return image.size
@@ -50,7 +50,7 @@ def open_picture(path: Path, *, at_least: tuple[int, int]) -> Image.Image:
 
 @contextmanager
 def _opened(path: Path, kind: str) -> Iterator[Image.Image]:
-    """Open an untrusted file. Raises `UnreadablePictureError` for any exception of the decoder."""
+    """Open an untrusted file. Raise `UnreadablePictureError` for any exception of the decoder."""
     try:
         with Image.open(path, formats=[kind]) as image:
             _check_pixels(image.width, image.height)

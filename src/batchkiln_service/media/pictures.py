@@ -1,4 +1,4 @@
-"""Draws pictures: a background in two colours, the input pictures, and a caption panel.
+"""Draws pictures: a landscape or the input pictures before a background in two colours, and a caption panel.
 
 The panel is a dark strip at the bottom with the prompt, in the largest font size that fits.
 """
@@ -8,19 +8,23 @@ import io
 import math
 import textwrap
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from colorsys import hsv_to_rgb
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
 
 from batchkiln_service.media.input_images import open_picture
 from batchkiln_service.media.legible_text import legible
 from batchkiln_service.rules.render_spec import RenderSpec
 
 _FRAME_COLOR: Final = (250, 250, 250)
+_SUN_COLOR: Final = (255, 246, 224)
+_RIDGES: Final = 3
+_RIDGE_POINTS: Final = 96  # along the width; more give smoother ridges
+_BLUR_DIVISOR: Final = 24  # of the picture's shorter side; the quotient is the radius of the blur
 
 
 def draw_picture(spec: RenderSpec, inputs: Sequence[Path]) -> Image.Image:
@@ -28,11 +32,16 @@ def draw_picture(spec: RenderSpec, inputs: Sequence[Path]) -> Image.Image:
     panel = panel_of(spec)
     picture = draw_scene(spec, inputs, height_above_panel=spec.height - panel.height)
     paste_panel(picture, panel)
-    return picture
+    return blurred(picture) if spec.is_blurred else picture
+
+
+def blurred(picture: Image.Image) -> Image.Image:
+    """Return the picture out of focus, with its caption: the colours remain, and no edge."""
+    return picture.filter(ImageFilter.BoxBlur(max(3, min(picture.size) // _BLUR_DIVISOR)))
 
 
 def save_picture(picture: Image.Image, path: Path, output_format: str) -> None:
-    """Save as PNG or JPEG. Raises OSError.
+    """Save as PNG or JPEG. Raise OSError.
 
     The file is encoded in memory first, because Pillow does not notice a partial write to a full disk.
     """
@@ -54,13 +63,45 @@ def panel_of(spec: RenderSpec) -> Image.Image:
 
 
 def draw_scene(spec: RenderSpec, inputs: Sequence[Path], *, height_above_panel: int) -> Image.Image:
-    """Return a gradient with the inputs in a grid; the gradient's two colours depend on all of the specification."""
+    """Return a gradient with the inputs in a grid, or with a landscape. Both depend on all of the specification."""
     digest = _digest_of(spec)
     top, bottom = _color(digest[0], 130), _color(digest[0] + 32 + digest[1] // 2, 235)
     ramp = Image.linear_gradient("L").resize((1, spec.height))
     scene = ImageOps.colorize(ramp, black=top, white=bottom).resize((spec.width, spec.height))
-    _paste_grid(scene, inputs, (spec.width, height_above_panel))
+    if inputs:
+        _paste_grid(scene, inputs, (spec.width, height_above_panel))
+    else:
+        _draw_landscape(scene, digest, height_above_panel)
     return scene
+
+
+def _draw_landscape(scene: Image.Image, digest: bytes, height: int) -> None:
+    """Draw a sun and ridges of hills into the upper part of a scene, so that pictures differ in more than colour."""
+    draw = ImageDraw.Draw(scene)
+    radius = min(scene.width, height) * (0.07 + 0.10 * digest[2] / 255)
+    sun = scene.width * (0.15 + 0.7 * digest[3] / 255), height * (0.18 + 0.27 * digest[4] / 255)
+    draw.circle(sun, radius, fill=_SUN_COLOR)
+    for ridge in range(_RIDGES):
+        color = _color(digest[0] + 20 * ridge + 100, 150 - 38 * ridge)
+        draw.polygon(
+            [
+                (0, scene.height),
+                *_ridge(digest[5 + 3 * ridge :], ridge, (scene.width, height)),
+                (scene.width, scene.height),
+            ],
+            fill=color,
+        )
+
+
+def _ridge(digest: bytes, ridge: int, size: tuple[int, int]) -> Iterator[tuple[float, float]]:
+    """Yield the points of a ridge from left to right: two waves whose lengths and phases three bytes determine."""
+    width, height = size
+    middle, swing = height * (0.5 + 0.17 * ridge), height * (0.05 + 0.08 * digest[0] / 255)
+    for number in range(_RIDGE_POINTS + 1):
+        turn = 2 * math.pi * number / _RIDGE_POINTS
+        long = math.sin(turn * (0.6 + digest[1] / 255) + digest[2] / 40)
+        short = math.sin(turn * (2.2 + digest[2] / 128) + digest[1] / 40)
+        yield width * number / _RIDGE_POINTS, middle + swing * (long + 0.35 * short)
 
 
 def _digest_of(spec: RenderSpec) -> bytes:
@@ -75,8 +116,6 @@ def _color(hue: int, brightness: int) -> tuple[int, int, int]:
 
 def _paste_grid(scene: Image.Image, inputs: Sequence[Path], room: tuple[int, int]) -> None:
     """Paste each input in a frame, as large as a grid in that room allows."""
-    if not inputs:
-        return
     columns = _columns(len(inputs), room)
     cell = room[0] // columns, room[1] // math.ceil(len(inputs) / columns)
     border = max(2, min(room) // 120)

@@ -34,11 +34,11 @@ _CONTENT_TYPES: Final = {"png": "image/png", "jpg": "image/jpeg", "mp4": "video/
 
 
 class OutputUnwantedError(Exception):
-    """Raised for an output whose generation has expired or ended otherwise. The file is deleted."""
+    """The generation of an output has expired or ended otherwise. The file is deleted."""
 
 
 class OutputDelayedError(Exception):
-    """Raised if the output cannot be stored for now; it is tried again."""
+    """The output cannot be stored for now. A later attempt may succeed."""
 
 
 class Renderer:
@@ -172,7 +172,7 @@ class Renderer:
         return self._saved(_SHARED, _tiny(render_spec), self._name)
 
     def _publish(self, generation_id: str, temporary: Path, output: Output) -> None:
-        """Rename the file and record it in one job. Raises `OutputUnwantedError` if it is not wanted."""
+        """Rename the file and record it in one job. Raise `OutputUnwantedError` if it is not wanted."""
 
         def enter(connection: sqlite3.Connection) -> None:
             now_ms = self._clock.now_ms()
@@ -199,7 +199,7 @@ class Renderer:
             raise OutputDelayedError(generation_id) from error
 
     def _saved(self, stem: str, render_spec: RenderSpec, publish: Callable[[Path, Output], None]) -> Output:
-        """Render to a temporary file and pass it to `publish`. Raises what rendering raises."""
+        """Render to a temporary file and pass it to `publish`. Raise what rendering raises."""
         file_name = f"{stem}.{render_spec.output_format}"
         temporary = self.path_of(f"{file_name}.{next(self._numbers)}{_HALF_WRITTEN}")
         inputs = [str(self._asset_dir / asset_id) for asset_id in render_spec.asset_ids]
@@ -232,7 +232,9 @@ def is_shared(file_name: str) -> bool:
 
 def _tiny(render_spec: RenderSpec) -> RenderSpec:
     small = replace(render_spec, width=64, height=64, duration_seconds=1, with_audio=False)
-    return replace(small, mode="", model="", prompt="instant", image_mode=None, asset_ids=())
+    return replace(
+        small, mode="", model="", prompt="instant", image_mode=None, asset_ids=(), variation="", is_blurred=False
+    )
 
 
 def _pixels_of(render_spec: RenderSpec) -> int:

@@ -39,7 +39,7 @@ MAX_TASK_SECONDS: Final = 300.0  # real time; ten times more than any task takes
 def draw(spec_json: str, inputs: Sequence[str], path: str) -> Json:
     """Render to a file and flush it to disk; return [size in bytes, SHA-256].
 
-    Raises what rendering and the disk raise.
+    Raise what rendering and the disk raise.
     """
     spec, target = RenderSpec.from_json(spec_json.encode()), Path(path)
     pictures = [Path(name) for name in inputs]
@@ -89,7 +89,7 @@ class WorkerProcess:
         self._lock = threading.Lock()
 
     def do(self, task: str, *arguments: Json) -> Json:
-        """Run a task of `TASKS`. Raises `TaskFailedError` or `WorkerLostError`; the next task may succeed."""
+        """Run a task of `TASKS`. Raise `TaskFailedError` or `WorkerLostError`; the next task may succeed."""
         process = self._running()
         overdue = threading.Timer(self._max_task_seconds, process.kill)
         overdue.start()
@@ -192,7 +192,7 @@ class WorkerPool:
     def do(self, task: str, *arguments: Json, pixels: int) -> Json:
         """Run a task of `TASKS` with that many pixels, in this thread or its process. Only call it in submitted work.
 
-        Raises what the task raises, `TaskFailedError` if it ran in the process, and `WorkerLostError`.
+        Raise what the task raises, `TaskFailedError` if it ran in the process, and `WorkerLostError`.
         """
         if pixels <= self._max_thread_pixels:
             return TASKS[task](*arguments)

@@ -7,7 +7,10 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class RenderSpec:
-    """All data that determine an output: the same specification gives the same bytes."""
+    """All data that determine an output: the same specification gives the same bytes.
+
+    `variation` tells apart the generations of equal requests. Specifications stored before it existed have none.
+    """
 
     kind: str
     mode: str
@@ -20,6 +23,8 @@ class RenderSpec:
     with_audio: bool
     image_mode: str | None
     asset_ids: tuple[str, ...]
+    variation: str = ""
+    is_blurred: bool = False
 
     def as_json(self) -> bytes:
         """Return the stored form, JSON."""

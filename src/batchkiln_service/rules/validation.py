@@ -81,12 +81,12 @@ def check_request(body: Json, catalog: Mapping[str, Model], *, kind: Kind | None
 
 
 def check_uploads(body: Json) -> Sequence[FileDescription]:
-    """Return the files in a body of POST /uploads. Raises ApiError 422."""
+    """Return the files in a body of POST /uploads. Raise ApiError 422."""
     return _checked(body, UploadRequest, fields=("files",), entry_fields=tuple(FileDescription.model_fields)).files
 
 
 def check_completion(body: Json) -> Sequence[str]:
-    """Return the asset ids in a body of POST /uploads/complete. Raises ApiError 422."""
+    """Return the asset ids in a body of POST /uploads/complete. Raise ApiError 422."""
     return _checked(body, CompletionRequest, fields=("asset_ids",)).asset_ids
 
 

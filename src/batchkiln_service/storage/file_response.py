@@ -23,7 +23,7 @@ class OpenFile:
     """An open file that stays readable when it is deleted or replaced; closed when it is garbage-collected."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file. Raises OSError."""
+        """Open the file. Raise OSError."""
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         # A reply may end in many ways, also without being sent, so none of them closes the file.
         weakref.finalize(self, os.close, self._descriptor)

@@ -94,7 +94,7 @@ def _check_open(asset: Asset) -> None:
 
 
 async def _save(request: web.Request, asset: Asset, path: Path) -> None:
-    """Write the body to disk, up to its announced size. Raises ApiError unless it has that size."""
+    """Write the body to disk, up to its announced size. Raise ApiError unless it has that size."""
     received = 0
     file = await asyncio.to_thread(path.open, "wb")
     try:
@@ -113,7 +113,7 @@ async def _save(request: web.Request, asset: Asset, path: Path) -> None:
 async def _chunks(request: web.Request, silence_seconds: float) -> AsyncIterator[bytes]:
     """Yield the body as it arrives.
 
-    Raises ApiError if the client pauses too long, takes too long in all, or sends invalid HTTP. Times are real.
+    Raise ApiError if the client pauses too long, takes too long in all, or sends invalid HTTP. Times are real.
     """
     within_seconds = MAX_SILENCES * silence_seconds
     clock = asyncio.get_running_loop().time

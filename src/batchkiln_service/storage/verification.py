@@ -1,4 +1,4 @@
-"""Completion of uploads: every file is decoded before any asset of the request becomes ready."""
+"""Completes uploads. Every file is decoded before any asset of the request becomes ready."""
 
 import asyncio
 import sqlite3
@@ -19,7 +19,7 @@ _Size = tuple[int, int]
 async def complete_assets(context: Context, account: str, asset_ids: Sequence[str]) -> list[tuple[Asset, _Size]]:
     """Verify the files of an account's assets and mark all of them ready, or none.
 
-    Returns each asset with its width and height in pixels. Raises ApiError 422 that names every asset whose file is
+    Returns each asset with its width and height in pixels. Raise ApiError 422 that names every asset whose file is
     not as announced; the others can be completed without them.
     """
 

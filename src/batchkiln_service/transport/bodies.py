@@ -133,7 +133,7 @@ def unreadable_body() -> ApiError:
 
 
 def parse_json(body: bytes) -> object:
-    """Return the parsed body. Raises ApiError 400, also for an object with a repeated name."""
+    """Return the parsed body. Raise ApiError 400, also for an object with a repeated name."""
     try:
         parsed: object = orjson.loads(body)
         json.loads(body, object_pairs_hook=_check_names, parse_int=len, parse_float=len)

@@ -55,7 +55,7 @@ async def listen(
     """Bind the configured port, or that of the last run if it is free, and return it.
 
     When the stack is closed, new connections are refused, idle ones are closed at once, and requests under way get
-    `STOP_SECONDS`. Raises OSError if the port is in use.
+    `STOP_SECONDS`. Raise OSError if the port is in use.
     """
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=STOP_SECONDS)
     await runner.setup()

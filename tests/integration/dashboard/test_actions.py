@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.states import Event
+from batchkiln.store import operations
 from batchkiln.store.sqlite.wakeup import listen
 from integration.dashboard.sample_queue import Browser
-from support.queue_file import QueueFile
+from support.queue_file import NOW, QueueFile
 
 PATIENCE_SECONDS = 120  # only a bell that is never rung takes so long
 
@@ -31,6 +32,49 @@ async def test_retry_names_its_cost_and_queues_again(browser: Browser, queue: Qu
     assert queue.names("failed") == queue.names("rejected") == []
     assert location == "/jobs/birds?done=retry&n=2"
     assert "2 items queued again." in (await browser.get(location)).text
+
+
+async def test_redo_names_its_cost_and_queues_again(browser: Browser, queue: QueueFile) -> None:
+    """The item's page leads there, and shows the files that it keeps meanwhile."""
+    page = await browser.get("/jobs/birds/item?id=picture")
+    question = await browser.get("/jobs/birds/redo?id=picture")
+
+    await agreed(browser, "/jobs/birds/redo?id=picture")
+
+    assert "/jobs/birds/redo?id=picture" in page.text
+    assert "may cost 5 credits by the known quotes" in question.text
+    assert queue.item("picture")["state"] == "queued"
+    assert "picture.png" in (await browser.get("/jobs/birds/item?id=picture")).text
+
+
+async def test_version_is_chosen_from_the_items_page(browser: Browser, queue: QueueFile) -> None:
+    """Each version is shown; the one that is not current has a button, and using it costs nothing."""
+    queue.connection.execute("UPDATE account SET name = 'busy' WHERE name = 'main'")
+    operations.redo(queue.connection, "birds", ["picture"], NOW)
+    second = queue.finish("picture")
+    url = "/jobs/birds/use-version?id=picture&version=1"
+
+    page = await browser.get("/jobs/birds/item?id=picture")
+    question = await browser.get(url)
+    location = await agreed(browser, url)
+
+    assert "Version 2, current" in page.text
+    assert "version=1" in page.text
+    assert "costs nothing" in question.text
+    assert location.startswith("/jobs/birds/item?id=picture")
+    assert queue.item("picture")["version_id"] != second
+    assert "Version 1, current" in (await browser.get("/jobs/birds/item?id=picture")).text
+
+
+@pytest.mark.parametrize("version", ["", "x", "9", "9999999999999999999"])
+async def test_version_that_is_not_there_changes_nothing(browser: Browser, queue: QueueFile, version: str) -> None:
+    before = queue.item("picture")
+    form = (await browser.get("/jobs/birds/use-version?id=picture&version=1")).form
+
+    answer = await browser.submit(f"/jobs/birds/use-version?id=picture&version={version}", **form)
+
+    assert answer.status == (409 if version == "9" else 400)
+    assert queue.item("picture") == before
 
 
 async def test_cancel_takes_only_the_item_that_was_named(browser: Browser, queue: QueueFile) -> None:

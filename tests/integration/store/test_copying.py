@@ -76,7 +76,7 @@ def test_a_copy_there_and_back_is_equal(golden: Path, url: DatabaseUrl, tmp_path
     assert content(golden) == content(tmp_path / "back.db") == inside
     assert there == back
     assert there.items == len(ENDS)
-    assert all(inside[table] for table in copying.ORDER if table != "asset")
+    assert all(inside[table] for table in copying.ORDER if table not in {"asset", "variant_group"})
 
 
 def test_new_ids_follow_the_copied_ones(golden: Path, url: DatabaseUrl) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.job import ItemSpec
+from batchkiln.core.job import InputFile, ItemSpec
 from batchkiln.core.states import Event
 from batchkiln.store.apply import ApplyOptions, ApplyReport
 from batchkiln.store.loads import Loads, RecipeCount
@@ -44,9 +44,14 @@ STEPS = st.lists(
 )
 
 
+def files_of(one: ItemSpec) -> list[InputFile]:
+    """Give an item's images."""
+    return [each for each in one.inputs if isinstance(each, InputFile)]
+
+
 def request_of(one: ItemSpec) -> tuple[object, ...]:
     """Give what is sent: images by content, and of the recipe not its cap."""
-    return (one.prompt, replace(one.recipe, max_cost_credits=None), [file.sha256 for file in one.inputs])
+    return (one.prompt, replace(one.recipe, max_cost_credits=None), [file.sha256 for file in files_of(one)])
 
 
 @dataclass
@@ -142,7 +147,7 @@ def expected(model: Model) -> dict[str, tuple[object, ...]]:
             one.metadata,
             one.recipe.model,
             one.recipe.max_cost_credits,
-            one.inputs[0].path if one.inputs else None,
+            files_of(one)[0].path if one.inputs else None,
         )
         for name, (one, state, _) in model.items.items()
     }

@@ -16,7 +16,7 @@ from typing import Any
 
 import av
 import pytest
-from PIL import Image, ImageChops, ImageStat
+from PIL import Image, ImageChops, ImageFilter, ImageOps, ImageStat
 
 import batchkiln
 from batchkiln_service import Limits
@@ -43,8 +43,8 @@ def seconds_of(stream: av.VideoStream | av.AudioStream) -> float:
     return float(stream.duration * stream.time_base)
 
 
-async def output(world: World, body: object) -> bytes:
-    ended = await world.finish(await world.create(body))
+async def output(world: World, body: object, *, idempotency_key: str = "") -> bytes:
+    ended = await world.finish(await world.create(body, idempotency_key=idempotency_key))
     return (await world.send("GET", ended.output["url"], key=None)).content
 
 
@@ -137,12 +137,57 @@ async def test_inputs_show_in_a_clip(
     assert distance(ImageChops.difference(decoded[0], decoded[len(decoded) // 2]), "black") > 1
 
 
-async def test_same_request_gives_the_same_clip(make_world: WorldMaker) -> None:
-    """A clip depends on its request alone, also its bytes."""
-    world = await make_world(limits=Limits.lifted())
+async def test_same_key_gives_the_same_clip_on_every_service(make_world: WorldMaker, tmp_path: Path) -> None:
+    """A clip depends on its request, account and key alone, also its bytes."""
     body = {**CLIP, "parameters": {"resolution": "480p", "duration_seconds": 2, "generate_audio": True}}
+    worlds = [await make_world(state_dir=tmp_path / name) for name in ("one", "other")]
 
-    assert await output(world, body) == await output(world, body)
+    one, other = [await output(world, body, idempotency_key="a-key-of-a-clip-01") for world in worlds]
+
+    assert one == other
+
+
+@pytest.mark.parametrize("body", [IMAGE, CLIP], ids=["picture", "clip"])
+async def test_equal_requests_differ_and_a_replay_does_not(make_world: WorldMaker, body: object) -> None:
+    """Variants can be told apart, so that a choice among them can be rehearsed."""
+    world = await make_world(limits=Limits.lifted())
+    keys = ["a-key-of-variant-1", "a-key-of-variant-2", "a-key-of-variant-1"]
+
+    first, second, replayed = [await output(world, body, idempotency_key=key) for key in keys]
+
+    assert first == replayed
+    one, other = ((frames(each) if body is CLIP else [Image.open(io.BytesIO(each))])[0] for each in (first, second))
+    assert sum(ImageStat.Stat(ImageChops.difference(one, other)).mean) / 3 > 8
+
+
+async def test_chain_of_picture_and_clip_shows_in_the_clip(make_world: WorldMaker) -> None:
+    """The first frame of a clip is the picture that it was made from, of that variant and no other."""
+    world = await make_world(limits=Limits.lifted())
+    variants = [await output(world, IMAGE, idempotency_key=f"a-key-of-a-still-{number}") for number in range(2)]
+    url = await world.upload(variants[1])
+    inputs = [{"type": "image", "url": url}]
+
+    clip = await output(world, {**CLIP, "mode": "image-to-video", "inputs": inputs})
+
+    first = frames(clip)[0]
+    dropped, chosen = (ImageOps.contain(Image.open(io.BytesIO(each)).convert("RGB"), first.size) for each in variants)
+    left = (first.width - chosen.width) // 2
+    shown = first.crop((left, 0, left + chosen.width, chosen.height))
+    assert sum(ImageStat.Stat(ImageChops.difference(shown, chosen)).mean) / 3 < 6
+    assert sum(ImageStat.Stat(ImageChops.difference(shown, dropped)).mean) / 3 > 8
+
+
+async def test_blurred_picture_is_made_on_request(make_world: WorldMaker) -> None:
+    """The marker in the prompt reaches the file."""
+    world = await make_world(limits=Limits.lifted())
+
+    sharp, soft = [await output(world, image_with(prompt=prompt)) for prompt in ("A fox", "A fox [blurred]")]
+
+    strengths = [
+        ImageStat.Stat(Image.open(io.BytesIO(each)).convert("L").filter(ImageFilter.FIND_EDGES)).stddev[0]
+        for each in (sharp, soft)
+    ]
+    assert strengths[1] < strengths[0] / 2
 
 
 async def test_small_picture_starts_no_process(make_world: WorldMaker) -> None:

@@ -133,16 +133,6 @@ async def test_output_expires_with_its_retention(world: World) -> None:
     assert list((world.config.state_dir / "media").iterdir()) == []
 
 
-async def test_same_request_gives_the_same_bytes(world: World) -> None:
-    """RenderSpec depends on the request alone."""
-    first = await world.finish(await world.create())
-    second = await world.finish(await world.create())
-
-    files = [await world.send("GET", reply.output["url"], key=None) for reply in (first, second)]
-
-    assert files[0].content == files[1].content
-
-
 async def test_lost_file_is_drawn_again(world: World) -> None:
     """A file that a crash took is drawn when somebody asks for it."""
     ended = await world.finish(await world.create())

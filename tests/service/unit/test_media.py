@@ -4,11 +4,12 @@ import io
 import struct
 import zlib
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
+import orjson
 import pytest
-from PIL import Image, ImageChops, ImageStat
+from PIL import Image, ImageChops, ImageFilter, ImageOps, ImageStat
 
 from batchkiln_service.media.clips import painter_of
 from batchkiln_service.media.input_images import UnreadablePictureError, examine, open_picture, size_by_header
@@ -40,6 +41,12 @@ def render_spec(**changes: object) -> RenderSpec:
 def distance(one: Image.Image, other: Image.Image) -> float:
     """Give the mean difference of two pictures of one size, 0 to 255."""
     return sum(ImageStat.Stat(ImageChops.difference(one, other)).mean) / 3
+
+
+def edges(picture: Image.Image) -> float:
+    """Give the strength of the edges in a picture, as a filter for sharpness does; its rim is left out."""
+    found = ImageOps.crop(picture.convert("L").filter(ImageFilter.FIND_EDGES), 4)
+    return ImageStat.Stat(found).stddev[0]
 
 
 def halves(path: Path, left: tuple[int, int, int], right: tuple[int, int, int]) -> Path:
@@ -93,6 +100,55 @@ def test_other_requests_look_different(change: dict[str, object]) -> None:
 
     assert first.tobytes() == again.tobytes()
     assert distance(first, other) > 1
+
+
+def test_equal_requests_vary_in_shape_and_color() -> None:
+    """Variants of one request can be told apart without reading anything, and keep their caption panel's size."""
+    variants = [draw_picture(render_spec(variation=str(number)), []) for number in range(4)]
+
+    for one, other in combinations(variants, 2):
+        assert distance(one, other) > 8
+        assert distance(one.convert("L").convert("RGB"), other.convert("L").convert("RGB")) > 3
+
+
+def test_blurred_picture_has_no_edges() -> None:
+    """A filter for sharpness finds it, though its colours are those of the sharp one."""
+    sharp, soft = (draw_picture(render_spec(is_blurred=blurred), []) for blurred in (False, True))
+
+    assert edges(soft) < edges(sharp) / 3
+
+
+def test_blurred_clip_has_no_edges_in_any_frame() -> None:
+    """From its first frame to its last."""
+    clips = [painter_of(render_spec(kind="video", duration_seconds=2, is_blurred=each), []) for each in (False, True)]
+
+    for passed in (0.0, 0.5, 1.0):
+        sharp, soft = (paint(passed) for paint in clips)
+        assert edges(soft) < edges(sharp) / 3
+
+
+@pytest.mark.parametrize("size", [(160, 120), (320, 120), (90, 160)])
+def test_first_frame_shows_the_whole_input(size: tuple[int, int], tmp_path: Path) -> None:
+    """Both of its sides are seen, whatever the proportions of the clip are."""
+    path = halves(tmp_path / "input.png", (200, 30, 30), (30, 30, 200))
+    spec = render_spec(
+        kind="video", image_mode="first-frame", width=size[0], height=size[1], duration_seconds=2, asset_ids=("a",)
+    )
+
+    frame = painter_of(spec, [path])(0.0)
+
+    width = min(size[0], size[1] * 4 // 3)
+    left, right = (size[0] - width) // 2 + 4, (size[0] + width) // 2 - 5
+    assert frame.getpixel((left, size[1] // 2)) == (200, 30, 30)
+    assert frame.getpixel((right, size[1] // 2)) == (30, 30, 200)
+
+
+def test_specification_stored_by_an_earlier_version_is_still_drawn() -> None:
+    """It has no variation and is sharp."""
+    stored = orjson.loads(render_spec().as_json())
+    del stored["variation"], stored["is_blurred"]
+
+    assert RenderSpec.from_json(orjson.dumps(stored)) == render_spec()
 
 
 def _rgba() -> Image.Image:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from batchkiln.core.job import InputFile
+
 from .manifest_texts import HEADER, mistakes, places, specs
 
 
@@ -211,6 +213,7 @@ def test_inputs_are_examined_once_and_may_be_templates(tmp_path: Path) -> None:
     )
 
     (image,) = items[0].inputs
+    assert isinstance(image, InputFile)
     assert items[0].inputs[0] is items[1].inputs[0]
     assert items[2].inputs == (image,)
     assert image.media_type == "image/png"

@@ -13,15 +13,18 @@ import pytest
 from batchkiln.api.reading import ItemReport, read_item_report
 from batchkiln.cli.main import program
 from batchkiln.config import Config, Profile
+from batchkiln.core import outcome_errors
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, WAITS, Explanation
+from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, UNUSABLE, WAITS, Explanation
 from batchkiln.presentation.formatting import REASONS, format_minute
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import Reader
 from batchkiln.store.accounts import SlotHolder
+from batchkiln.store.operations import redo
+from batchkiln.store.versions import choose_version
 from support.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
 AT: Final = from_milliseconds(NOW)
@@ -123,6 +126,11 @@ def damaged(queue: QueueFile) -> None:
     queue.move("fox", Event.KEY_CONFLICT, code=DAMAGED)
 
 
+def id_taken(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.KEY_CONFLICT, code=ID_TAKEN)
+
+
 def refused_in_doubt(queue: QueueFile) -> None:
     queue.end(queue.send("fox"), "disputed")
     queue.move("fox", Event.REFUSED_IN_DOUBT, code="over_quote")
@@ -159,6 +167,7 @@ def outputs_gone(queue: QueueFile) -> None:
     queue.move("fox", Event.OUTPUTS_UNUSABLE, code="outputs_gone")
 
 
+ID_TAKEN: Final = outcome_errors.id_taken("gen-1").code
 Way = Callable[[QueueFile], None]
 Row = tuple[Way, str, str, str, list[str]]
 # How an item gets into a state; parts of its explanation: the state, the charge and the remedy; the named commands.
@@ -218,6 +227,7 @@ TABLE: Final[list[Row]] = [
         "check the disk",
         ["show", "resolve", "resolve", "resolve"],
     ),
+    (id_taken, "belongs to another item", "it is unknown whether", "look for it", ["show", *["resolve"] * 3]),
     (refused_in_doubt, "got no reply", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
     (key_forgotten, "for a day", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
     (set_aside, "does not decide", "it is unknown whether", "look for it", ["show", *["resolve"] * 4]),
@@ -274,7 +284,7 @@ def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
     ways = {event for (_, event), state in TRANSITIONS.items() if state is ItemState.HELD}
     assert {state for state, _ in reached} == set(ItemState)
     assert {kind for state, kind in reached if state == ItemState.HELD} == ways
-    assert set(HOLDS) == ways | {DAMAGED, GONE}
+    assert set(HOLDS) == ways | {DAMAGED, GONE, ID_TAKEN, UNUSABLE}
 
 
 @pytest.mark.parametrize("reason", WaitReason)
@@ -482,3 +492,31 @@ def test_commands_are_whole_whatever_an_item_is_called(name: str) -> None:
     telling = Explanation("", "", f"`{command}` queues it again; `batchkiln work` resumes it")
 
     assert telling.commands == (command, "batchkiln work")
+
+
+def test_item_that_is_made_again_keeps_its_version_in_the_sentences(queue: QueueFile) -> None:
+    """It waits with the files that it had; done, it names the current version of those that it has."""
+    queue.apply([spec("fox")])
+    queue.finish("fox")
+    redo(queue.connection, "birds", ["fox"], NOW)
+    waiting = told(queue).explanation
+    queue.finish("fox")
+    choose_version(queue.connection, "birds", "fox", 1, NOW)
+
+    chosen = told(queue).explanation
+
+    assert "it is to be made again; the files of version 1 stay current until then" in waiting.situation
+    assert "generation gen-fox was downloaded completely: 1 file; version 1 of 2 is current" in chosen.situation
+
+
+def test_failed_redo_names_the_command_for_its_earlier_version(queue: QueueFile) -> None:
+    """Trying again costs again; the files that it had are used at no cost."""
+    queue.apply([spec("fox")])
+    queue.finish("fox")
+    redo(queue.connection, "birds", ["fox"], NOW)
+    queue.end(queue.send("fox", generation_id="second"), "failed")
+    queue.move("fox", Event.TRIES_EXHAUSTED, code="generation_failed")
+
+    explanation = told(queue).explanation
+
+    assert explanation.commands == ("batchkiln retry birds fox", "batchkiln use-version birds fox 1")

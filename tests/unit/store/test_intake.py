@@ -490,3 +490,16 @@ def test_plan_counts_what_would_be_made_again(queue: QueueFile) -> None:
     assert [(change.kind.value, change.item) for change in plan.changes] == [("redone", "fox")]
     assert [(entry.count, entry.cost_credits) for entry in plan.counts] == [(1, 5)]
     assert plan.report.redo_cost == 5
+
+
+def test_plan_counts_the_images_of_what_would_be_made_again(queue: QueueFile) -> None:
+    """A new image is uploaded for the new attempt; without the option, the item stays as it was sent."""
+    recipe = capped(None, inputs_count=1)
+    queue.apply([spec("fox", recipe=recipe, inputs=(image("/a.png", "aa"),))])
+    queue.finish("fox")
+    changed = [spec("fox", recipe=recipe, inputs=(image("/b.png", "bb"),))]
+
+    redone = queue.plan(changed, options=ApplyOptions(on_change="redo", dry_run=True))
+    kept = queue.plan(changed, options=ApplyOptions(on_change="keep", dry_run=True))
+
+    assert (redone.uploads.files, kept.uploads.files) == (1, 0)

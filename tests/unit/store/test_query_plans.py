@@ -12,7 +12,10 @@ from batchkiln.store.sql import QUERIES
 from batchkiln.store.sqlite.file_database import migrations
 
 COLD: Final = frozenset(
-    {"apply", "staging", "diff", "identity", "planned_items", "plans", "integrity", "misunderstood"}
+    {
+        *("apply", "staging", "variants", "diff", "identity", "planned_items", "plans", "integrity", "misunderstood"),
+        "references",
+    }
 )
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
 
@@ -65,8 +68,12 @@ SCANNED: Final = {
     "revoke_leases": {"account_lease"},
     "lease_epochs": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
     "dependents": {"wanted"},  # what is made from the given items
-    "offered_choice": {"(subquery-3)", "(subquery-4)", "choice"},  # the kept items of one group
+    "fill_from_groups": {"choice", *(f"(subquery-{number})" for number in range(6, 10))},  # the kept items of one group
+    "job_stuck": {"above", "stuck"},  # what waits in a job in which nothing else can begin
+    "item_sources": {"choice", "(subquery-4)", "(subquery-5)"},  # the kept items of one group
+    "rebuild_inputs": {"filled"},  # the inputs of one item
     "drivers": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
+    "count_to_choose": {"open_groups"},  # one row per group
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""
 

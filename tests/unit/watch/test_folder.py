@@ -41,7 +41,7 @@ def test_file_is_due_when_it_has_been_still() -> None:
     assert tracker.update({"a.yaml": FIRST}, 0.0) == []
     assert tracker.update({"a.yaml": SECOND}, 0.9) == []
     assert tracker.update({"a.yaml": SECOND}, 1.5) == []
-    assert tracker.next_at == 1.9
+    assert tracker.next_due_at == 1.9
     assert tracker.update({"a.yaml": SECOND}, 1.9) == ["a.yaml"]
 
 
@@ -53,11 +53,11 @@ def test_what_was_dealt_with_is_left_alone_until_it_changes() -> None:
     tracker.mark_handled("a.yaml")
 
     assert tracker.update({"a.yaml": FIRST}, 9.0) == []
-    assert tracker.next_at == inf
+    assert tracker.next_due_at == inf
     assert tracker.update({"a.yaml": SECOND}, 10.0) == []
     assert tracker.update({"a.yaml": SECOND}, 11.0) == ["a.yaml"]
     assert tracker.update({}, 12.0) == []
-    assert tracker.next_at == inf
+    assert tracker.next_due_at == inf
 
 
 def test_what_cannot_be_taken_now_is_tried_again_later() -> None:

@@ -53,10 +53,20 @@ CREATE TABLE item_source (
 
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
-CREATE INDEX item_by_group ON item (group_id, id) WHERE group_id IS NOT NULL;
+CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
+CREATE INDEX item_to_review ON item (job_id, id, verdict)
+    WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
 
 -- What is beside each file: nothing, or its origin as JSON or as a caption.
 ALTER TABLE job ADD COLUMN sidecar TEXT CHECK (sidecar IN ('json', 'txt'));
+
+-- Sources in a state, for the items that wait for one that has ended badly.
+CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
+CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
+
+DROP INDEX tally_open;
+CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
+    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
 
 -- An item that was made again may have lost several attempts: each was paid. `delivered` has the numbers of the item's
 -- earlier attempts with saved files, which a lost attempt does not end.

@@ -44,7 +44,7 @@ class DatabaseCopySession:
         return found
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert rows into a table, by COPY: a copy takes a sixth of the time so."""
+        """Insert rows into a table, by COPY, which takes a sixth of the time of INSERT."""
         names = ", ".join(f'"{column}"' for column in columns)
         with (
             self.session.connection.cursor() as cursor,

@@ -67,6 +67,8 @@ _OVERRIDES: Final = {
         JOIN item AS i ON i.id = e.value
         JOIN recipe AS r ON r.id = i.recipe_id
         WHERE (CAST(:model AS TEXT) IS NULL OR r.model = :model)
+            AND (CAST(:verdict AS TEXT) IS NULL OR i.verdict = :verdict
+                OR (:verdict = 'unreviewed' AND i.state = 'done' AND i.verdict IS NULL))
             AND (CAST(:code AS TEXT) IS NULL OR i.error_code = :code)
             AND (CAST(:key AS TEXT) IS NULL OR EXISTS (
                 SELECT 1 FROM json_each_text(coalesce(i.metadata, '{}')::json) AS m (name, word)

@@ -1,0 +1,269 @@
+"""`batchkiln review`: keep or drop what was made, in a terminal or by options."""
+
+import os
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+
+from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
+from batchkiln.api.changes import Action, Changes, open_changes
+from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.items import item_document
+from batchkiln.cli.job_commands import print_skipped, skipped_document
+from batchkiln.cli.output import is_terminal, print_json, print_json_lines, print_result, print_status
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.presentation.overview import review_line
+
+_SHOWN: Final = 1000
+_KEYS: Final = "k keep, d drop, r make again, u undo, n next, p previous, q quit"
+_ENDS: Final = frozenset({"q", "", "\x04"})
+
+
+@command(
+    "review",
+    example="batchkiln review field-guide --open\n"
+    "batchkiln review field-guide --keep owl-2 --drop owl-1\n"
+    "batchkiln review field-guide --json",
+)
+@click.argument("job", type=JOB)
+@click.option("--keep", "kept", metavar="ITEM", multiple=True, help="Keep this item; can be repeated.")
+@click.option("--drop", "dropped", metavar="ITEM", multiple=True, help="Drop this item; can be repeated.")
+@click.option("--undo", "undone", metavar="ITEM", multiple=True, help="Take the verdict back; can be repeated.")
+@click.option("--all", "is_all", is_flag=True, help="Go through all done items, also through reviewed ones.")
+@click.option("--open", "is_opened", is_flag=True, help="Open each file with the desktop's viewer.")
+def review(
+    common: Common,
+    job: str,
+    *,
+    kept: tuple[str, ...],
+    dropped: tuple[str, ...],
+    undone: tuple[str, ...],
+    is_all: bool,
+    is_opened: bool,
+) -> ExitStatus:
+    """Keep or drop done items of JOB: those with `review: true`, and groups of variants to choose from.
+
+    In a terminal, one key decides about each item. Without a terminal, or with --json, the command lists what is to be
+    reviewed. Items that are made from a kept item may start. Costs nothing; only `r` does, and asks first.
+    """
+    decisions = {Decided.KEEP: kept, Decided.DROP: dropped, Decided.UNDO: undone}
+    named = [item for items in decisions.values() for item in items]
+    if len(set(named)) < len(named):
+        raise InputError("an item is named twice; nothing was changed")
+    if named:
+        return run_async(_decide(common, job, decisions))
+    if common.is_json or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        return run_async(_list(common, job, is_all=is_all))
+    return run_async(_go_through(common, job, is_all=is_all, is_opened=is_opened))
+
+
+def _check_names(reader: Reader, job: str, names: Sequence[str]) -> None:
+    reader.jobs.items_named(reader.jobs.id_of(job), job=job, names=names)
+
+
+async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, ...]]) -> ExitStatus:
+    named = [item for items in decisions.values() for item in items]
+    async with open_changes(common.queue) as changes:
+        await changes.reader.read(_check_names, job, named)  # before anything is changed
+        reports = {one: await changes.review(job, items, one) for one, items in decisions.items() if items}
+        summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
+    skipped = [entry for report in reports.values() for entry in report.skipped]
+    if common.is_json:
+        document: dict[str, Any] = {"job": job}
+        for one, word in ((Decided.KEEP, "kept"), (Decided.DROP, "dropped"), (Decided.UNDO, "undone")):
+            document[word] = list(reports[one].changed) if one in reports else []
+        left = {"to_review": summary.to_review, "to_choose": summary.to_choose}
+        ready = sum(report.made_ready for report in reports.values())
+        print_json(document | {"made_ready": ready, "skipped": skipped_document(skipped)} | left)
+    else:
+        print_result(f"{job}: {', '.join(_done(one, report) for one, report in reports.items())}.")
+        print_skipped(skipped)
+        if line := review_line(summary):
+            print_result(line)
+    return ExitStatus.OK
+
+
+def _done(decided: Decided, report: ReviewReport) -> str:
+    word = {Decided.KEEP: "kept", Decided.DROP: "dropped", Decided.UNDO: "without a verdict again"}[decided]
+    return f"{plural(len(report.changed), 'item')} {word}"
+
+
+async def _list(common: Common, job: str, *, is_all: bool) -> ExitStatus:
+    async with open_changes(common.queue) as changes:
+        step, is_empty = await changes.review_step(job, is_all=is_all), True
+        while step is not None:
+            is_empty = False
+            if common.is_json:
+                print_json_lines([_document(step)])
+            else:
+                for line in _lines(step):
+                    print_result(line)
+            step = None if step.next_at is None else await changes.review_step(job, step.next_at, is_all=is_all)
+        if is_empty and not common.is_json:
+            print_result(f"{job}: nothing waits for a review.")
+    return ExitStatus.OK
+
+
+def _document(step: ReviewStep) -> dict[str, Any]:
+    return {
+        "group": step.group,
+        "choose": step.choose,
+        "kept": step.kept,
+        "inputs": [file.path for _, file in step.inputs],
+        "items": [item_document(item) for item in step.items],
+    }
+
+
+def _lines(step: ReviewStep) -> list[str]:
+    lines = []
+    if step.group is not None:
+        choose = f": choose {step.choose}, {step.kept} kept" if step.choose is not None else ""
+        lines.append(f"{sanitize(step.group)} ({plural(len(step.items), 'variant')}){choose}")
+    indent = "  " if step.group is not None else ""
+    for item in step.items:
+        files = ", ".join(output.path for output in item.outputs)
+        word = item.verdict or ("to review" if item.state is ItemState.DONE else item.state)
+        lines.append(indent + sanitize(f"{item.name}: {word}{': ' if files else ''}{files}"))
+    return lines
+
+
+# --- in a terminal -----------------------------------------------------------------------
+
+
+async def _go_through(common: Common, job: str, *, is_all: bool, is_opened: bool) -> ExitStatus:
+    async with open_changes(common.queue) as changes:
+        session = _Session(changes, job, is_all=is_all, is_opened=is_opened)
+        with _single_keys():
+            await session.run()
+        summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
+    print_result(f"{job}: {session.decided:,} decided. {review_line(summary) or 'Nothing is left to review.'}")
+    return ExitStatus.OK
+
+
+class _Session:
+    """One person's way through the steps of a job's review."""
+
+    def __init__(self, changes: Changes, job: str, *, is_all: bool, is_opened: bool) -> None:
+        self.decided = 0
+        self._changes = changes
+        self._job = job
+        self._is_all = is_all
+        self._is_opened = is_opened
+        self._undoable: list[tuple[int, str]] = []
+        self._shown: tuple[int, str] | None = None
+
+    async def run(self) -> None:
+        """Show one item after the other, and do what the keys say, until all are decided or the person quits."""
+        step, name = await self._changes.review_step(self._job, is_all=self._is_all), None
+        while step is not None:
+            item = _undecided(step, name)
+            if item is None:
+                step, name = await self._step(step.next_at), None
+                continue
+            left = await self._changes.reader.read(lambda reader: reader.reviews.left(self._job))
+            self._show(step, item, left)
+            key = _key()
+            if key in _ENDS:
+                return
+            step, name = await self._act(key, step, item)
+
+    async def _step(self, at: int | None) -> ReviewStep | None:
+        return None if at is None else await self._changes.review_step(self._job, at, is_all=self._is_all)
+
+    async def _act(self, key: str, step: ReviewStep, item: ItemSummary) -> tuple[ReviewStep | None, str | None]:
+        """Do what a key says; return the next step, and the item to show there if it is not the first undecided."""
+        found: tuple[ReviewStep | None, str | None]
+        match key:
+            case "k" | "d":
+                await self._judge(step, item, Decided.KEEP if key == "k" else Decided.DROP)
+                now = await self._step(step.at)
+                is_over = now is None or now.is_decided
+                found = (await self._step(step.next_at), None) if is_over else (now, _after(step, item))
+            case "r":
+                await self._redo(item)
+                found = await self._step(step.at), _after(step, item)
+            case "u" if self._undoable:
+                at, name = self._undoable.pop()
+                await self._changes.undo(self._job, [name])
+                self.decided -= 1
+                found = await self._step(at), name
+            case "n":
+                after = _after(step, item)
+                found = (step, after) if after is not None else (await self._step(step.next_at), None)
+            case "p":
+                found = (await self._step(step.previous_at) or step), None
+            case _:
+                print_status(_KEYS)
+                found = step, item.name
+        return found
+
+    async def _judge(self, step: ReviewStep, item: ItemSummary, decided: Decided) -> None:
+        report = await self._changes.review(self._job, {item.name: item.version or 1}, decided)
+        for entry in report.skipped:
+            print_status(f"unchanged: {entry.reason}")
+        if report.changed:
+            self.decided += 1
+            self._undoable.append((step.at, item.name))
+
+    async def _redo(self, item: ItemSummary) -> None:
+        question = await self._changes.question(Action.REDO, self._job, [item.name])
+        print_status(question.cost)
+        print_status("Make it again? (y/n)")
+        if question.number and _key() == "y":
+            await self._changes.redo(self._job, [item.name])
+            print_status("It is queued again; `batchkiln work` makes it.")
+
+    def _show(self, step: ReviewStep, item: ItemSummary, left: int) -> None:
+        if self._shown == (step.at, item.name):
+            return
+        self._shown = (step.at, item.name)
+        number = f"{step.items.index(item) + 1} of {len(step.items)}" if step.group is not None else ""
+        choose = f", choose {step.choose}, {step.kept} kept" if step.choose is not None else ""
+        print_status("")
+        print_status(f"{item.name}  {number}{choose}  ({item.verdict or 'no verdict'}; {left:,} left)")
+        print_status(f"  {sanitize(item.prompt)}")
+        for _, file in step.inputs:
+            print_status(f"  made from {file.path}")
+        for output in item.outputs:
+            print_status(f"  {output.path}")
+            if self._is_opened:
+                click.launch(output.path)
+        print_status(_KEYS)
+
+
+@contextmanager
+def _single_keys() -> Iterator[None]:
+    """Let standard input give each key at once. Keys that are typed ahead are not lost, as click's `getchar` does."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal, termios.TCSADRAIN)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _key() -> str:
+    """Wait for a key; return it in lower case, or nothing at the end of the input."""
+    return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace").lower()
+
+
+def _undecided(step: ReviewStep, name: str | None) -> ItemSummary | None:
+    """Return the named item of a step, or its first done item, if possible one without a verdict."""
+    done = [item for item in step.items if item.state is ItemState.DONE]
+    named = [item for item in done if item.name == name]
+    return next(iter(named + [item for item in done if item.verdict is None] + done), None)
+
+
+def _after(step: ReviewStep, item: ItemSummary) -> str | None:
+    """Return the name of the done item that follows in the step, or None."""
+    names = [one.name for one in step.items if one.state is ItemState.DONE or one.name == item.name]
+    following = names[names.index(item.name) + 1 :] if item.name in names else []
+    return next(iter(following), None)

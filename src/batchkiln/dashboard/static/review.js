@@ -1,0 +1,48 @@
+// The keys of the review page. Each presses a button or follows a link that the page has; without this script, those do.
+"use strict";
+
+const candidates = [...document.querySelectorAll("[data-candidate]")];
+let chosen = Math.max(0, candidates.findIndex((one) => one.classList.contains("v-none")));
+
+function choose(index, isMoved) {
+  if (!candidates.length) {
+    return;
+  }
+  chosen = (index + candidates.length) % candidates.length;
+  candidates.forEach((one, place) => one.classList.toggle("is-chosen", place === chosen && candidates.length > 1));
+  if (isMoved) {
+    candidates[chosen].focus({ preventScroll: true });
+    candidates[chosen].scrollIntoView({ block: "nearest", inline: "center" });
+  }
+}
+
+function press(key) {
+  const selector = `[data-key="${key}"]`;
+  const own = candidates.length ? candidates[chosen].querySelector(selector) : null;
+  const control = own || document.querySelector(`.last ${selector}, .pager ${selector}`);
+  if (control && !control.disabled) {
+    control.click();
+  }
+  return Boolean(control);
+}
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input:not([type=hidden]), textarea, select, video");
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || event.repeat) {
+    return;
+  }
+  const key = event.key.toLowerCase();
+  const isVariant = /^[1-9]$/.test(key) && Number(key) <= candidates.length && candidates.length > 1;
+  if (isVariant) {
+    choose(Number(key) - 1, true);
+  } else if (candidates.length > 1 && (key === "arrowleft" || key === "arrowright")) {
+    choose(chosen + (key === "arrowright" ? 1 : -1), true);
+  } else if (!"kdrunp".includes(key) || key.length !== 1 || !press(key)) {
+    return;
+  }
+  event.preventDefault();
+});
+
+// A person who points at a variant means that one.
+candidates.forEach((one, place) => one.addEventListener("focusin", () => choose(place, false)));
+choose(chosen, false);

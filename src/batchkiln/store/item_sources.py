@@ -1,0 +1,73 @@
+"""Reads what items are made from: whether it is there, what it waits for, and whether it was made again since."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from batchkiln.core.states import ItemState
+from batchkiln.store.session import Row, Session
+from batchkiln.store.sql import query
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSource:
+    """An input of an item that another item makes.
+
+    `place` is its place among the inputs, from 1. `item` is the name of an item, with its state, or of a group, whose
+    `state` is None and whose `choice` is the rank of the kept item. `sha256` is the content that the input was filled
+    with; None while it is open. `is_stale`: the item was sent with it, and its source offers another file now.
+    """
+
+    place: int
+    job: str
+    item: str
+    output: int
+    choice: int
+    state: ItemState | None
+    sha256: str | None
+    is_stale: bool
+    is_made: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the item waits for it."""
+        return self.sha256 is None
+
+
+def sources_of(connection: Session, item_ids: Sequence[int]) -> dict[int, tuple[ItemSource, ...]]:
+    """Return the sources of those of the items that have some, in the order of their inputs."""
+    found: dict[int, list[ItemSource]] = {}
+    for row in connection.execute(query("item_sources"), {"ids": json.dumps(list(item_ids))}):
+        found.setdefault(row["item_id"], []).append(_source(row))
+    return {item_id: tuple(sources) for item_id, sources in found.items()}
+
+
+def waiting_for(connection: Session, item_ids: Sequence[int]) -> int:
+    """Return how many other queued items wait for what these items make."""
+    return int(connection.execute(query("waiting_for"), {"ids": json.dumps(list(item_ids))}).fetchone()[0])
+
+
+def waiting_for_queued(connection: Session, job_id: int) -> int:
+    """Return how many queued items of other jobs wait for what the queued items of a job make."""
+    return int(connection.execute(query("waiting_for_queued"), {"job_id": job_id}).fetchone()[0])
+
+
+def stale_items(connection: Session, job_id: int) -> int:
+    """Return how many items of a job were sent with what their source has made again since."""
+    return int(connection.execute(query("job_stale"), {"job_id": job_id}).fetchone()[0])
+
+
+def _source(row: Row) -> ItemSource:
+    was_sent = row["own_state"] not in {ItemState.QUEUED, ItemState.CANCELED}
+    offered, sha256 = row["offered"], row["sha256"]
+    return ItemSource(
+        place=row["place"] + 1,
+        job=row["job"],
+        item=row["name"],
+        output=row["output"],
+        choice=row["rank"],
+        state=None if row["source_state"] is None else ItemState(row["source_state"]),
+        sha256=sha256,
+        is_stale=was_sent and None not in {offered, sha256} and offered != sha256,
+        is_made=row["version_id"] is not None,
+    )

@@ -1,0 +1,45 @@
+-- name: item_sources -- what items are made from, with what each source offers now
+SELECT s.item_id, s.place, s.output, s.rank, s.made_by, s.sha256, i.state AS own_state,
+    coalesce(source.name, g.name) AS name, coalesce(source_job.name, group_job.name) AS job,
+    source.state AS source_state, source.version_id, source.verdict,
+    coalesce(offered.sha256, (
+        SELECT output.sha256 FROM (
+            SELECT item.version_id, row_number() OVER (ORDER BY item.id) AS place, count(*) OVER () AS kept
+            FROM item WHERE item.group_id = g.id AND item.state = 'done' AND item.verdict = 'kept'
+        ) AS choice
+        JOIN output ON output.attempt_id = choice.version_id AND output.number = s.output
+        WHERE choice.place = s.rank AND choice.kept >= g.choose)) AS offered
+FROM json_each(:ids) AS e
+JOIN item AS i ON i.id = e.value
+JOIN item_source AS s ON s.item_id = i.id
+LEFT JOIN item AS source ON source.id = s.source_id
+LEFT JOIN job AS source_job ON source_job.id = source.job_id
+LEFT JOIN variant_group AS g ON g.id = s.group_id
+LEFT JOIN job AS group_job ON group_job.id = g.job_id
+LEFT JOIN output AS offered ON offered.attempt_id = source.version_id AND offered.number = s.output
+    AND source.state = 'done' AND coalesce(source.verdict, 'kept') = 'kept'
+    AND (source.needs_review = 0 OR source.verdict = 'kept')
+ORDER BY s.item_id, s.place;
+
+-- name: waiting_for -- how many queued items wait for what these items make, and for nothing that is there already
+SELECT count(DISTINCT s.item_id) FROM json_each(:ids) AS e
+JOIN item_source AS s ON s.source_id = e.value AND s.made_by IS NULL
+JOIN item AS i ON i.id = s.item_id
+WHERE i.state = 'queued' AND i.id NOT IN (SELECT value FROM json_each(:ids));
+
+-- name: waiting_for_queued -- likewise, for the queued items of a job; those of the job itself do not count
+SELECT count(DISTINCT s.item_id)
+FROM item AS source
+JOIN item_source AS s ON s.source_id = source.id AND s.made_by IS NULL
+JOIN item AS i ON i.id = s.item_id
+WHERE source.state = 'queued' AND source.is_source = 1 AND source.job_id = :job_id
+    AND i.state = 'queued' AND i.job_id <> :job_id;
+
+-- name: job_stale -- items that were sent with what their source has made again since
+SELECT count(DISTINCT s.item_id)
+FROM item AS source
+JOIN item_source AS s ON s.source_id = source.id AND s.made_by IS NOT NULL
+JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
+JOIN output ON output.attempt_id = source.version_id AND output.number = s.output
+WHERE source.is_source = 1 AND source.state = 'done' AND s.made_by <> source.version_id
+    AND output.sha256 <> s.sha256 AND i.state NOT IN ('queued', 'canceled');

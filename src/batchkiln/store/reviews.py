@@ -1,0 +1,183 @@
+"""Reviews: a person keeps or drops what was made, and takes that back. Each is a fact with who, when and which version.
+
+Changes run inside the caller's transaction (for `Store.write`), which also fills or opens the inputs of what is made
+from the item. `now` is milliseconds of service time. Unknown names raise `InputError` before anything is changed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from batchkiln.core.errors import InputError, command_arguments
+from batchkiln.core.job import InputFile, Verdict
+from batchkiln.core.states import ItemState
+from batchkiln.store.chains import fill_dependents
+from batchkiln.store.items import Items, ItemSummary
+from batchkiln.store.jobs import Jobs
+from batchkiln.store.operations import Skipped
+from batchkiln.store.session import Row, Session
+from batchkiln.store.sql import query
+from batchkiln.store.transitions import Detail, log_event
+
+
+class Decided(StrEnum):
+    """What a person decides about an item."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    UNDO = "undo"
+
+
+_VERDICTS: Final = {Decided.KEEP: Verdict.KEPT, Decided.DROP: Verdict.DROPPED, Decided.UNDO: None}
+_STATEMENTS: Final = {
+    ("next", True): "next_done",
+    ("next", False): "next_to_review",
+    ("previous", True): "previous_done",
+    ("previous", False): "previous_reviewable",
+}
+_EVENTS: Final = {Decided.KEEP: "kept", Decided.DROP: "dropped", Decided.UNDO: "verdict_undone"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewReport:
+    """The items whose verdict changed, and why other named items stay as they are.
+
+    `made_ready` counts the queued items that waited for nothing else.
+    """
+
+    changed: tuple[str, ...]
+    skipped: tuple[Skipped, ...]
+    made_ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewStep:
+    """What is reviewed together: an item, or the items of a group of variants. `at` is the place for paging.
+
+    `choose` is the number of items to keep of the group. `inputs` are what they are made from. `next_at` is the place
+    of the next step, `previous_at` that of the one before; None at the ends.
+    """
+
+    job: str
+    at: int
+    group: str | None
+    choose: int | None
+    items: tuple[ItemSummary, ...]
+    inputs: tuple[tuple[int, InputFile], ...]
+    next_at: int | None
+    previous_at: int | None
+
+    @property
+    def kept(self) -> int:
+        """Return how many of the items are kept."""
+        return sum(item.verdict is Verdict.KEPT and item.state is ItemState.DONE for item in self.items)
+
+    @property
+    def is_decided(self) -> bool:
+        """Return whether nothing is left to decide: enough items of the group are kept, or each has a verdict."""
+        if self.choose is not None and self.kept >= self.choose:
+            return True
+        return all(item.verdict is not None for item in self.items if item.state is ItemState.DONE)
+
+
+def review(
+    connection: Session, job_name: str, named: Mapping[str, int | None], decided: Decided, *, by: str, now: int
+) -> ReviewReport:
+    """Keep or drop done items, or take a verdict back.
+
+    `named` has the version of each item that the person saw, from 1; None for the current one. An item of which another
+    version is current, or that is not done, stays as it is. `by` is who decided.
+    """
+    job_id = Jobs(connection).id_of(job_name)
+    found = Jobs(connection).items_named(job_id, job=job_name, names=list(named))
+    skipped: list[Skipped] = []
+    changed: dict[int, str] = {}
+    for name, (item_id, _) in found.items():
+        row = connection.execute(query("reviewed_item"), {"item_id": item_id}).fetchone()
+        reason = _objection(row, named[name], decided, command_arguments(job_name, name))
+        if reason is not None:
+            skipped.append(Skipped(name, reason))
+            continue
+        connection.execute(query("set_verdict"), {"item_id": item_id, "verdict": _VERDICTS[decided]})
+        detail: Detail = {"by": by, "version": row["version"]}
+        version_id = row["version_id"]
+        log_event(connection, _EVENTS[decided], item_id=item_id, now=now, attempt_id=version_id, detail=detail)
+        changed[item_id] = name
+    made_ready = fill_dependents(connection, list(changed), now) if changed else 0
+    return ReviewReport(tuple(changed.values()), tuple(skipped), made_ready)
+
+
+def _objection(row: Row, version: int | None, decided: Decided, arguments: str) -> str | None:
+    """Return why a verdict about an item is refused, or None."""
+    if row["state"] != ItemState.DONE:
+        return f"it is {row['state']}, and only a done item can be reviewed"
+    if version is not None and version != row["version"]:
+        return (
+            f"the verdict is about version {version}, and version {row['version']} is current now; "
+            f"`batchkiln show {arguments}` lists the versions"
+        )
+    verdict = _VERDICTS[decided]
+    if row["verdict"] == verdict:
+        return "it has no verdict" if verdict is None else f"it is {verdict} already"
+    return None
+
+
+class Reviews:
+    """Reads what is to be reviewed. Unknown jobs raise `InputError`."""
+
+    def __init__(self, connection: Session) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def step(self, job_name: str, at: int | None = None, *, is_all: bool = False) -> ReviewStep | None:
+        """Return the step at a place, or the first one with something to review; None if there is none.
+
+        With `is_all`, the steps are all done items, reviewed or not.
+        """
+        job_id = Jobs(self._connection).id_of(job_name)
+        if at is None:
+            at = self._other("next", job_id, 0, None, is_all=is_all)
+        if at is None:
+            return None
+        place = self._connection.execute(query("review_place"), {"job_id": job_id, "item_id": at}).fetchone()
+        if place is None:
+            raise InputError(f"the job {job_name!r} has no item at the place {at} of its review")
+        group_id = place["group_id"]
+        ids = [at]
+        if group_id is not None:
+            ids = [row["id"] for row in self._connection.execute(query("members"), {"group_id": group_id})] or ids
+        items = Items(self._connection)
+        return ReviewStep(
+            job=job_name,
+            at=at,
+            group=place["group_name"],
+            choose=place["choose"],
+            items=tuple(items.of_ids(ids)),
+            inputs=tuple(items.inputs_of(at)),
+            next_at=self._other("next", job_id, at, group_id, is_all=is_all),
+            previous_at=self._other("previous", job_id, at, group_id, is_all=is_all),
+        )
+
+    def left(self, job_name: str) -> int:
+        """Return how many steps have something to review."""
+        return sum(Jobs(self._connection).to_decide(Jobs(self._connection).id_of(job_name)))
+
+    def item(self, job_name: str, item_id: int) -> ItemSummary | None:
+        """Return an item of a job by its id; None if the job has none with this id."""
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "item_id": item_id}
+        is_there = self._connection.execute(query("review_place"), params).fetchone() is not None
+        return Items(self._connection).of_ids([item_id])[0] if is_there else None
+
+    def waiting(self, job_name: str, *, is_all: bool = False) -> Iterator[ReviewStep]:
+        """Yield all steps with something to review, or with `is_all` all steps. In `Store.run`, each is a snapshot."""
+        step = self.step(job_name, is_all=is_all)
+        while step is not None:
+            yield step
+            step = None if step.next_at is None else self.step(job_name, step.next_at, is_all=is_all)
+
+    def _other(self, way: str, job_id: int, at: int, group_id: int | None, *, is_all: bool) -> int | None:
+        bound = "after" if way == "next" else "before"
+        params = {"job_id": job_id, bound: at, "group_id": group_id}
+        row = self._connection.execute(query(_STATEMENTS[way, is_all]), params).fetchone()
+        return None if row is None else int(row["id"])

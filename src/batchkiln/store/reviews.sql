@@ -1,0 +1,48 @@
+-- name: reviewed_item
+SELECT i.id, i.name, i.state, i.verdict, i.version_id, a.version
+FROM item AS i LEFT JOIN attempt AS a ON a.id = i.version_id
+WHERE i.id = :item_id;
+
+-- name: set_verdict
+UPDATE item SET verdict = :verdict WHERE id = :item_id AND state = 'done';
+
+-- name: next_to_review  (the first without a verdict of its group, and not of the group that is shown)
+SELECT i.id FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL)
+    AND i.verdict IS NULL AND i.id > :after
+    AND (g.id IS NULL OR g.id <> coalesce(CAST(:group_id AS INTEGER), 0))
+    AND ((g.choose IS NULL AND i.needs_review = 1) OR g.choose > (
+        SELECT count(*) FROM item AS k WHERE k.group_id = g.id AND k.state = 'done' AND k.verdict = 'kept'))
+    AND (g.id IS NULL OR NOT EXISTS (
+        SELECT 1 FROM item AS e
+        WHERE e.group_id = g.id AND e.id < i.id AND e.state = 'done' AND e.verdict IS NULL))
+ORDER BY i.id LIMIT 1;
+
+-- name: previous_reviewable
+SELECT i.id FROM item AS i
+WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL) AND i.id < :before
+    AND (i.group_id IS NULL OR (i.group_id <> coalesce(CAST(:group_id AS INTEGER), 0) AND NOT EXISTS (
+        SELECT 1 FROM item AS e WHERE e.group_id = i.group_id AND e.id < i.id AND e.state = 'done')))
+ORDER BY i.id DESC LIMIT 1;
+
+-- name: next_done
+SELECT i.id FROM item AS i
+WHERE i.job_id = :job_id AND i.state = 'done' AND i.id > :after
+    AND (i.group_id IS NULL OR (i.group_id <> coalesce(CAST(:group_id AS INTEGER), 0) AND NOT EXISTS (
+        SELECT 1 FROM item AS e WHERE e.group_id = i.group_id AND e.id < i.id AND e.state = 'done')))
+ORDER BY i.id LIMIT 1;
+
+-- name: previous_done
+SELECT i.id FROM item AS i
+WHERE i.job_id = :job_id AND i.state = 'done' AND i.id < :before
+    AND (i.group_id IS NULL OR (i.group_id <> coalesce(CAST(:group_id AS INTEGER), 0) AND NOT EXISTS (
+        SELECT 1 FROM item AS e WHERE e.group_id = i.group_id AND e.id < i.id AND e.state = 'done')))
+ORDER BY i.id DESC LIMIT 1;
+
+-- name: review_place
+SELECT i.id, i.group_id, g.name AS group_name, g.choose
+FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+WHERE i.job_id = :job_id AND i.id = :item_id;
+
+-- name: members
+SELECT i.id FROM item AS i WHERE i.group_id = :group_id AND i.state <> 'canceled' ORDER BY i.id;

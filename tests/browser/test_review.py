@@ -1,0 +1,70 @@
+"""The review page in a browser: keys decide, it fits a phone, and clips play."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from browser.conftest import PATIENCE_SECONDS, Opened, served
+from integration.dashboard.review_queue import fill_review
+
+
+@pytest.fixture
+def review(chromium: Browser, tmp_path: Path) -> Iterator[Opened]:
+    """Give the review page of a job with a group, a picture and a clip."""
+    queue = fill_review(tmp_path)
+    with served(queue) as dashboard:
+        context = chromium.new_context(viewport={"width": 390, "height": 844})
+        context.set_default_timeout(PATIENCE_SECONDS * 1000)
+        opened = Opened(context.new_page(), dashboard, queue)
+        opened.page.on("console", lambda message: opened.faults.append(message.text))
+        opened.page.on("pageerror", lambda error: opened.faults.append(str(error)))
+        opened.page.goto(dashboard.link)
+        opened.page.wait_for_url(f"{dashboard.url}/")
+        opened.go("/jobs/birds/review")
+        yield opened
+        context.close()
+    queue.connection.close()
+
+
+def verdicts(opened: Opened) -> dict[str, str]:
+    return dict(opened.queue.all("SELECT name, verdict FROM item WHERE verdict IS NOT NULL"))
+
+
+def test_keys_go_through_the_review(review: Opened) -> None:
+    """Choose a variant, drop, keep, undo, and go on; each key does what its button does."""
+    page = review.page
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("d")
+    expect(page.locator(".last")).to_contain_text("owl-2 is dropped")
+    page.keyboard.press("3")
+    page.keyboard.press("k")
+    expect(page.get_by_role("heading", level=1)).to_have_text("fox")
+    page.keyboard.press("u")
+    expect(page.locator(".last")).to_contain_text("owl-3 has no verdict")
+    page.keyboard.press("k")
+    expect(page.get_by_role("heading", level=1)).to_have_text("fox")
+    page.keyboard.press("k")
+    expect(page.get_by_role("heading", level=1)).to_have_text("fox-clip")
+    page.keyboard.press("k")
+
+    expect(page.get_by_text("Nothing is left to review.")).to_be_visible()
+    assert verdicts(review) == {"owl-1": "kept", "owl-2": "dropped", "fox": "kept", "fox-clip": "kept"}
+    assert review.faults == []
+
+
+def test_review_fits_a_phone_and_its_clip_plays(review: Opened) -> None:
+    """Nothing is wider than the screen, and a thumb suffices."""
+    page = review.page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("link", name="Next").click()
+    page.get_by_role("link", name="Next").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("fox-clip")
+
+    page.wait_for_function("document.querySelector('video').currentTime > 0")
+    page.get_by_role("button", name="Drop").click()
+
+    expect(page.locator(".last")).to_contain_text("fox-clip is dropped")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert review.faults == []

@@ -1,0 +1,110 @@
+"""A still and the clip that is made from it, in one manifest, against the local service."""
+
+import pytest
+
+from integration.cli.workspace import Workspace
+
+MANIFEST = """\
+version: 1
+job: owls
+defaults:
+  parameters: {resolution: 720p, aspect_ratio: "16:9"}
+items:
+  - id: owl-clip
+    model: alpha-2.5-lite
+    mode: image-to-video
+    prompt: The owl turns its head
+    inputs: [{item: owl-still}]
+    parameters: {duration_seconds: 5, image_mode: first-frame}
+  - id: owl-still
+    model: epsilon-2
+    mode: text-to-image
+    prompt: An owl on a branch
+    parameters: {resolution: 1024x1024, aspect_ratio: "1:1"}
+"""
+
+
+@pytest.fixture
+def manifest(workspace: Workspace) -> str:
+    (workspace.folder / "owls.yaml").write_text(MANIFEST, "utf-8")
+    return "owls.yaml"
+
+
+def items(workspace: Workspace) -> dict[str, dict[str, object]]:
+    return {item["item"]: item for item in workspace.call("items", "owls", "--json").lines}
+
+
+def test_plan_prices_the_clip_before_its_still_is_there(workspace: Workspace, manifest: str) -> None:
+    """It spends nothing, and says that an image is still to be made."""
+    plan = workspace.call("plan", manifest, "--json").document
+
+    (job,) = plan["jobs"]
+    assert job["items"]["new"] == 2
+    assert plan["cost"]["credits"] == 55
+    assert job["to_make"] == {"items": 1, "unpriced": 0}
+    assert "1 item is made from an image that is not there yet" in workspace.call("plan", manifest).out
+
+
+def test_clip_is_made_from_the_still_of_the_same_manifest(workspace: Workspace, manifest: str) -> None:
+    """The same command again finds nothing to do."""
+    assert workspace.call("run", manifest).exit == 0
+
+    found = items(workspace)
+    assert [found[name]["state"] for name in ("owl-still", "owl-clip")] == ["done", "done"]
+    shown = workspace.call("show", "owls", "owl-clip", "--json").document
+    outputs = found["owl-still"]["outputs"]
+    assert isinstance(outputs, list)
+    assert [each["sha256"] for each in shown["request"]["inputs"]] == [outputs[0]["sha256"]]
+    assert shown["made_from"][0]["item"] == "owl-still"
+    assert not shown["made_from"][0]["stale"]
+    again = workspace.call("run", manifest, "--json")
+    assert again.exit == 0
+    assert "Nothing to do" in workspace.call("run", manifest).out
+
+
+def test_clip_waits_for_a_still_that_was_canceled_until_it_is_retried(workspace: Workspace, manifest: str) -> None:
+    """Everything names what it waits for, and the command that goes on."""
+    workspace.call("enqueue", manifest)
+    waiting = items(workspace)["owl-clip"]
+    assert waiting["waits_for"] == [{"job": "owls", "item": "owl-still", "state": "queued"}]
+    assert "it waits for owl-still" in workspace.call("items", "owls").out
+
+    canceled = workspace.call("cancel", "owls", "owl-still")
+
+    assert "another queued item waits in vain" in canceled.err
+    ended = workspace.call("run", manifest)
+    assert ended.exit == 3
+    assert "1 waits for owl-still, which was canceled: `batchkiln retry owls owl-still`" in ended.err
+    status = workspace.call("status", "owls", "--json").document
+    assert status["finished"]
+    assert status["items"]["queued"] == 1
+    assert status["waiting"] == {
+        "items": 1,
+        "stuck": 1,
+        "for": [{"job": "owls", "item": "owl-still", "state": "canceled", "items": 1}],
+    }
+    shown = workspace.call("show", "owls", "owl-clip").out
+    assert "it waits for owl-still, which was canceled" in shown
+    assert "batchkiln retry owls owl-still" in shown
+
+    workspace.call("retry", "owls", "owl-still")
+
+    assert workspace.call("run", manifest).exit == 0
+    assert {item["state"] for item in items(workspace).values()} == {"done"}
+
+
+def test_mistakes_are_told_with_their_places(workspace: Workspace, manifest: str) -> None:
+    """Before anything is enqueued."""
+    text = MANIFEST.replace("{item: owl-still}", "{item: owl-still}, {item: x, itm: y}, {item: owl-still, output: 0}")
+    (workspace.folder / manifest).write_text(text, "utf-8")
+
+    found = workspace.call("enqueue", manifest)
+
+    assert found.exit == 2
+    assert "owls.yaml:10:43: unknown field `inputs[2].itm`" in found.err
+    assert "did you mean `item`?" in found.err
+    assert "`inputs[3].output` is" in found.err
+    (workspace.folder / manifest).write_text(MANIFEST.replace("{item: owl-still}", "{item: owl-stil}"), "utf-8")
+    found = workspace.call("enqueue", manifest)
+    assert "owls.yaml:10:21: the item 'owl-clip' is made from 'owl-stil'" in found.err
+    assert "did you mean 'owl-still'?" in found.err

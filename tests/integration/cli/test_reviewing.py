@@ -1,0 +1,130 @@
+"""`review` and the options that choose items: from prompts with variants to the kept files, on the local service."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from integration.cli.workspace import Workspace, on_a_terminal
+
+MANIFEST = """
+version: 1
+job: owls
+defaults:
+  model: epsilon-2
+  mode: text-to-image
+  parameters: {resolution: 512x512, aspect_ratio: "1:1"}
+items:
+  - matrix: {kind: [barn, snowy, eagle]}
+    id: "{{ kind }}"
+    prompt: "A {{ kind }} owl"
+    metadata: [kind]
+    variants: 4
+    choose: 1
+"""
+
+
+@pytest.fixture
+def owls(workspace: Workspace) -> Workspace:
+    """Give a workspace in which three prompts were made in four variants each."""
+    (workspace.folder / "owls.yaml").write_text(MANIFEST, encoding="utf-8")
+    result = workspace.call("run", "owls.yaml")
+    assert result.exit == 3, result.err
+    assert "3 groups wait for a choice: `batchkiln review owls`." in result.err
+    return workspace
+
+
+def verdicts(workspace: Workspace) -> dict[str, str]:
+    lines = workspace.call("items", "owls", "--json").lines
+    return {line["item"]: line["verdict"] for line in lines if line["verdict"]}
+
+
+def test_prompts_with_variants_are_chosen_and_exported(owls: Workspace) -> None:
+    """Twelve files are made; the three that are kept make the dataset, and nothing is left to do."""
+    kept = ("barn-2", "snowy-1", "eagle-4")
+    listed = owls.call("review", "owls", "--json").lines
+    assert [(step["group"], step["choose"], len(step["items"])) for step in listed] == [
+        ("barn", 1, 4),
+        ("snowy", 1, 4),
+        ("eagle", 1, 4),
+    ]
+    assert len({item["outputs"][0]["path"] for step in listed for item in step["items"]}) == 12
+
+    result = owls.call("review", "owls", *(word for item in kept for word in ("--keep", item)), "--drop", "barn-1")
+    assert result.exit == 0
+    assert "3 items kept, 1 item dropped" in result.out
+    assert verdicts(owls) == dict.fromkeys(kept, "kept") | {"barn-1": "dropped"}
+    assert owls.call("review", "owls").out == "owls: nothing waits for a review.\n"
+    assert owls.call("run", "owls.yaml").exit == 0
+
+    exported = owls.call("export", "owls", "--kept", "--to", "kept", "--json").document
+    rows = [json.loads(line) for line in (owls.folder / "kept" / "train.jsonl").read_text("utf-8").splitlines()]
+    assert exported["items"] == 3
+    assert [row["item"] for row in rows] == ["barn-2", "snowy-1", "eagle-4"]
+
+
+def test_options_choose_items_by_verdict_and_metadata(owls: Workspace) -> None:
+    """Items, reports and redo take the same options; a redo makes only what they choose."""
+    owls.call("review", "owls", "--drop", "barn-1", "--drop", "snowy-3", "--keep", "eagle-1")
+
+    dropped = owls.call("items", "owls", "--dropped", "--where", "metadata.kind=barn", "--json").lines
+    unreviewed = owls.call("items", "owls", "--unreviewed", "--json").lines
+    report = owls.call("report", "owls", "--kept", "--json").document
+    again = owls.call("redo", "owls", "--dropped", "--yes", "--json").document
+
+    assert [(line["item"], line["group"], line["version"]) for line in dropped] == [("barn-1", "barn", 1)]
+    assert len(unreviewed) == 9
+    assert report["items"]["total"] == 1
+    assert again["redone"] == 2
+    queued = owls.call("items", "owls", "--state", "queued", "--json").lines
+    assert [line["item"] for line in queued] == ["barn-1", "snowy-3"]
+
+
+def test_options_that_choose_nothing_change_nothing(owls: Workspace) -> None:
+    """Above all, a retry without a match does not retry everything."""
+    for command in (("retry", "owls", "--code", "never_seen"), ("redo", "owls", "--kept")):
+        result = owls.call(*command)
+        assert (result.exit, result.err) == (0, "Nothing was changed.\n")
+
+    assert owls.call("redo", "owls").exit == 2
+    assert owls.call("redo", "owls", "barn-1", "--kept").exit == 2
+    assert owls.call("items", "owls", "--where", "kind=barn").exit == 2
+
+
+def test_unknown_name_and_double_verdict_change_nothing(owls: Workspace) -> None:
+    """One mistake in a command line takes back all of it."""
+    assert owls.call("review", "owls", "--keep", "barn-1", "--drop", "wolf").exit == 2
+    assert owls.call("review", "owls", "--keep", "barn-1", "--drop", "barn-1").exit == 2
+
+    assert verdicts(owls) == {}
+
+
+def test_keys_decide_in_a_terminal(owls: Workspace) -> None:
+    """Drop, keep (which ends the group), an undo that goes back, and the way out."""
+    exit_status, shown = on_a_terminal(owls, "review", "owls", answer="dkuknq", question="q quit")
+
+    assert exit_status == 0
+    assert verdicts(owls) == {"barn-1": "dropped", "barn-2": "kept"}
+    assert "barn-1  1 of 4, choose 1, 0 kept  (no verdict; 3 left)" in shown
+    assert "owls: 2 decided. 2 groups wait for a choice" in shown
+
+
+def test_status_and_history_tell_of_reviews(owls: Workspace) -> None:
+    """What waits, with the command; and who decided."""
+    document = owls.call("status", "owls", "--json").document
+    owls.call("review", "owls", "--keep", "barn-1")
+
+    assert (document["to_review"], document["to_choose"]) == (0, 3)
+    assert "2 groups wait for a choice: `batchkiln review owls`" in owls.call("status", "owls").out
+    shown = owls.call("show", "owls", "barn-1").out
+    assert "kept" in shown
+    assert "version=1" in shown
+
+
+def test_file_that_a_person_reviews_is_named(owls: Workspace) -> None:
+    """Without a terminal, the command lists the files."""
+    lines = owls.call("review", "owls").out.splitlines()
+
+    assert lines[0] == "barn (4 variants): choose 1, 0 kept"
+    assert lines[1].startswith("  barn-1: to review: ")
+    assert Path(lines[1].rpartition(": ")[2]).is_file()

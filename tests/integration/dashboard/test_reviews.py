@@ -1,0 +1,152 @@
+"""The review page: a verdict is about what was seen, takes one step, and leads on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchkiln.core.states import Event
+from integration.dashboard.review_queue import fill_review, paint
+from integration.dashboard.sample_queue import Browser
+from support.queue_file import QueueFile
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[QueueFile]:
+    opened = fill_review(tmp_path)
+    yield opened
+    opened.connection.close()
+
+
+def verdicts(queue: QueueFile) -> dict[str, str | None]:
+    return dict(queue.all("SELECT name, verdict FROM item WHERE verdict IS NOT NULL"))
+
+
+def place(queue: QueueFile, name: str) -> str:
+    return str(queue.item(name)["id"])
+
+
+async def decide(browser: Browser, queue: QueueFile, decided: str, name: str, *, at: str, version: int = 1) -> str:
+    """Send a decision as the page does; return where it leads."""
+    form = (await browser.get("/jobs/birds/review")).form
+    fields = {"id": name, "version": str(version), "at": place(queue, at), "decided": decided}
+    answer = await browser.submit("/jobs/birds/review", **(form | fields))
+    assert answer.status == 303, answer.text
+    return answer.headers["Location"]
+
+
+async def test_group_is_shown_side_by_side_with_its_input(browser: Browser) -> None:
+    """All variants large, what they are made from, and what is still to choose."""
+    page = await browser.get("/jobs/birds/review")
+
+    assert page.status == 200
+    assert [f">owl-{n}</a>" in page.text for n in (1, 2, 3, 4)] == [True] * 4
+    assert "made from branch.png" in page.text
+    assert "choose 1, <strong>0 kept</strong> · 3 left" in page.text
+
+
+async def test_input_is_served_by_its_id_and_hash_alone(browser: Browser, tmp_path: Path) -> None:
+    """A wrong hash or an unknown id is not found."""
+    text = (await browser.get("/jobs/birds/review")).text
+    address = text.partition('src="/inputs/')[2].partition('"')[0]
+
+    found = await browser.get(f"/inputs/{address}")
+
+    assert found.body == (tmp_path / "branch.png").read_bytes()
+    assert found.headers["Content-Type"] == "image/png"
+    assert (await browser.get(f"/inputs/{address[:-4]}0000")).status == 404
+    assert (await browser.get(f"/inputs/999/{address.partition('/')[2]}")).status == 404
+
+
+async def test_keep_leads_on_when_enough_are_kept(browser: Browser, queue: QueueFile) -> None:
+    """Drop stays with the group; the history says that the dashboard decided."""
+    stays = await decide(browser, queue, "drop", "owl-1", at="owl-1")
+    goes_on = await decide(browser, queue, "keep", "owl-3", at="owl-1")
+
+    assert stays == f"/jobs/birds/review?at={place(queue, 'owl-1')}&last={place(queue, 'owl-1')}"
+    assert goes_on == f"/jobs/birds/review?at={place(queue, 'fox')}&last={place(queue, 'owl-3')}"
+    assert verdicts(queue) == {"owl-1": "dropped", "owl-3": "kept"}
+    assert queue.all("SELECT detail FROM event WHERE kind = 'kept'") == [('{"by": "dashboard", "version": 1}',)]
+    assert "owl-3 is <strong>kept</strong>" in (await browser.get(goes_on)).text
+
+
+async def test_undo_takes_the_verdict_back_and_stays(browser: Browser, queue: QueueFile) -> None:
+    """As the note after a decision offers it."""
+    await decide(browser, queue, "keep", "owl-3", at="owl-1")
+
+    location = await decide(browser, queue, "undo", "owl-3", at="owl-3")
+
+    assert location.startswith(f"/jobs/birds/review?at={place(queue, 'owl-3')}&")
+    assert verdicts(queue) == {}
+    assert (await browser.get(location)).status == 200
+
+
+async def test_verdict_about_an_earlier_version_is_refused_in_words(
+    browser: Browser, queue: QueueFile, tmp_path: Path
+) -> None:
+    """The page then shows what is current."""
+    form = (await browser.get("/jobs/birds/review")).form
+    queue.move("owl-2", Event.REDO_REQUESTED)
+    paint(tmp_path / "owl-2.v2.png", 3)
+    queue.finish("owl-2", str(tmp_path / "owl-2.v2.png"))
+
+    fields = {"id": "owl-2", "version": "1", "at": place(queue, "owl-1"), "decided": "keep"}
+    answer = await browser.submit("/jobs/birds/review", **(form | fields))
+
+    assert answer.status == 409
+    assert "the verdict is about version 1, and version 2 is current now" in answer.text
+    assert verdicts(queue) == {}
+
+
+async def test_form_of_another_site_changes_nothing(browser: Browser, queue: QueueFile) -> None:
+    """A verdict may start what costs credits."""
+    fields = {"id": "owl-1", "version": "1", "decided": "keep"}
+
+    answer = await browser.submit("/jobs/birds/review", **fields)
+
+    assert answer.status == 403
+    assert verdicts(queue) == {}
+
+
+@pytest.mark.parametrize(
+    "fields", [{"decided": "burn"}, {"version": "x"}, {"version": ""}, {"at": "-1"}, {"at": "9" * 30}]
+)
+async def test_form_that_makes_no_sense_is_refused(browser: Browser, queue: QueueFile, fields: dict[str, str]) -> None:
+    """Nothing is changed, and nothing fails."""
+    form = (await browser.get("/jobs/birds/review")).form | {"id": "owl-1", "version": "1", "decided": "keep"}
+
+    answer = await browser.submit("/jobs/birds/review", **(form | fields))
+
+    assert answer.status == 400
+    assert verdicts(queue) == {}
+
+
+async def test_redo_from_the_review_leads_back_to_it(browser: Browser, queue: QueueFile) -> None:
+    """Its cost is named first."""
+    at = place(queue, "owl-1")
+    page = await browser.get(f"/jobs/birds/redo?id=owl-2&review={at}")
+
+    answer = await browser.submit(f"/jobs/birds/redo?id=owl-2&review={at}", **page.form)
+
+    assert "5 credits" in page.text
+    assert answer.headers["Location"] == f"/jobs/birds/review?at={at}"
+    assert queue.names() == ["owl-2"]
+    assert "queued" in (await browser.get(f"/jobs/birds/review?at={at}")).text
+
+
+async def test_end_of_the_review_says_so(browser: Browser, queue: QueueFile) -> None:
+    """And all done items can be seen again."""
+    for name in ("owl-1", "fox", "fox-clip"):
+        location = await decide(browser, queue, "keep", name, at=name)
+
+    assert "Nothing is left to review." in (await browser.get(location)).text
+    again = (await browser.get("/jobs/birds/review?all=1")).text
+    assert "only what is to review" in again
+
+
+async def test_job_page_and_headline_tell_what_waits(browser: Browser) -> None:
+    """With the way to it."""
+    page = await browser.get("/jobs/birds")
+
+    assert "1 group waits for a choice and 2 items wait for a review" in page.text
+    assert 'href="/jobs/birds/review"' in page.text

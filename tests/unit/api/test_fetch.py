@@ -1,0 +1,77 @@
+"""`Changes.fetch`: which files are gone, which of them the service still keeps, and what is left alone."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from batchkiln.api.changes import FetchReport, open_changes
+from batchkiln.core.errors import InputError
+from batchkiln.core.timestamps import from_milliseconds
+from support.queue_file import NOW, QueueFile, spec
+
+SOON = from_milliseconds(NOW) + timedelta(days=1)
+CONTENT = b"picture"  # of the size that the queue has recorded
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[QueueFile]:
+    opened = QueueFile(tmp_path / "queue.db")
+    opened.apply([spec("fox"), spec("owl"), spec("wren")])
+    for name in ("fox", "owl"):
+        opened.finish(name, str(tmp_path / f"{name}.png"))
+    (tmp_path / "fox.png").write_bytes(CONTENT)
+    yield opened
+    opened.connection.close()
+
+
+def fetch(queue: QueueFile, *items: str, now: datetime = SOON) -> FetchReport:
+    async def change() -> FetchReport:
+        async with open_changes(queue.path, lambda: now) as changes:
+            return await changes.fetch("birds", items)
+
+    return asyncio.run(change())
+
+
+def test_file_that_is_gone_is_fetched_and_the_others_are_counted(queue: QueueFile) -> None:
+    """Of the job, or of the named items; those that are not done are named with the reason."""
+    report = fetch(queue, "fox", "owl", "wren")
+
+    assert (report.present, report.fetched, report.lost) == (1, 1, ())
+    assert [(entry.name, entry.reason) for entry in report.skipped] == [("wren", "it is queued, not done")]
+    assert queue.names("downloading") == ["owl"]
+
+
+def test_file_of_another_size_is_fetched_beside_it(queue: QueueFile) -> None:
+    """Somebody cut or edited it: what is there is left to them."""
+    (queue.path.parent / "fox.png").write_bytes(b"cut")
+
+    assert fetch(queue, "fox").fetched == 1
+    assert (queue.path.parent / "fox.png").read_bytes() == b"cut"
+
+
+def test_file_that_the_service_no_longer_keeps_is_told_as_lost(queue: QueueFile) -> None:
+    """Nothing is changed: only a redo makes it again, at a price."""
+    report = fetch(queue, now=SOON + timedelta(days=13))
+
+    assert (report.present, report.fetched, [file.item for file in report.lost]) == (1, 0, ["owl"])
+    assert queue.names("done") == ["fox", "owl"]
+
+
+def test_result_that_was_given_up_is_lost_at_once(queue: QueueFile) -> None:
+    """The service did not keep the result of an attempt that a person gave up."""
+    queue.connection.execute("UPDATE attempt SET state = 'abandoned' WHERE generation_id = 'gen-owl'")
+
+    assert [file.item for file in fetch(queue).lost] == ["owl"]
+
+
+def test_file_in_an_unknown_shared_folder_is_not_taken_for_lost(queue: QueueFile) -> None:
+    """This machine cannot look at it."""
+    queue.connection.execute("UPDATE output SET path = 'birds/owl.png' WHERE path LIKE '%owl.png'")
+
+    with pytest.raises(InputError, match="shared folder"):
+        fetch(queue)
+
+    assert queue.names("done") == ["fox", "owl"]
