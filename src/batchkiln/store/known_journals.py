@@ -10,6 +10,7 @@ transaction.
 """
 
 import json
+import os
 import secrets
 import socket
 from collections.abc import Mapping
@@ -63,10 +64,13 @@ def machine_at(place: Path, incarnation: str | None) -> Machine:
     """Return the machine that keeps its journals here; its token is made at the first call."""
     make_folder(place.parent)
     path = place.with_name("machine")
-    if not path.exists():
+    if not path.exists() or not path.read_text():
         new = path.with_name(f"machine-{secrets.token_hex(8)}")
         new.touch(PRIVATE_MODE)
-        new.write_text(secrets.token_hex(16))
+        with new.open("w") as file:
+            file.write(secrets.token_hex(16))
+            file.flush()
+            os.fsync(file.fileno())
         new.replace(path)
         sync_folder(place.parent)
     return Machine(path.read_text(), socket.gethostname(), place, incarnation)
@@ -110,12 +114,16 @@ def revoke_leases(connection: Session) -> None:
 
 
 def seen(connection: Session, machine: Machine, now: int) -> bool:
-    """Record once a day that a machine is there; return whether its journals are to be compared again."""
+    """Record once a day that a machine is there; return whether its journals are to be compared again.
+
+    They are as well where the database does not know the machine: it was restored to a state from before its first
+    worker, or a person took the machine for gone.
+    """
     known = _read(connection, _KNOWN)
     if machine.token in known and now - known[machine.token]["seen_at"] > _DAY_MS:
         known[machine.token]["seen_at"] = now
         _write(connection, _KNOWN, known)
-    return machine.token in _read(connection, _AWAITED)
+    return machine.token not in known or machine.token in _read(connection, _AWAITED)
 
 
 def awaited_hosts(connection: Session) -> list[str]:

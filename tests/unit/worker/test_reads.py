@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -21,7 +22,10 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import EPOCH
+from batchkiln.store import worker_store
+from batchkiln.store.database import in_snapshot
 from batchkiln.store.resolution import Decision, resolve
+from batchkiln.store.session import Session
 from support.builders import NO, record
 from support.fake_clock import FakeClock
 from support.fake_service import Lost, refusing
@@ -348,3 +352,21 @@ async def test_result_under_an_unknown_word_is_fetched(world: World) -> None:
     assert world.states() == {"done": 2}
     assert world.kinds("a").count("status_seen") == 1
     assert "unknown_status_taken_for_success" in world.kinds("a")
+
+
+async def test_outcome_counts_where_the_read_of_the_queue_after_it_fails(world: World) -> None:
+    """The read spares a later one, and nothing depends on it; the outcome is committed."""
+    failed: list[str] = []
+
+    def failing(session: Session, *_: object) -> None:
+        failed.append("a read")
+        in_snapshot(session, lambda connection: connection.execute("SELECT no_such_column FROM item"), (), {})
+
+    world.enqueue("a", "b")
+    with mock.patch.object(worker_store, "in_snapshot", failing):
+        await world.run()
+
+    assert failed
+    assert world.states() == {"done": 2}
+    assert world.service.charged == 20
+    assert world.service.violations == []
