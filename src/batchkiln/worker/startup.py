@@ -21,6 +21,7 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker.account_worker import AccountWorker
 
 log = structlog.get_logger()
@@ -40,14 +41,14 @@ async def sync_clock(worker: AccountWorker) -> None:
 
     Read the public description, which counts in no account's window, and retry while the service is unreachable. If its
     time is far from this machine's, ask again until two replies agree, a few times. Then restore the requests and the
-    waits of earlier runs.
+    waits of earlier runs. A restored queue has lost the last minute of its address, so it asks after its quiet minute.
     """
     logged = await worker.ports.queue.logged_requests()
     worker.host.rates.restore_last_minute(logged, worker.ports.clock.now())
-    answers = 0
+    answers, quiet = 0, NotBefore(worker.host.quiet_until, WaitReason.RESTORED)
     while not worker.ports.clock.is_observed and not worker.control.is_over_for(worker.account_id):
         now = worker.ports.clock.now()
-        due = worker.host.rates.due(now).after(worker.backoffs.calls[Call.DESCRIPTION].held)
+        due = worker.host.rates.due(now).after(worker.backoffs.calls[Call.DESCRIPTION].held).after(quiet)
         if due.at > now.monotonic:
             await worker.wait("slot", due, worker.ports.queue.changes.version)
             continue
