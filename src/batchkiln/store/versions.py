@@ -62,12 +62,12 @@ def choose_version(connection: Session, job_name: str, item_name: str, version: 
     elif state is ItemState.DONE:
         if connection.execute(query("set_version"), {"item_id": item_id, "attempt_id": attempt_id}).rowcount:
             log_event(connection, Event.VERSION_CHOSEN, item_id=item_id, now=now, attempt_id=attempt_id, detail=detail)
+            fill_dependents(connection, [item_id], now)
     else:
         asked = command_arguments(job_name, item_name)
         reason = f"{job_name}/{item_name} is {state}: a version can be chosen once it has ended; nothing was changed"
         remedy = f"`batchkiln cancel {asked}` ends a redo that is queued" if state is ItemState.QUEUED else None
         raise InputError([Diagnostic(reason, remedy=remedy)])
-    fill_dependents(connection, [item_id], now)
     return state
 
 
