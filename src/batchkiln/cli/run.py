@@ -109,6 +109,15 @@ EGRESS = click.option(
     help="The address that this machine sends from, for a queue in a database; default the host's name.",
 )
 
+JOURNALS_WAIT = click.option(
+    "--wait-journals",
+    "journals_wait_minutes",
+    type=click.IntRange(min=0),
+    metavar="MINUTES",
+    default=RunOptions().journals_wait_minutes,
+    help="If the database was restored, wait so long for the journals of other machines; default 15 minutes.",
+)
+
 
 def run_control_options(function: F) -> F:
     """Add the options for the end, the cost and the display of a run."""
@@ -139,6 +148,7 @@ def run_control_options(function: F) -> F:
 )
 @MANIFESTS
 @EGRESS
+@JOURNALS_WAIT
 @run_control_options
 @selection_options
 @on_change_options
@@ -149,6 +159,7 @@ def run(
     egress: str | None,
     until: Until,
     max_credits: int | None,
+    journals_wait_minutes: int,
     assume_yes: bool,
     has_dashboard: bool,
     on_change: OnChange,
@@ -166,7 +177,13 @@ def run(
     for its jobs, whoever runs them.
     """
     options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
-    run_options = RunOptions(until=until, max_credits=max_credits, egress=egress, selection=selection)
+    run_options = RunOptions(
+        until=until,
+        max_credits=max_credits,
+        egress=egress,
+        selection=selection,
+        journals_wait_minutes=journals_wait_minutes,
+    )
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, run_options, mode))
@@ -237,6 +254,7 @@ async def _applied(
 @click.argument("jobs", metavar="[JOB...]", nargs=-1)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
 @EGRESS
+@JOURNALS_WAIT
 @run_control_options
 @selection_options
 def work(
@@ -247,6 +265,7 @@ def work(
     egress: str | None,
     until: Until,
     max_credits: int | None,
+    journals_wait_minutes: int,
     assume_yes: bool,
     has_dashboard: bool,
     selection: Selection,
@@ -260,7 +279,12 @@ def work(
     if is_forever and selection:
         raise click.UsageError("--forever waits for new items, and --only, --limit and --sample select from known ones")
     run_options = RunOptions(
-        until=until, max_credits=max_credits, is_forever=is_forever, egress=egress, selection=selection
+        until=until,
+        max_credits=max_credits,
+        is_forever=is_forever,
+        egress=egress,
+        selection=selection,
+        journals_wait_minutes=journals_wait_minutes,
     )
     return run_async(_work(common, jobs, run_options, has_dashboard=has_dashboard))
 

@@ -147,7 +147,14 @@ def _shared_document(shared_by: SharedBy | None) -> dict[str, Any]:
         "undriven": [
             {"profile": each.profile, "account": each.account, "reason": each.reason} for each in shared_by.undriven
         ],
+        "awaited": awaited_document(shared_by),
     }
+
+
+def awaited_document(shared_by: SharedBy | None) -> list[dict[str, Any]]:
+    """Return the machines whose journals a restored database waits for."""
+    machines = shared_by.awaited if shared_by is not None else ()
+    return [{"host": each.host, "since": iso(each.since), "seen_at": iso(each.seen_at)} for each in machines]
 
 
 @command("status", example="batchkiln status\nbatchkiln status field-guide --json")

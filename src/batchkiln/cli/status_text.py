@@ -30,8 +30,8 @@ def show_overview(overview: Overview) -> None:
         out.print(_account_table(overview.accounts, overview.shared_by))
     out.print()
     out.print(_driver(overview))
-    for each in overview.shared_by.undriven if overview.shared_by is not None else ():
-        out.print(Text(f"Warning: nobody drives {each.name}: {each.reason}.", style="yellow"))
+    for warning in overview.shared_by.warnings if overview.shared_by is not None else ():
+        out.print(Text(f"Warning: {warning}.", style="yellow"))
     for line in _unread_reply_lines(overview.accounts):
         out.print(line)
     for view in overview.jobs:

@@ -9,6 +9,7 @@ from batchkiln.api.queue import awaiting_journals, drained, without_machine
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import Command, Common, command, run_async
 from batchkiln.cli.output import iso, print_json, print_result
+from batchkiln.cli.status import awaited_document
 from batchkiln.core.errors import ExitStatus, InputError
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def _document(shared: "SharedBy | None", views: "list[WorkerView]") -> dict[str,
             {"profile": each.profile, "account": each.account, "reason": each.reason}
             for each in (shared.undriven if shared else ())
         ],
+        "awaited": awaited_document(shared),
     }
 
 
