@@ -405,7 +405,7 @@ async def test_each_worker_of_a_machine_has_a_journal_of_its_own(
 
 
 async def test_a_reader_whose_connection_was_cut_reads_again(url: DatabaseUrl) -> None:
-    """The dashboard outlives a restart of the server, and a worker tells what it did though nothing was read for long."""
+    """The dashboard outlives a restart of the server, and a worker tells at its end what it did."""
     reader = await PostgresDatabase.open_for_reading(url)
     await asyncio.to_thread(kill, url)
 
