@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import inf
-from typing import Any, Final
+from typing import Final
 
-from batchkiln.api import LoggedEvent, hide_passwords
+from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
-from batchkiln.cli.output import is_terminal, iso, print_json_lines, print_status
+from batchkiln.cli.output import is_terminal, print_json_lines, print_status
 from batchkiln.cli.progress import LINE_EVERY_SECONDS, Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
-from batchkiln.cli.status import job_document
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
 from batchkiln.core.states import PROBLEM_STATES, ItemState
@@ -22,6 +21,8 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
+from batchkiln.presentation.item_documents import event_document
+from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.overview import JobView, Overview, review_line
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
@@ -97,7 +98,7 @@ class RunDisplay:
 
     async def _print_events(self) -> None:
         while self._common.is_json and (events := await self._run.new_events()):
-            print_json_lines([_event_document(event) for event in events])
+            print_json_lines([event_document(event) for event in events])
 
     async def _state(self) -> ProgressState:
         overview = await self._run.progress()
@@ -114,17 +115,6 @@ class RunDisplay:
             print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs} | rest])
         print_run_summary(result, self._common)
         return result.exit_status
-
-
-def _event_document(event: LoggedEvent) -> dict[str, Any]:
-    base: dict[str, Any] = {
-        "event": event.kind,
-        "at": iso(event.at),
-        "job": event.job,
-        "item": event.item,
-        "state": event.state,
-    }
-    return base | {key: value for key, value in event.detail.items() if key not in base}
 
 
 def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
