@@ -8,9 +8,10 @@ from typing import Final
 import click
 
 from batchkiln.api import PAGE, ItemSummary, Reader
+from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import ItemSelection, item_filters
+from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState

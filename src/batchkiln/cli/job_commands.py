@@ -9,8 +9,9 @@ import click
 from batchkiln.api import Decision, Skipped, check_resolvable
 from batchkiln.api.changes import Action, open_changes
 from batchkiln.api.documents import canceled_document, retried_document
+from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import ItemSelection, item_filters, names_of
+from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import NOT_DELIVERED

@@ -6,8 +6,9 @@ import click
 
 from batchkiln.api.changes import Action, open_changes
 from batchkiln.api.documents import fetched_document, redone_document
+from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import ItemSelection, item_filters, names_of
+from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.job_commands import ITEMS, YES, is_confirmed, print_skipped, print_unchanged
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError, command_arguments
