@@ -44,7 +44,7 @@ class UnderWayDocument(TypedDict):
     retention_ends_at: str | None
 
 
-class ProblemDocument(TypedDict):
+class JobProblemDocument(TypedDict):
     """The items of a job that ended badly or are held for one cause."""
 
     state: ItemState
@@ -85,7 +85,7 @@ class JobDocument(TypedDict):
     credits: CreditsDocument
     budget: BudgetDocument
     active: list[UnderWayDocument]
-    problems: list[ProblemDocument]
+    problems: list[JobProblemDocument]
     to_review: int
     to_choose: int
     waiting: WaitingDocument

@@ -174,4 +174,6 @@ def _component(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:  # noqa: A
             "properties": {field: _schema(hint, schemas) for field, hint in hints.items()},
             "required": sorted(kind.__required_keys__),
         }
+    known = set(schemas[name].get("properties", get_type_hints(kind)))
+    assert known == set(get_type_hints(kind)), f"two documents are called {name}"
     return {"$ref": _REF.format(model=name)}

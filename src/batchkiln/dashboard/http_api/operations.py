@@ -78,6 +78,8 @@ class Operation:
 
     def route(self) -> web.RouteDef:
         """Return the route for aiohttp."""
+        if self.is_read:
+            return web.get(PREFIX + self.path, self._handler(), allow_head=False)
         return web.route(self.method, PREFIX + self.path, self._handler())
 
     def _handler(self) -> Handler:
@@ -127,10 +129,15 @@ def _valid_body(model: type[Body], content: bytes) -> Body:
         raise _invalid(Kind.MALFORMED, "The body is not valid JSON.", error) from None
 
 
+def _dotted(location: tuple[int | str, ...]) -> str:
+    """Return the place of a mistake, without the names that pydantic gives to the members of a union."""
+    return ".".join(str(part) for part in location if not str(part).startswith(("list[", "dict[")))
+
+
 def _invalid(kind: Kind, detail: str, error: ValidationError) -> ProblemError:
     mistakes = [
         {
-            "reason": f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".removeprefix(": "),
+            "reason": f"{_dotted(problem['loc'])}: {problem['msg']}".removeprefix(": "),
             "file": None,
             "line": None,
             "column": None,

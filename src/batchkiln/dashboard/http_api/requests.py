@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from batchkiln.core.states import ItemState
 
@@ -13,10 +13,19 @@ ITEMS_MAX = 10_000
 
 _ID_MAX = 2**63 - 1
 _NAME_MAX = 1000
+_WORD_MAX = 200  # percent-encoded, a few of them fit into a URL
 
 Name = Annotated[str, Field(min_length=1, max_length=_NAME_MAX)]
+JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 Place = Annotated[int, Field(ge=0, le=_ID_MAX)]
-Version = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+def _whole(value: object) -> object:
+    """Return a number such as 1.0 as an integer, which it is in JSON; anything else unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Version = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]
 
 
 class Query(BaseModel):
@@ -28,7 +37,7 @@ class Query(BaseModel):
 class JobsQuery(Query):
     """A page of jobs."""
 
-    after: Name | None = Field(default=None, description="The name of the last job of the page before.")
+    after: JobName | None = Field(default=None, description="The name of the last job of the page before.")
     limit: int = Field(default=50, ge=1, le=JOBS_MAX)
 
 
@@ -36,8 +45,10 @@ class ItemsQuery(Query):
     """A page of a job's items, with the filters of `batchkiln items`."""
 
     state: tuple[ItemState, ...] = Field(default=(), description="Only items in these states.")
-    code: Name | None = Field(default=None, description="Only items with this error code.")
-    where: Annotated[str, Field(max_length=_NAME_MAX, pattern=r"^metadata\.[^=]+=")] | None = Field(
+    code: Annotated[str, Field(min_length=1, max_length=_WORD_MAX)] | None = Field(
+        default=None, description="Only items with this error code."
+    )
+    where: Annotated[str, Field(max_length=_WORD_MAX, pattern=r"^metadata\.[^=]+=")] | None = Field(
         default=None, description="Only items with this metadata value, as metadata.KEY=VALUE."
     )
     verdict: Literal["kept", "dropped", "unreviewed"] | None = Field(
@@ -66,7 +77,7 @@ class EventsQuery(Query):
 
     after: Place = Field(default=0, description="The `next` of the page before.")
     limit: int = Field(default=LIMIT_DEFAULT, ge=1, le=LIMIT_MAX)
-    job: Name | None = Field(default=None, description="Only events of this job.")
+    job: JobName | None = Field(default=None, description="Only events of this job.")
 
 
 class StreamQuery(Query):
@@ -75,7 +86,7 @@ class StreamQuery(Query):
     after: Place | None = Field(
         default=None, description="Begin after this event; `Last-Event-ID` comes first. By default, begin now."
     )
-    job: Name | None = Field(default=None, description="Only events of this job.")
+    job: JobName | None = Field(default=None, description="Only events of this job.")
 
 
 class EnqueueQuery(Query):
