@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "work": ("batchkiln.cli.run", "work"),
     "watch": ("batchkiln.cli.watch", "watch"),
     "status": ("batchkiln.cli.status", "status"),
+    "events": ("batchkiln.cli.events_command", "events"),
     "items": ("batchkiln.cli.items", "items"),
     "show": ("batchkiln.cli.show", "show"),
     "retry": ("batchkiln.cli.job_commands", "retry"),
@@ -82,10 +83,11 @@ class Program(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command with its summary, without importing its module."""
+        """Write each command with its summary, in groups, without importing its module."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, SUMMARIES[name]) for name in names])
 
 
 SUMMARIES: Final = {
@@ -96,6 +98,7 @@ SUMMARIES: Final = {
     "work": "Run the whole queue.",
     "watch": "Run manifests that appear in a folder, and write the results beside them.",
     "status": "Show the progress of the jobs and when they will end.",
+    "events": "Print the history of the queue, and what happens in it.",
     "items": "List a job's items with their states.",
     "show": "Show the state and the whole history of one item.",
     "retry": "Queue ended items again.",
@@ -123,6 +126,26 @@ SUMMARIES: Final = {
     "completion": "Print the completion script for a shell.",
 }
 
+GROUPS: Final = {
+    "Make pictures and clips": ("init", "plan", "rehearse", "run", "enqueue", "work", "watch"),
+    "See what happens": ("status", "events", "items", "show", "dashboard", "models", "balance"),
+    "Choose, repeat, decide": (
+        "review",
+        "redo",
+        "use-version",
+        "fetch",
+        "retry",
+        "cancel",
+        "pause",
+        "unpause",
+        "resolve",
+        "ask-again",
+    ),
+    "Use the results": ("export", "report"),
+    "Set up and look after": ("doctor", "serve", "migrate", "queue", "workers", "schema", "completion"),
+}
+"""The sections of `batchkiln --help`: each command is in one."""
+
 
 @click.group(
     cls=Program,
@@ -130,7 +153,7 @@ SUMMARIES: Final = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example: batchkiln init && batchkiln run manifest.yaml",
 )
-@click.version_option(package_name="batchkiln", prog_name="batchkiln")
+@click.version_option(None, "-V", "--version", package_name="batchkiln", prog_name="batchkiln")
 def program() -> None:
     """Turn a manifest of prompts into images and videos on disk. No prompt is charged twice.
 

@@ -1,7 +1,7 @@
 """Texts for states and wait reasons, and formats for times, numbers and untrusted text."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from batchkiln.core.states import ItemState
@@ -68,14 +68,19 @@ def format_age(since: datetime, now: datetime) -> str:
     return format_duration(max(timedelta(), now - since).total_seconds())
 
 
-def format_minute(instant: datetime) -> str:
-    """Format an instant of service time to the minute."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+def format_minute(instant: datetime, zone: tzinfo | None = None) -> str:
+    """Format an instant to the minute, with the name of the time zone; by default, that of this machine."""
+    return instant.astimezone(zone).strftime("%Y-%m-%d %H:%M %Z")
 
 
-def format_second(instant: datetime) -> str:
-    """Format an instant of service time to the second."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+def format_second(instant: datetime, zone: tzinfo | None = None) -> str:
+    """Format an instant to the second; the place of use names the time zone, by default that of this machine."""
+    return instant.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def zone_name(instant: datetime) -> str:
+    """Return the name of this machine's time zone at an instant, such as `CET`."""
+    return instant.astimezone().tzname() or "local time"
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
