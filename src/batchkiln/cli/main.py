@@ -4,6 +4,8 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
@@ -11,9 +13,9 @@ from typing import Any, Final
 import click
 
 from batchkiln.cli.command import common_options
-from batchkiln.cli.output import print_status
+from batchkiln.cli.output import print_json_lines, print_status
 from batchkiln.cli.streams import OutputClosed
-from batchkiln.core.errors import BatchkilnError, ExitStatus
+from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 
 _VERBOSE: Final = re.compile("-q*v+")
@@ -169,7 +171,10 @@ def run_program(arguments: Sequence[str]) -> int:
     except OutputClosed:
         return ExitStatus.OK
     except BaseException as error:  # noqa: BLE001  the outermost handler
-        return _report_error(error, arguments)
+        status = _report_error(error, arguments)
+        if isinstance(error, BatchkilnError | click.ClickException) and "--json" in arguments:
+            _print_error_document(error, status)
+        return status
 
 
 def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
@@ -196,6 +201,14 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
             else:
                 print_status("Run the command again with -v to see the origin of the error.")
             return ExitStatus.UNEXPECTED
+
+
+def _print_error_document(error: BatchkilnError | click.ClickException, status: int) -> None:
+    """Print the error as one line of JSON on standard output, where a program reads it."""
+    mistakes = [asdict(mistake) for mistake in error.mistakes] if isinstance(error, InputError) else []
+    message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
+        print_json_lines([{"error": message, "exit": int(status), "mistakes": mistakes}])
 
 
 def _is_verbose(arguments: Sequence[str]) -> bool:

@@ -57,9 +57,11 @@ class RunDisplay:
             result = await self._run_with_display()
             return await self._print_end(replace(result, signal_status=self._signals.exit_status))
         except BatchkilnError as error:
-            if self._common.is_json:
-                print_json_lines([{"event": "run_ended", "exit": error.exit_status, "error": str(error), "jobs": []}])
-            raise
+            if not self._common.is_json:
+                raise
+            print_json_lines([{"event": "run_ended", "exit": error.exit_status, "error": str(error), "jobs": []}])
+            print_status(f"batchkiln: {error}")
+            return error.exit_status
 
     # --- during the run ---
 

@@ -83,6 +83,25 @@ def zone_name(instant: datetime) -> str:
     return instant.astimezone().tzname() or "local time"
 
 
+def end_text(end_at: datetime | None, now: datetime, time_scale: float) -> str | None:
+    """Format an estimated end in service time; None if it is not known.
+
+    The clock of a service that runs faster is not the person's, so only the real time that is left is named.
+    """
+    if end_at is None:
+        return None
+    left = f"in about {format_duration(max(timedelta(), end_at - now).total_seconds() / time_scale)}"
+    return left if time_scale != 1 else f"{left}, at {format_minute(end_at)}"
+
+
+def service_note(*, is_embedded: bool, time_scale: float) -> str | None:
+    """Return what is made up about a service, as text; None for a service that is not a local one."""
+    if not is_embedded and time_scale == 1:
+        return None
+    speed = "" if time_scale == 1 else f", and its clock runs {time_scale:g} times as fast"
+    return f"local service: its credits are made up{speed}"
+
+
 def plural(number: int, one: str, many: str | None = None) -> str:
     """Format a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -10,7 +10,7 @@ from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.presentation.formatting import format_age, format_duration, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import end_text, format_age, format_minute, plural, sanitize, service_note
 from batchkiln.presentation.worker_views import SharedBy, read_shared_by
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
@@ -39,22 +39,13 @@ class JobView:
 
     @property
     def end_text(self) -> str | None:
-        """The estimated end as text; None if it cannot be estimated.
-
-        The clock of a service that runs faster is not the person's, so only the time that is left is named.
-        """
-        if self.estimated_end_at is None or self.seconds_left is None:
-            return None
-        left = f"in about {format_duration(self.seconds_left)}"
-        return left if self.time_scale != 1 else f"{left}, at {format_minute(self.estimated_end_at)}"
+        """The estimated end as text; None if it cannot be estimated."""
+        return end_text(self.estimated_end_at, self.now, self.time_scale)
 
     @property
     def service_note(self) -> str | None:
         """What is made up about the job's service, as text; None for a service that is not a local one."""
-        if not self.is_embedded and self.time_scale == 1:
-            return None
-        speed = "" if self.time_scale == 1 else f", and its clock runs {self.time_scale:g} times as fast"
-        return f"local service: its credits are made up{speed}"
+        return service_note(is_embedded=self.is_embedded, time_scale=self.time_scale)
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,3 +189,14 @@ def test_times_are_those_of_the_person(done: Workspace) -> None:
 
     assert "history, times in IST" in indian.call("show", "foxes", "fox-1", TZ="Asia/Kolkata").out
     assert indian.call("events", "--json", TZ="Asia/Kolkata").lines == done.call("events", "--json").lines
+
+
+def test_an_error_is_json_where_json_was_asked_for(done: Workspace) -> None:
+    """A program reads the message and the mistakes with their places; a person reads the same on standard error."""
+    wrong = done.call("plan", "gone.yaml", "--json")
+    unknown = done.call("status", "--json", "--nonsense")
+
+    assert (wrong.document["exit"], unknown.document["exit"]) == (2, 2)
+    assert wrong.document["mistakes"][0]["file"] == "gone.yaml"
+    assert "--nonsense" in unknown.document["error"]
+    assert "gone.yaml" in wrong.err
