@@ -105,3 +105,7 @@ def test_one_token_under_two_names_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="a and b have the same token"):
         load_config(write(tmp_path, text), {}).http.digests()
+
+
+def test_port_is_read(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "http: {port: 8700}"), {}).http.port == 8700

@@ -26,6 +26,7 @@ TASKS: Final = {
     "several-accounts",
     "several-machines",
     "held",
+    "http",
     "new-account",
     "pipelines",
     "quality-filter",

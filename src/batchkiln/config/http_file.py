@@ -62,6 +62,7 @@ class HttpSection(_Model):
 
     tokens: dict[_TokenName, _Token] = Field(default_factory=dict)
     host: Annotated[str, AfterValidator(_checked_host)] = "127.0.0.1"
+    port: int | None = Field(default=None, ge=1, le=65535)
     public_url: Annotated[str, AfterValidator(_checked_public_url)] | None = None
     trusted_proxies: tuple[Annotated[Network, BeforeValidator(network_of)], ...] = ()
     files: str | None = Field(default=None, min_length=1)
@@ -71,6 +72,7 @@ class HttpSection(_Model):
         return HttpSettings(
             tokens=tuple(entry.token(name, folder) for name, entry in self.tokens.items()),
             host=self.host,
+            port=self.port,
             public_url=self.public_url,
             trusted_proxies=self.trusted_proxies,
             files=None if self.files is None else folder / Path(self.files).expanduser(),

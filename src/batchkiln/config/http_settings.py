@@ -61,13 +61,14 @@ class HttpToken:
 class HttpSettings:
     """The settings of the dashboard's server. Without tokens, the HTTP interface is off.
 
-    `host` is the address to listen on. `public_url` is the server's URL as browsers see it, without a path.
-    `trusted_proxies` are the networks whose `X-Forwarded-*` headers count. `files` is the folder whose files a manifest
-    that was sent over HTTP may name.
+    `host` and `port` are the address to listen on; without a port, the default or a free one. `public_url` is the
+    server's URL as browsers see it, without a path. `trusted_proxies` are the networks whose `X-Forwarded-*` headers
+    count. `files` is the folder whose files a manifest that was sent over HTTP may name.
     """
 
     tokens: tuple[HttpToken, ...] = ()
     host: str = "127.0.0.1"
+    port: int | None = None
     public_url: str | None = None
     trusted_proxies: tuple[Network, ...] = ()
     files: Path | None = None

@@ -1,8 +1,8 @@
 """Access to the dashboard and to the HTTP interface, by a token in a file beside the queue, and by configured tokens.
 
 Any web page can send requests to loopback, and a host name that resolves to 127.0.0.1 gives another site the same
-origin as the dashboard. A request therefore needs a known `Host` (`origins.py`), and a strict same-site cookie or a
-token. A change by cookie also needs the dashboard's `Origin` and the CSRF token of its pages.
+origin as the dashboard. A request therefore needs a known `Host` (`server_names.py`), and a strict same-site cookie or
+a token. A change by cookie also needs the dashboard's `Origin` and the CSRF token of its pages.
 """
 
 import hmac

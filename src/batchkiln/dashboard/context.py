@@ -18,8 +18,8 @@ from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access, Principal
 from batchkiln.dashboard.live_state import EngineProbe, LiveState
-from batchkiln.dashboard.origins import Origins
 from batchkiln.dashboard.rendering import environment
+from batchkiln.dashboard.server_names import Origins
 from batchkiln.dashboard.snapshot import PageSnapshot, read_snapshot
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 

@@ -11,7 +11,7 @@ from batchkiln.config import AccessScope
 from batchkiln.core.errors import BatchkilnError, InputError, QueueBusy, QueueUnusable
 from batchkiln.dashboard.auth import Access, Principal, is_own_form, token_file
 from batchkiln.dashboard.context import context_of, identify, identify_nobody
-from batchkiln.dashboard.http_api.operations import PREFIX
+from batchkiln.dashboard.http_api.operation import PREFIX
 from batchkiln.dashboard.http_api.problems import Kind, ProblemError, problem_of, status_of
 
 log = structlog.get_logger()

@@ -22,7 +22,7 @@ from batchkiln.dashboard.http_api.routes import operations
 from batchkiln.dashboard.live_state import EngineProbe
 from batchkiln.dashboard.metrics import metrics
 from batchkiln.dashboard.middleware import add_headers, authorize, error_pages
-from batchkiln.dashboard.origins import Origins
+from batchkiln.dashboard.server_names import Origins
 from batchkiln.manifest import FileAccess
 
 PORT: Final = 8642
@@ -71,7 +71,7 @@ async def serving_dashboard(
     engine: EngineProbe | None = None,
     clock: Callable[[], datetime] = machine_now,
 ) -> AsyncIterator[ServedDashboard]:
-    """Serve the dashboard of a queue. Without a port, use the default port, or a free one if that is taken.
+    """Serve the dashboard of a queue. Without a port, use the configured one, or the default or a free one.
 
     `profile` takes precedence over the one of a manifest that is sent over HTTP.
 
@@ -95,7 +95,7 @@ async def serving_dashboard(
         )
         await runner.setup()
         try:
-            await _listen(runner, http.host, port)
+            await _listen(runner, http.host, http.port if port is None else port)
             host = f"[{http.host}]" if ":" in http.host else http.host
             address = f"http://{host}:{runner.addresses[0][1]}"
             yield ServedDashboard(http.public_url or address, access, address, http)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from batchkiln.dashboard.http_api.openapi import description
+from batchkiln.dashboard.http_api.description import description
 from batchkiln.dashboard.http_api.routes import operations
 from integration.dashboard.interface import ALL, serving
 from support.examples import examples

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from batchkiln.config import AccessScope, HttpSettings
-from batchkiln.dashboard.http_api.openapi import description
-from batchkiln.dashboard.http_api.operations import Operation
+from batchkiln.dashboard.http_api.description import description
+from batchkiln.dashboard.http_api.operation import Operation
 from batchkiln.dashboard.http_api.routes import operations
 from batchkiln.dashboard.server import ServedDashboard, application
 from integration.dashboard.interface import ALL, TOKENS, Client, serving

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.dashboard.auth import Access, is_own_form, read_token, token_file
-from batchkiln.dashboard.origins import is_loopback
+from batchkiln.dashboard.server_names import is_loopback
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from batchkiln.api.documents import (
 )
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.http_api.operations import Call
+from batchkiln.dashboard.http_api.operation import Call
 from batchkiln.dashboard.http_api.problems import Kind, ProblemError
 from batchkiln.dashboard.http_api.replies import QuestionDocument, question_document
 from batchkiln.dashboard.http_api.requests import (

@@ -21,7 +21,7 @@ from batchkiln.dashboard.http_api.bodies import (
     check_media_type,
     received_body,
 )
-from batchkiln.dashboard.http_api.operations import Call
+from batchkiln.dashboard.http_api.operation import Call
 from batchkiln.dashboard.http_api.problems import Kind, ProblemError, mistakes_of
 from batchkiln.dashboard.http_api.requests import Body, EnqueueQuery
 from batchkiln.planning.catalogues import Catalogues

@@ -9,7 +9,7 @@ from aiohttp import web
 from batchkiln.api import LoggedEvent, Reader
 from batchkiln.clock import ServiceClock
 from batchkiln.dashboard.http_api.bodies import busy
-from batchkiln.dashboard.http_api.operations import Call
+from batchkiln.dashboard.http_api.operation import Call
 from batchkiln.dashboard.http_api.problems import Kind, ProblemError
 from batchkiln.dashboard.http_api.requests import Body, StreamQuery
 from batchkiln.dashboard.sse import STREAMS_MAX

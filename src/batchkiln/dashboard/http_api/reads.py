@@ -13,7 +13,7 @@ from batchkiln.api.reading import read_item_report
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.file_responses import whole_file
-from batchkiln.dashboard.http_api.operations import Call
+from batchkiln.dashboard.http_api.operation import Call
 from batchkiln.dashboard.http_api.problems import Kind, ProblemError
 from batchkiln.dashboard.http_api.replies import AccessDocument, EventsPage, ItemsPage, JobsPage, ReviewPage
 from batchkiln.dashboard.http_api.requests import (

@@ -15,10 +15,10 @@ from batchkiln.api.documents import (
 )
 from batchkiln.config import AccessScope
 from batchkiln.dashboard.http_api import decisions, reads
+from batchkiln.dashboard.http_api.description import description
 from batchkiln.dashboard.http_api.enqueueing import enqueue
 from batchkiln.dashboard.http_api.event_stream import stream_events
-from batchkiln.dashboard.http_api.openapi import description
-from batchkiln.dashboard.http_api.operations import EVENT_STREAM, FILE, Call, Operation
+from batchkiln.dashboard.http_api.operation import EVENT_STREAM, FILE, Call, Operation
 from batchkiln.dashboard.http_api.problems import Kind
 from batchkiln.dashboard.http_api.replies import (
     AccessDocument,

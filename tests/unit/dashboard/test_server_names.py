@@ -7,7 +7,7 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
 from batchkiln.config import HttpSettings
-from batchkiln.dashboard.origins import Origins
+from batchkiln.dashboard.server_names import Origins
 
 LOCAL = HttpSettings()
 OPEN = HttpSettings(host="0.0.0.0")

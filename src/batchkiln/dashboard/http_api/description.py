@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import batchkiln
 from batchkiln.dashboard.http_api.bodies import JSON, YAML
-from batchkiln.dashboard.http_api.operations import EVENT_STREAM, FILE, PREFIX, Operation
+from batchkiln.dashboard.http_api.operation import EVENT_STREAM, FILE, PREFIX, Operation
 from batchkiln.dashboard.http_api.problems import CONTENT_TYPE, Kind, ProblemDocument, status_of
 from batchkiln.dashboard.http_api.requests import Query
 
@@ -164,16 +164,15 @@ def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN4
 
 
 def _component(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401  a typed dictionary
-    name = kind.__name__
+    name, hints = kind.__name__, get_type_hints(kind)
     if name not in schemas:
         schemas[name] = {}  # so that a document may contain itself
-        hints = get_type_hints(kind)
         schemas[name] = {
             "type": "object",
             "description": (kind.__doc__ or "").partition("\n\n")[0].strip(),
             "properties": {field: _schema(hint, schemas) for field, hint in hints.items()},
             "required": sorted(kind.__required_keys__),
         }
-    known = set(schemas[name].get("properties", get_type_hints(kind)))
-    assert known == set(get_type_hints(kind)), f"two documents are called {name}"
+    is_same = schemas[name].get("properties", hints).keys() == hints.keys()
+    assert is_same, f"two documents are called {name}"
     return {"$ref": _REF.format(model=name)}
