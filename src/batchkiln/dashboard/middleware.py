@@ -1,5 +1,6 @@
 """Middleware for every request: access checks, security headers, and error pages."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -35,6 +36,7 @@ _CLIENT_CLOSED: Final = 499
 _PUBLIC: Final = ("/static/", "/favicon.ico")
 
 SIGN_IN: Final = "/sign-in"
+SIGN_IN_SECONDS: Final = 10.0
 CSRF_HEADER: Final = "X-CSRF-Token"
 
 _FOREIGN_HOST: Final = "The dashboard does not answer to this host name, which another site could point to it."
@@ -112,7 +114,12 @@ async def _check_page(request: web.Request, principal: Principal, origin: str) -
 
 async def _sign_in_by_form(request: web.Request, origin: str) -> web.Response:
     """Sign in by a token that a person has pasted. A form of another site signs nobody in."""
-    context, token = context_of(request), (await request.post()).get("token", "")
+    try:
+        async with asyncio.timeout(SIGN_IN_SECONDS):  # nobody is known yet
+            form = await request.post()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text="The form arrives too slowly.\n", headers={"Connection": "close"}) from None
+    context, token = context_of(request), form.get("token", "")
     principal = context.access.holder_of(token.strip()) if isinstance(token, str) else None
     if principal is None or request.headers.get("Origin", "") != origin:
         identify_nobody()

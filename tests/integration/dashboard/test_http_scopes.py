@@ -1,5 +1,6 @@
 """Each operation of the HTTP interface needs its scope, and nobody without a token gets anything."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
@@ -8,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from batchkiln.config import AccessScope, HttpSettings
+from batchkiln.dashboard import middleware
 from batchkiln.dashboard.http_api.description import description
 from batchkiln.dashboard.http_api.operation import Operation
 from batchkiln.dashboard.http_api.routes import operations
@@ -140,6 +142,19 @@ async def test_sign_in_needs_a_token_and_the_own_page(client: Client) -> None:
     assert [wrong.status, foreign.status] == [401, 401]
     assert "Set-Cookie" not in wrong.headers
     assert "Set-Cookie" not in foreign.headers
+
+
+async def test_slow_sign_in_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends it is unknown, and holds no connection."""
+    monkeypatch.setattr(middleware, "SIGN_IN_SECONDS", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(client.served.url.rpartition(":")[2]))
+    head = "POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    writer.write(f"{head}Content-Length: 100\r\n\r\ntoken=".encode())
+
+    status = await reader.readline()
+    writer.close()
+
+    assert status.split()[1] == b"408"
 
 
 async def test_mark_of_one_session_does_not_fit_another(client: Client, queue: QueueFile) -> None:
