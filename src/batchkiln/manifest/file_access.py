@@ -35,7 +35,7 @@ class FileAccess:
 
     def check_output(self, directory: str) -> None:
         """Raise `InvalidValue` for an output folder in another place."""
-        if not _is_below(Path(directory), self.outputs):
+        if is_url(directory) or not _is_below(Path(directory), self.outputs):
             reason = "`output.dir` is outside the folder in which a manifest sent over HTTP may write"
             raise InvalidValue(reason, "name a relative folder, as in `output: {dir: out/birds}`")
 

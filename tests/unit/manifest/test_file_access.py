@@ -9,6 +9,7 @@ from PIL import Image
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import InputFile
 from batchkiln.manifest import FileAccess, open_manifest
+from batchkiln.manifest.diagnostics import InvalidValue
 
 HEADER = """\
 version: 1
@@ -83,6 +84,12 @@ def test_files_of_the_folder_are_read(folder: Path) -> None:
 
     assert item.spec.prompt == "A fox"
     assert [each.path for each in item.spec.inputs if isinstance(each, InputFile)] == [str(folder / "files/owl.png")]
+
+
+def test_output_folder_in_other_storage_is_refused(tmp_path: Path) -> None:
+    """A stranger would write with the server's own rights there."""
+    with pytest.raises(InvalidValue, match="outside the folder"):
+        FileAccess(tmp_path).check_output("s3://bucket/owls")
 
 
 @pytest.mark.parametrize("directory", ["/etc", "..", "out/../../x", "link"])

@@ -27,6 +27,7 @@ class BodyLimits:
 
 
 MANIFEST_LIMITS: Final = BodyLimits(64 << 20)
+JSON_MANIFEST_LIMITS: Final = BodyLimits(16 << 20)  # it is in memory as a whole
 JSON_LIMITS: Final = BodyLimits(2 << 20, total_seconds=60.0)
 
 MANIFESTS_AT_ONCE: Final = 4

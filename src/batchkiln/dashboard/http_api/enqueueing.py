@@ -14,6 +14,7 @@ from batchkiln.config import AccessScope
 from batchkiln.core.errors import Diagnostic, InputError, QueueUnusable
 from batchkiln.dashboard.http_api.bodies import (
     JSON,
+    JSON_MANIFEST_LIMITS,
     MANIFEST_LIMITS,
     MANIFESTS_AT_ONCE,
     YAML,
@@ -50,10 +51,10 @@ async def enqueue(call: Call[EnqueueQuery, Body]) -> EnqueuedDocument | PlanDocu
         raise busy("Other manifests are being received.")
     intake.receiving += 1
     try:
-        async with received_body(call.request, MANIFEST_LIMITS) as body:
+        limits = JSON_MANIFEST_LIMITS if media_type == JSON else MANIFEST_LIMITS
+        async with received_body(call.request, limits) as body:
             manifest = await asyncio.to_thread(_from_json, body) if media_type == JSON else body
-            async with intake.lock:  # a large manifest is applied alone
-                return await _apply(call, manifest)
+            return await _apply(call, manifest)
     except QueueUnusable:
         raise
     except InputError as error:
@@ -73,7 +74,7 @@ async def _apply(call: Call[EnqueueQuery, Body], manifest: BinaryIO) -> Enqueued
                 access, ["-"], options=options, stdin=manifest, stdin_name=NAME, catalogues=catalogues
             )
             return plan_document(plan)
-        async with opened(app) as queue:
+        async with call.context.intake.lock, opened(app) as queue:  # a large manifest is applied alone
             applied = await queue.apply(
                 ["-"], options=options, stdin=manifest, stdin_name=NAME, catalogue_of=catalogues.of
             )
