@@ -46,6 +46,14 @@ async def test_manifest_is_enqueued_once(client: Client, queue: QueueFile) -> No
     assert prompts(queue) == ["A red fox", "A grey fox"]
 
 
+async def test_manifests_that_arrive_together_are_applied_one_by_one(client: Client, queue: QueueFile) -> None:
+    """Each item is enqueued by one of the requests."""
+    answers = await asyncio.gather(*(client.manifest(MANIFEST) for _ in range(3)))
+
+    assert sorted(answer.json["jobs"][0]["new"] for answer in answers) == [0, 0, 2]
+    assert prompts(queue) == ["A red fox", "A grey fox"]
+
+
 async def test_dry_run_is_the_plan(client: Client, queue: QueueFile) -> None:
     """Cost and days, and no change."""
     answer = await client.manifest(MANIFEST, "?dry_run=true")
