@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import orjson
 
+from batchkiln.api import QueueLocation
 from batchkiln.config import AccessScope, Config, HttpSettings, HttpToken, Profile, token_digest
 from batchkiln.dashboard.server import ServedDashboard, serving_dashboard
 from integration.dashboard.sample_queue import AT
@@ -79,7 +79,7 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(queue: Path, http: HttpSettings | None = None) -> AsyncIterator[Client]:
+async def serving(queue: QueueLocation, http: HttpSettings | None = None) -> AsyncIterator[Client]:
     """Serve a queue with tokens, and give a client that may do everything."""
     config = Config({"local": Profile("local")}, "local", http=settings() if http is None else http)
     async with serving_dashboard(queue, config, port=0, clock=lambda: AT) as served, aiohttp.ClientSession() as session:
