@@ -16,7 +16,7 @@ from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
 from batchkiln_service.db.assets import resolve_inputs
 from batchkiln_service.db.creates import NewGeneration, Sent
-from batchkiln_service.db.generations import Record, find_generation, mark_polled, settle
+from batchkiln_service.db.generations import Record, find_generation, mark_polled, mark_shown, settle
 from batchkiln_service.db.keys import digest_of, is_api_key
 from batchkiln_service.db.request_log import generation_id_of
 from batchkiln_service.errors import ApiError
@@ -72,7 +72,8 @@ async def poll(request: web.Request, call: ApiCall) -> web.StreamResponse:
             raise ApiError(404, "not_found", "there is no such generation")
         if record.generation.key_sha256 != caller.key_sha256:
             raise ApiError(403, "wrong_api_key", "poll with the API key that created the generation")
-        mark_polled(connection, record.generation.id, caller.now_ms, is_end_seen=not call.faults.loses_reply)
+        mark_polled(connection, record.generation.id, caller.now_ms)
+        _mark_shown(connection, call, record, caller.now_ms)
         return record
 
     caller, record = await execute(call, work, gate=gate)
@@ -94,6 +95,7 @@ async def _create(request: web.Request, call: ApiCall, kind: Kind) -> web.Stream
         if record is None:
             record = _insert(connection, call, caller, sent, checked.get())
         entry.generation_id = record.generation.id
+        _mark_shown(connection, call, record, caller.now_ms)
         return record
 
     caller, record = await execute(call, work, status=202)
@@ -174,6 +176,11 @@ def _new_generation(
             variation=sha256(subject.encode()).hexdigest()[:16],
         ),
     )
+
+
+def _mark_shown(connection: sqlite3.Connection, call: ApiCall, record: Record, now_ms: int) -> None:
+    if not call.faults.loses_reply:
+        mark_shown(connection, record.generation.id, now_ms)
 
 
 def _durations_ms(context: Context, subject: str, wanted: GenerationRequest) -> tuple[int, int]:

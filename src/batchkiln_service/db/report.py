@@ -195,7 +195,7 @@ class SlotUse:
 
 @dataclass(frozen=True, slots=True)
 class EndsSeen:
-    """The time from a success to the first poll that returned it, and the number of ends that no poll returned."""
+    """The time from a success to the first reply that showed it, and the number of ends that no reply showed."""
 
     success_to_first_read: Spread
     unseen_ends: int

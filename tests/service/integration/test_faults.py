@@ -540,6 +540,22 @@ async def test_an_end_whose_reply_is_lost_is_not_heard_of(world: World) -> None:
     assert (await world.service.report()).ends_seen.unseen_ends == 0
 
 
+async def test_an_end_that_a_replay_tells_is_heard_of(world: World) -> None:
+    """A replay's 202 shows a success with its link, so no read is needed after it; a lost one shows nothing."""
+    await world.create(idempotency_key=KEY)
+    world.clock.advance(600)
+    await world.service.idle()
+    world.service.faults.add("reply_lost", "create")
+    await create_on_the_wire(world)
+    lost = (await world.service.report()).ends_seen.unseen_ends
+
+    replayed = await world.create(idempotency_key=KEY)
+
+    assert (replayed.status, replayed.body["status"]) == (202, "success")
+    assert lost == 1
+    assert (await world.service.report()).ends_seen.unseen_ends == 0
+
+
 async def test_refused_fault_names_the_kinds(world: World) -> None:
     """Who misspells a kind is told them all, as far as they can happen here."""
     refused = await world.send("GET", "/models", headers={FAULT: "reply-lost"})
