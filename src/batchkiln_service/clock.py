@@ -100,7 +100,7 @@ def resume(stored: Anchor | None, *, time_scale: float, start_at_ms: int | None,
 
 
 class RandomStream:
-    """A seeded random stream: the same seed gives the same durations and the same faults."""
+    """A seeded random stream: the same seed gives the same identifiers, durations and faults."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -110,6 +110,10 @@ class RandomStream:
         """Draw a number and return True with that probability."""
         return self._stream.random() < probability
 
+    def token(self, subject: str, size: int) -> bytes:
+        """Return at most 32 bytes that depend only on the seed and `subject`."""
+        return hashlib.sha256(f"{self._seed}:{subject}".encode()).digest()[:size]
+
     def duration_seconds(self, subject: str, *, mean: float, spread: float) -> float:
         """Return a log-normal duration in seconds with that mean and standard deviation.
 
@@ -117,8 +121,7 @@ class RandomStream:
         """
         if mean <= 0:
             return 0.0
-        digest = hashlib.sha256(f"{self._seed}:{subject}".encode()).digest()
-        stream = random.Random(digest)  # noqa: S311 - as above
+        stream = random.Random(self.token(subject, 32))  # noqa: S311 - as above
         variance = math.log(1 + (spread / mean) ** 2)
         return stream.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))
 

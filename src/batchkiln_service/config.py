@@ -96,7 +96,7 @@ class ServiceConfig(_Strict):
     day_seconds: Seconds = 86_400.0
     day_start: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     limits: Limits = Limits()
-    seed: int = 0
+    seed: int | None = None  # None: identifiers are random, durations and faults those of seed 0
     accounts: Annotated[tuple[AccountConfig, ...], Field(min_length=1)] = (AccountConfig(name="main"),)
     faults: tuple[FaultRule, ...] = ()
     dialect: int | None = None  # the seed of a dialect; None: the plain service

@@ -210,7 +210,7 @@ class LocalService:
             "service-examine", workers=1, max_thread_pixels=MAX_EXAMINED_PIXELS, is_inline=self._is_inline
         )
         stack.callback(examining.close)
-        self.faults = Faults(config.faults, config.seed, await self._run(find_tallies))
+        self.faults = Faults(config.faults, config.seed or 0, await self._run(find_tallies))
         await self._run(lambda connection: replace_tallies(connection, self.faults.tallies()))
         context = Context(
             config=config,
@@ -228,12 +228,12 @@ class LocalService:
             renderer=self._renderer,
             examining=examining,
             faults=self.faults,
-            random=RandomStream(config.seed),
+            random=RandomStream(config.seed or 0),
             links=Links(bytes.fromhex(await self._run(_secret))),
             firewall=await self._firewall(),
             asset_dir=asset_dir,
             origin=self._origin_for,
-            new_id=new_id if self._dialect is None else self._dialect.new_id,
+            form_id=new_id if self._dialect is None else self._dialect.new_id,
         )
         await self._renderer.start_pending()
         await self._start_retention(stack, context, media_dir)

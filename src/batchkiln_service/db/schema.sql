@@ -123,6 +123,7 @@ CREATE TABLE IF NOT EXISTS idempotency (
     generation_id TEXT NOT NULL UNIQUE REFERENCES generations (id),
     PRIMARY KEY (account, key)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS idempotency_bodies ON idempotency (account, body_sha256); -- a folder without it works, too
 CREATE TRIGGER IF NOT EXISTS idempotency_leads_to_its_account BEFORE INSERT ON idempotency
 BEGIN
     SELECT RAISE(ABORT, 'an idempotency key leads to a generation of its account')
