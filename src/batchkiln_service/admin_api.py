@@ -1,6 +1,6 @@
-"""The operator's API, on loopback only: the report, fault rules at run time, and the end of stuck generations.
+"""The operator's API: the report, faults at run time, the clock, a new beginning, and the end of stuck generations.
 
-It needs no key: only this machine reaches it, and no web page.
+It needs no key: by default only this machine reaches it, and no web page.
 """
 
 import ipaddress
@@ -16,6 +16,7 @@ from aiohttp import hdrs, web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from batchkiln_service.clock import ServiceClock, iso
+from batchkiln_service.config import Seconds
 from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import count_active
 from batchkiln_service.db.report import Report
@@ -47,6 +48,8 @@ class AdminContext:
     faults: Faults
     end: Callable[[str, Outcome], Awaitable[bool]]
     report: Callable[[], Awaitable[Report]]
+    advance: Callable[[float], Awaitable[None]]
+    reset: Callable[[], Awaitable[None]]
 
 
 class End(BaseModel):
@@ -55,6 +58,14 @@ class End(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: Outcome
+
+
+class Advance(BaseModel):
+    """The body of POST /clock."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    advance: Seconds
 
 
 ADMIN: Final = web.AppKey("operated", AdminContext)
@@ -67,6 +78,8 @@ _ENDPOINTS: Final = {
     "POST /faults": "adds a rule, with the fields of `faults` in the configuration",
     "DELETE /faults": "none any more",
     "DELETE /faults/{number}": "one rule less",
+    "POST /clock": 'advances service time by that many seconds, once pending files are drawn: {"advance": 600}',
+    "POST /reset": "starts over, as in a new folder: only API keys, the clock and the ports stay",
     "POST /generations/{id}/end": 'ends an active generation, as support would: {"outcome": "success|failed|canceled"}',
 }
 # fmt: on
@@ -85,6 +98,8 @@ def build_admin_app(admin: AdminContext) -> web.Application:
             web.post("/faults", _add_fault),
             web.delete("/faults", _clear_faults),
             web.delete("/faults/{number:[0-9]{1,9}}", _withdraw_fault),
+            web.post("/clock", _advance),
+            web.post("/reset", _reset),
             web.post("/generations/{id}/end", _end),
         ]
     )
@@ -204,6 +219,18 @@ async def _withdraw_fault(request: web.Request) -> web.Response:
     if not request.app[ADMIN].faults.withdraw(int(number)):
         raise ApiError(404, "not_found", f"no rule {number} is active; GET /faults lists them")
     return _json({"withdrawn": 1})
+
+
+async def _advance(request: web.Request) -> web.Response:
+    admin = request.app[ADMIN]
+    await admin.advance((await _body(request, Advance)).advance)
+    return _json({"now": iso(admin.clock.now_ms())})
+
+
+async def _reset(request: web.Request) -> web.Response:
+    admin = request.app[ADMIN]
+    await admin.reset()
+    return _json({"status": "ok", "now": iso(admin.clock.now_ms())})
 
 
 async def _end(request: web.Request) -> web.Response:

@@ -5,15 +5,16 @@ service time continues while the server is down and never goes back over a resta
 """
 
 import asyncio
+import contextlib
 import hashlib
 import heapq
 import itertools
 import math
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class ServiceClock(Protocol):
@@ -36,22 +37,37 @@ class Anchor:
     real_ms: int
     time_scale: float
 
+    def advanced(self, seconds: float) -> Self:
+        """Return the anchor of service time that is later by that many seconds."""
+        return replace(self, service_ms=self.service_ms + round(seconds * 1000))
+
 
 class RunningClock:
-    """Service time of a running server; within one run it follows the monotonic clock."""
+    """Service time of a running server; within one run it follows the monotonic clock, and `advance` moves it."""
 
     def __init__(self, anchor: Anchor) -> None:
         self.anchor = anchor
         self._started = time.monotonic()
+        self._advanced = asyncio.Event()
 
     def now_ms(self) -> int:
         """Return the instant of service time."""
         elapsed_ms = (time.monotonic() - self._started) * 1000
         return self.anchor.service_ms + int(elapsed_ms * self.anchor.time_scale)
 
+    def advance(self, seconds: float) -> None:
+        """Advance service time by that many seconds, and wake the sleepers that are due."""
+        self.anchor = self.anchor.advanced(seconds)
+        self._advanced.set()
+        self._advanced = asyncio.Event()
+
     async def sleep(self, seconds: float) -> None:
         """Wait for that many service seconds."""
-        await asyncio.sleep(seconds / self.anchor.time_scale)
+        due_ms = self.now_ms() + seconds * 1000
+        while (left_ms := due_ms - self.now_ms()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_ms / 1000 / self.anchor.time_scale):
+                    await self._advanced.wait()
 
 
 class ManualClock:

@@ -16,6 +16,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seconds = Annotated[float, Field(ge=0.001, le=MAX_SECONDS, allow_inf_nan=False)]
 MAX_KEYS_PER_ACCOUNT: Final = 10  # Service rule 5.3
 _FIRST_YEAR, _LAST_YEAR = 1970, 2999
+LAST_INSTANT_MS: Final = round(datetime(_LAST_YEAR, 12, 31, tzinfo=UTC).timestamp() * 1000)
 
 
 class _Strict(BaseModel):

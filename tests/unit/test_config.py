@@ -19,6 +19,31 @@ def write(folder: Path, text: str, name: str = "batchkiln.yaml") -> Path:
     return path
 
 
+@pytest.mark.parametrize(("text", "scale"), [("60", 60.0), ("0.5", 0.5), ("", 1.0)])
+def test_environment_carries_the_speed_of_a_local_service(text: str, scale: float) -> None:
+    """As `serve` prints it: waits of the client then fit the service's clock."""
+    environ = {
+        "BATCHKILN_BASE_URL": "http://127.0.0.1:1/api/v1",
+        "BATCHKILN_API_KEY": "k",
+        "BATCHKILN_TIME_SCALE": text,
+    }
+
+    assert load_config(None, environ).profile(None).time_scale == scale
+
+
+@pytest.mark.parametrize("text", ["fast", "0", "-1", "inf", "nan"])
+def test_a_senseless_speed_is_refused(text: str) -> None:
+    """The message names the variable and what it holds."""
+    environ = {
+        "BATCHKILN_BASE_URL": "http://127.0.0.1:1/api/v1",
+        "BATCHKILN_API_KEY": "k",
+        "BATCHKILN_TIME_SCALE": text,
+    }
+
+    with pytest.raises(InputError, match=f"BATCHKILN_TIME_SCALE='{text}'"):
+        load_config(None, environ)
+
+
 def test_without_a_file_there_is_the_local_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A first try needs no configuration. Contract, section 1."""
     monkeypatch.chdir(tmp_path)

@@ -211,9 +211,24 @@ class FaultCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """The report on the clients' requests."""
+class Violation:
+    """A rule that was broken `count` times. `source` is the rule's place in the service's description.
 
+    The rule `ledger` and `internal_error` are broken by the service itself, all others by a client.
+    """
+
+    rule: str
+    count: int
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report on the clients' requests. It is `ok` without violations."""
+
+    ok: bool
+    violations: tuple[Violation, ...]
     period: Period
     accounts: tuple[AccountStatus, ...]
     requests: tuple[RequestCount, ...]

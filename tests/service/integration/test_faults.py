@@ -5,12 +5,15 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from hashlib import sha256
 from pathlib import Path
 
 import aiohttp
 import pytest
 from yarl import URL
 
+from batchkiln_service import load_catalog
+from batchkiln_service.clock import RandomStream
 from batchkiln_service.faults.fault_rules import KINDS, FaultMatch
 
 from .service_world import CLIP, IMAGE, World, WorldMaker, image_with
@@ -368,13 +371,15 @@ async def test_generation_takes_longer_at_will(
     assert slow_ms == usual_ms * factor + more_ms
 
 
-async def test_prompt_can_ask_for_a_slow_generation(make_world: WorldMaker, tmp_path: Path) -> None:
-    """[slow] in a prompt is how a manifest asks for ten times as long."""
-    usual, slow = [await make_world(state_dir=tmp_path / name) for name in ("usual", "slow")]
+async def test_prompt_can_ask_for_a_slow_generation(world: World) -> None:
+    """[slow] in a prompt is how a manifest asks for ten times as long as its request would take."""
+    body = image_with(prompt="A [slow] fox")
+    subject, model = sha256(json.dumps(body).encode()).hexdigest(), load_catalog()["epsilon-2"]
+    usual_seconds = RandomStream(0).duration_seconds(
+        f"main:{subject}:0", mean=model.typical_seconds, spread=model.spread_seconds
+    )
 
-    usual_ms, slow_ms = await work_ms(usual), await work_ms(slow, image_with(prompt="A [slow] fox"))
-
-    assert slow_ms == usual_ms * 10
+    assert await work_ms(world, body) == round(usual_seconds * 1000) * 10
 
 
 async def test_prompt_can_ask_to_stay_pending(world: World) -> None:
