@@ -26,12 +26,10 @@ from batchkiln_service.faults.registry import ActiveRule, Faults
 from batchkiln_service.rules.lifecycle import Outcome
 from batchkiln_service.transport.bodies import http_date, refusal
 from batchkiln_service.transport.connections import SERVER
-from batchkiln_service.transport.listener import STOP_SECONDS, remembered_port
+from batchkiln_service.transport.listener import STOP_SECONDS, origin_of, remembered_port
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Body = TypeVar("Body", bound=BaseModel)
-HOST: Final = "127.0.0.1"  # regardless of `host`: every client of this port may do anything
-
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_RULES: Final = 1000  # compared with every request
 _log = logging.getLogger(__name__)
@@ -50,6 +48,7 @@ class AdminContext:
     report: Callable[[], Awaitable[Report]]
     advance: Callable[[float], Awaitable[None]]
     reset: Callable[[], Awaitable[None]]
+    is_open: bool = False  # whether other machines or containers may use it, by any host name
 
 
 class End(BaseModel):
@@ -107,7 +106,9 @@ def build_admin_app(admin: AdminContext) -> web.Application:
     return app
 
 
-async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state_dir: Path, port: int) -> str:
+async def listen_for_admin(
+    stack: AsyncExitStack, app: web.Application, *, state_dir: Path, host: str, port: int
+) -> str:
     """Bind the port until the stack is closed, and return its URL. Port 0 is the port of the last run, or any free one.
 
     Raise OSError if the port is in use.
@@ -119,7 +120,7 @@ async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state
     wanted = [port] if port else [*remembered_port(path), 0]
     for number in wanted:
         try:
-            await web.TCPSite(runner, HOST, number).start()
+            await web.TCPSite(runner, host, number).start()
         except OSError:
             if number == wanted[-1]:
                 raise
@@ -127,7 +128,7 @@ async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state
         break
     bound = int(runner.addresses[0][1])
     path.write_text(f"{bound}\n", encoding="ascii")
-    return f"http://{HOST}:{bound}"
+    return origin_of(host, bound)
 
 
 async def _set_date(request: web.Request, response: web.StreamResponse) -> None:
@@ -157,11 +158,12 @@ def _check_sender(request: web.Request) -> None:
     """Raise ApiError 403 for a request of a web page, even of one whose host name resolves to this machine."""
     if hdrs.ORIGIN in request.headers:
         raise ApiError(403, "origin_not_allowed", "the operator's port is not for web pages: send no Origin header")
-    if not _is_loopback(request.headers.get(hdrs.HOST, "")):
+    if not request.app[ADMIN].is_open and not is_loopback(request.headers.get(hdrs.HOST, "")):
         raise ApiError(403, "host_not_allowed", "header Host must be 127.0.0.1, [::1] or localhost")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host, with or without a port, is this machine's loopback interface."""
     name, _, port = host.rpartition(":") if host.count(":") == 1 or "]:" in host else (host, "", "")
     name = name.removeprefix("[").removesuffix("]")
     if port and not port.isdecimal():

@@ -91,7 +91,8 @@ class ServiceConfig(_Strict):
     port: Annotated[int, Field(ge=0, le=65535)] = 0  # 0: the port of the last run, or any free one
     # The origin for clients, if it differs from the bound address; links to files begin with it.
     public_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
-    operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # on loopback; 0: as for `port`; None: closed
+    operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # 0: as for `port`; None: closed
+    operator_host: str = "127.0.0.1"  # another one only where nobody else can reach it, as in a container
     time_scale: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] = 1.0
     start_at: datetime | None = None  # service time at the first start; default: the real time
     day_seconds: Seconds = 86_400.0

@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 from aiohttp import web
 from filelock import FileLock, Timeout
 
-from batchkiln_service.admin_api import AdminContext, build_admin_app, listen_for_admin
+from batchkiln_service.admin_api import AdminContext, build_admin_app, is_loopback, listen_for_admin
 from batchkiln_service.api.routes import build_app
 from batchkiln_service.clock import ManualClock, RandomStream, RunningClock, ServiceClock
 from batchkiln_service.config import LAST_INSTANT_MS, ServiceConfig
@@ -326,9 +326,14 @@ class LocalService:
             report=self.report,
             advance=self.advance,
             reset=self.reset,
+            is_open=not is_loopback(self.config.operator_host),
         )
         self.operator_url = await listen_for_admin(
-            stack, build_admin_app(admin), state_dir=self.config.state_dir, port=self.config.operator_port
+            stack,
+            build_admin_app(admin),
+            state_dir=self.config.state_dir,
+            host=self.config.operator_host,
+            port=self.config.operator_port,
         )
 
     async def _save_tallies(self) -> None:

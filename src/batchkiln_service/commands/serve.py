@@ -39,7 +39,8 @@ _PARAMS: Final = (
     click.Option(["--seed"], type=int, help="Give equal requests equal ids, durations and files in each run."),
     click.Option(["--no-limits", "limits"], is_flag=True, flag_value=True, default=None, help="Apply no limits."),
     click.Option(["--instant"], is_flag=True, default=None, help="End generations at once, with one small file."),
-    click.Option(["--operator-port"], type=_PORT, help="Port of the operator's API, on loopback. Default: as --port."),
+    click.Option(["--operator-port"], type=_PORT, help="Port of the operator's API. Default: as --port."),
+    click.Option(["--operator-host"], help="Its address, for containers. Default: 127.0.0.1."),
     click.Option(
         ["--report", "report_file"],
         type=click.Path(path_type=Path, dir_okay=False),

@@ -258,6 +258,17 @@ async def test_success_waits_for_its_picture(make_world: WorldMaker) -> None:
     assert (await world.poll(created.body["id"])).body["status"] == "success"
 
 
+async def test_opened_port_takes_any_host_name_but_no_web_page(make_world: WorldMaker) -> None:
+    """Containers reach it by the name of its container; a page of a browser still does not."""
+    world = await make_world(operator_port=0, operator_host="0.0.0.0")
+
+    named = await ask(world, "POST", "/reset", headers={"Host": "service:8081"})
+    paged = await ask(world, "POST", "/reset", headers={"Host": "service:8081", "Origin": "http://service:8081"})
+
+    assert named.status == 200
+    assert paged.code == "origin_not_allowed"
+
+
 async def test_time_advances_on_request(world: World) -> None:
     """Two weeks pass at once: a generation ends, its file is drawn before, and it expires."""
     created = await world.create()
