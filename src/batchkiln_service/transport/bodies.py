@@ -26,7 +26,7 @@ Next = TypeVar("Next")
 # More than twice the longest prompt with every character written as two escapes of six bytes.
 MAX_BODY_BYTES: Final = 256 * 1024
 BODY_SECONDS: Final = 30.0  # real time within which a body must arrive
-_CODINGS: Final = frozenset({"identity", "gzip", "x-gzip", "deflate"})  # aiohttp takes unknown ones for none
+_CODINGS: Final = frozenset({"identity", "gzip", "deflate"})  # aiohttp takes unknown ones for none
 # What aiohttp raises for an invalid body, or for a client that closes the connection before the end of its body.
 UNREADABLE_BODY: Final = (
     web.RequestPayloadError,
