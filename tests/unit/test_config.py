@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
 
+import jsonschema_rs
 import pytest
 
-from batchkiln.config import Hook, Traces, config_of, load_config
+from batchkiln.config import Hook, Traces, config_of, config_schema, load_config
 from batchkiln.core.errors import InputError
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
 
@@ -358,3 +359,49 @@ def test_a_wrong_hook_is_an_error_at_its_place(tmp_path: Path, text: str, reason
 
     assert reason in str(error.value)
     assert "batchkiln.yaml:1:" in str(error.value)
+
+
+def test_field_that_is_given_twice_is_an_error_at_its_place(tmp_path: Path) -> None:
+    """The last one would win silently, for a limit of money for example."""
+    text = """
+        profiles:
+          studio:
+            limits:
+              credits_per_day: 5
+              credits_per_day: 5000
+        profiles: {}
+        """
+
+    with pytest.raises(InputError) as error:
+        load_config(write(tmp_path, text), NOWHERE)
+
+    told = str(error.value)
+    assert "credits_per_day: this field is given twice" in told
+    assert "profiles: this field is given twice" in told
+    assert told.count("batchkiln.yaml:") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("profile: {}", "profiles"),
+        ("profiles: {studio: {time_scal: 2}}", "time_scale"),
+        ("profiles: {studio: {limits: {credit_per_day: 2}}}", "credits_per_day"),
+        ("profiles: {studio: {base_url: 'https://a.example', accounts: [{name: a, kyes: [{env: K}]}]}}", "keys"),
+        ("on_saved: {comand: [check]}", "command"),
+    ],
+)
+def test_misspelt_field_names_the_one_that_was_meant(tmp_path: Path, text: str, meant: str) -> None:
+    """Only fields of that place are named."""
+    with pytest.raises(InputError, match=f"there is no such field; did you mean {meant}"):
+        load_config(write(tmp_path, text), NOWHERE)
+
+
+def test_schema_of_the_configuration_takes_what_the_reader_takes() -> None:
+    """Each shape of a size and of a hook, and no misspelt field."""
+    schema = jsonschema_rs.Draft202012Validator(config_schema())
+    limits = {"credits_per_day": 5, "upload_bytes_per_day": "2 MiB"}
+
+    assert schema.is_valid({"profiles": {"a": {"limits": limits}}, "on_saved": ["check", "{path}"]})
+    assert schema.is_valid({"on_saved": {"command": ["check"]}})
+    assert not schema.is_valid({"profile": {}})

@@ -34,6 +34,7 @@ __all__ = [
     "QueueSetting",
     "Traces",
     "config_of",
+    "config_schema",
     "find_file",
     "is_loopback",
     "load_config",
@@ -83,6 +84,13 @@ def config_of(content: Mapping[str, object]) -> Config:
     from batchkiln.config.file import read_content  # noqa: PLC0415  as above
 
     return _with_environment(read_content(content), {})
+
+
+def config_schema() -> dict[str, object]:
+    """Return the JSON Schema of the configuration file, for editors."""
+    from batchkiln.config import file  # noqa: PLC0415  as above
+
+    return file.config_schema()
 
 
 def _with_environment(config: Config, environ: Mapping[str, str]) -> Config:
