@@ -405,3 +405,14 @@ def test_schema_of_the_configuration_takes_what_the_reader_takes() -> None:
     assert schema.is_valid({"profiles": {"a": {"limits": limits}}, "on_saved": ["check", "{path}"]})
     assert schema.is_valid({"on_saved": {"command": ["check"]}})
     assert not schema.is_valid({"profile": {}})
+
+
+def test_api_key_without_an_address_is_told(tmp_path: Path) -> None:
+    """It would be ignored, and the local service's pictures be taken for the service's."""
+    with pytest.raises(InputError, match="BATCHKILN_API_KEY is set, but BATCHKILN_BASE_URL is not"):
+        load_config(None, NOWHERE | {"BATCHKILN_API_KEY": "k"})
+
+    text = (
+        "profiles: {studio: {base_url: 'https://a.example', accounts: [{name: a, keys: [{env: BATCHKILN_API_KEY}]}]}}"
+    )
+    assert load_config(write(tmp_path, text), NOWHERE | {"BATCHKILN_API_KEY": "k"}).profile("studio").accounts

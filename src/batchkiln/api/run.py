@@ -45,6 +45,8 @@ class Until:
 class RunOptions:
     """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work.
 
+    Without any reply of the service for `contact_seconds` of real time, the run ends; None waits forever.
+
     `egress` names the address that this machine sends from, where several workers share a queue. `selection` limits the
     run to some items of each job.
     """
@@ -54,6 +56,7 @@ class RunOptions:
     is_forever: bool = False
     egress: str | None = None
     selection: Selection = field(default_factory=Selection)
+    contact_seconds: float | None = None
 
     @property
     def may_end_early(self) -> bool:
@@ -68,6 +71,7 @@ class RunOptions:
             control.starts_until = self.until.instant(now)
         control.credits_left = self.max_credits
         control.waits_for_more = self.is_forever
+        control.contact_seconds = self.contact_seconds
 
 
 _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})

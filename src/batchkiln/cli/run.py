@@ -110,10 +110,20 @@ EGRESS = click.option(
 )
 
 
+CONTACT_SECONDS: Final = 60.0
+
+
 def run_control_options(function: F) -> F:
     """Add the options for the end, the cost and the display of a run."""
     for option in (
         click.option("--dashboard", "has_dashboard", is_flag=True, help="Also serve the dashboard during the run."),
+        click.option(
+            "--contact-timeout",
+            "contact_seconds",
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help="End if the service never answers for so long; 0 waits forever. Default 60; 0 for endless runs.",
+        ),
         click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation."),
         click.option(
             "--max-credits", type=click.IntRange(min=0), metavar="N", help="Spend at most N credits in this run."
@@ -128,6 +138,13 @@ def run_control_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def contact_limit(given: float | None, *, is_forever: bool = False) -> float | None:
+    """Return the real seconds of --contact-timeout for a run; None waits forever."""
+    if given is None:
+        return None if is_forever else CONTACT_SECONDS
+    return given or None
 
 
 @command(
@@ -151,6 +168,7 @@ def run(
     max_credits: int | None,
     assume_yes: bool,
     has_dashboard: bool,
+    contact_seconds: float | None,
     on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
@@ -166,7 +184,13 @@ def run(
     for its jobs, whoever runs them.
     """
     options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
-    run_options = RunOptions(until=until, max_credits=max_credits, egress=egress, selection=selection)
+    run_options = RunOptions(
+        until=until,
+        max_credits=max_credits,
+        egress=egress,
+        selection=selection,
+        contact_seconds=contact_limit(contact_seconds),
+    )
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, run_options, mode))
@@ -249,6 +273,7 @@ def work(
     max_credits: int | None,
     assume_yes: bool,
     has_dashboard: bool,
+    contact_seconds: float | None,
     selection: Selection,
 ) -> ExitStatus:
     """Run the whole queue, or the named jobs, until everything has ended.
@@ -260,7 +285,12 @@ def work(
     if is_forever and selection:
         raise click.UsageError("--forever waits for new items, and --only, --limit and --sample select from known ones")
     run_options = RunOptions(
-        until=until, max_credits=max_credits, is_forever=is_forever, egress=egress, selection=selection
+        until=until,
+        max_credits=max_credits,
+        is_forever=is_forever,
+        egress=egress,
+        selection=selection,
+        contact_seconds=contact_limit(contact_seconds, is_forever=is_forever),
     )
     return run_async(_work(common, jobs, run_options, has_dashboard=has_dashboard))
 

@@ -73,6 +73,11 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
             raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
         config.profiles[ENV] = _from_environment(environ)
         config.default = ENV
+    elif environ.get("BATCHKILN_API_KEY") and not _reads_api_key(config):
+        raise InputError(
+            "BATCHKILN_API_KEY is set, but BATCHKILN_BASE_URL is not, and no profile reads it; set both, or neither. "
+            "Without both, the local service would be used, whose pictures are made up"
+        )
     return _with_environment(config, environ)
 
 
@@ -98,6 +103,12 @@ def _with_environment(config: Config, environ: Mapping[str, str]) -> Config:
     config.traces = traces_enabled(config.traces, environ)
     config.profile(config.default)
     return config
+
+
+def _reads_api_key(config: Config) -> bool:
+    """Return whether an account of the configuration takes its API key from BATCHKILN_API_KEY."""
+    accounts = (account for profile in config.profiles.values() for account in profile.accounts)
+    return any(source.env == "BATCHKILN_API_KEY" for account in accounts for source in account.keys)
 
 
 def _from_environment(environ: Mapping[str, str]) -> Profile:

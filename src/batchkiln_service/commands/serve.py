@@ -1,6 +1,7 @@
 """`batchkiln serve`: the local service as a server."""
 
 import asyncio
+import errno
 import shlex
 import sqlite3
 import sys
@@ -136,11 +137,19 @@ async def _run(program: HostProgram, config: ServiceConfig, report_file: Path | 
     async with AsyncExitStack() as stack:
         try:
             service = await stack.enter_async_context(LocalService(config, report_file=report_file))
+        except OSError as error:
+            raise CommandError(f"the service cannot be served: {error}{_port_remedy(error)}") from error
         # Only a failure to start is an error that a person can fix; later failures are unexpected ones.
-        except (StateFolderInUseError, KeyRefusedError, OSError, ValueError, sqlite3.Error) as error:
+        except (StateFolderInUseError, KeyRefusedError, ValueError, sqlite3.Error) as error:
             raise CommandError(f"the service cannot be served: {error}") from error
         _announce(program, config, service, given_key)
         await stop.wait()
+
+
+def _port_remedy(error: OSError) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return ""
+    return "; choose another --port or --operator-port, or leave them out for free ones; nothing was started"
 
 
 def _check_writable(report_file: Path | None) -> None:

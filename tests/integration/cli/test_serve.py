@@ -59,6 +59,19 @@ def test_a_given_key_works_and_the_exports_carry_it_with_the_speed(workspace: Wo
     assert not (workspace.folder / ".batchkiln" / "service" / "key-main").exists()
 
 
+def test_a_port_in_use_is_told_with_the_remedy(workspace: Workspace) -> None:
+    """Exit 2, and which options to change."""
+    server = workspace.start("serve", "--json", "--state-dir", "first")
+    port = until_line(server, "base_url").split('"')[3].split(":")[2].partition("/")[0]
+
+    refused = workspace.call("serve", "--state-dir", "second", "--port", port)
+
+    interrupt(server)
+    finished(server)
+    assert refused.exit == 2
+    assert "choose another --port or --operator-port" in refused.err
+
+
 def test_a_service_for_tests_of_clients(workspace: Workspace) -> None:
     """A known key, ids that repeat, no limits and no waits, without a configuration file."""
     ids = []
