@@ -2,6 +2,11 @@
 
 import sqlite3
 from collections.abc import Iterator
+from typing import Final
+
+from batchkiln_service.db.sql import load_queries
+
+_SQL: Final = load_queries("reset")
 
 
 def empty(connection: sqlite3.Connection, schema: str) -> None:
@@ -10,18 +15,15 @@ def empty(connection: sqlite3.Connection, schema: str) -> None:
     The tables are dropped and created again, because their triggers refuse to delete what the ledger has recorded.
     Runs in the transaction of the caller.
     """
-    accounts = connection.execute("SELECT name, subscription FROM accounts").fetchall()
-    keys = connection.execute("SELECT * FROM api_keys").fetchall()
+    accounts = connection.execute(_SQL["accounts"]).fetchall()
+    keys = connection.execute(_SQL["api_keys"]).fetchall()
     connection.execute("PRAGMA defer_foreign_keys = ON")  # until the accounts are there again
-    for (table,) in connection.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name != 'settings'"
-    ).fetchall():
+    for (table,) in connection.execute(_SQL["tables"]).fetchall():
         connection.execute(f"DROP TABLE {table}")
     for statement in _statements(schema):
         connection.execute(statement)
-    connection.executemany("INSERT INTO accounts (name, subscription) VALUES (?, ?)", [tuple(row) for row in accounts])
-    for key in keys:
-        connection.execute(f"INSERT INTO api_keys VALUES ({', '.join('?' * len(key))})", tuple(key))  # noqa: S608
+    connection.executemany(_SQL["insert_account"], map(tuple, accounts))
+    connection.executemany(_SQL["insert_api_key"], map(tuple, keys))
 
 
 def _statements(script: str) -> Iterator[str]:
