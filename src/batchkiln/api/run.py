@@ -82,7 +82,8 @@ class RunResult:
     """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
-    run was not to begin; None for a run without a selection.
+    run was not to begin; None for a run without a selection. `paused` holds the other paused jobs of the queue, with the
+    numbers of their queued items.
     """
 
     views: tuple[JobView, ...]
@@ -93,6 +94,7 @@ class RunResult:
     did_anything: bool = True
     misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
     unselected: int | None = None
+    paused: tuple[tuple[str, int], ...] = ()
 
     @property
     def left(self) -> int:
@@ -255,6 +257,11 @@ class Run:
         return RunResult(
             views=views,
             unselected=await self._unselected(views),
+            paused=tuple(
+                (view.summary.name, waiting_in_pause(view))
+                for view in after.jobs
+                if view not in views and waiting_in_pause(view)
+            ),
             may_end_early=self.options.may_end_early,
             blocked=tuple((profile, account, blocked[profile, account]) for profile, account in sorted(blocked)),
             last_waits=(*waits, *(rest.reason for rest in elsewhere.values())),

@@ -287,3 +287,17 @@ def test_service_that_never_answers_ends_the_run(workspace: Workspace) -> None:
     assert ended.exit == 4
     assert "the service has not answered since the run began: check `base_url` or BATCHKILN_BASE_URL" in ended.err
     assert workspace.call("status", "one", "--json").document["items"]["queued"] == 1
+
+
+def test_work_on_a_paused_queue_says_that_it_is_paused(workspace: Workspace) -> None:
+    """With the command that continues, rather than only that there is nothing to do."""
+    (workspace.folder / "one.yaml").write_text(
+        "version: 1\njob: one\ndefaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}\n"
+        "items: [a fox]\n"
+    )
+    workspace.call("enqueue", "one.yaml")
+    workspace.call("pause", "one")
+
+    ended = workspace.call("work")
+
+    assert "one is paused, 1 queued: batchkiln unpause one" in ended.out
