@@ -82,8 +82,8 @@ class RunResult:
     """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
-    run was not to begin; None for a run without a selection. `paused` holds the other paused jobs of the queue, with the
-    numbers of their queued items.
+    run was not to begin; None for a run without a selection. `paused` holds the other paused jobs of the queue, and how
+    many items each has queued.
     """
 
     views: tuple[JobView, ...]
