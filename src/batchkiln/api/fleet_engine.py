@@ -93,6 +93,7 @@ class FleetEngine(Engine):
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
         ends_when_over = not self.control.waits_for_more
+        self.control.contact_seconds = None  # a block counts for all machines, and this one alone may be cut off
         self.control.waits_for_more = True  # whether all is over, the workers of this process alone cannot tell
         with self.store.listen(self.on_wakeup):
             try:

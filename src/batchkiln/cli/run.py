@@ -119,10 +119,20 @@ JOURNALS_WAIT = click.option(
 )
 
 
+CONTACT_SECONDS: Final = 60.0
+
+
 def run_control_options(function: F) -> F:
     """Add the options for the end, the cost and the display of a run."""
     for option in (
         click.option("--dashboard", "has_dashboard", is_flag=True, help="Also serve the dashboard during the run."),
+        click.option(
+            "--contact-timeout",
+            "contact_seconds",
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help="End if the service never answers for so long; 0 waits forever. Default 60; 0 for endless runs.",
+        ),
         click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation."),
         click.option(
             "--max-credits", type=click.IntRange(min=0), metavar="N", help="Spend at most N credits in this run."
@@ -137,6 +147,13 @@ def run_control_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def contact_limit(given: float | None, *, is_forever: bool = False) -> float | None:
+    """Return the real seconds of --contact-timeout for a run; None waits forever."""
+    if given is None:
+        return None if is_forever else CONTACT_SECONDS
+    return given or None
 
 
 @command(
@@ -162,6 +179,7 @@ def run(
     journals_wait_minutes: int,
     assume_yes: bool,
     has_dashboard: bool,
+    contact_seconds: float | None,
     on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
@@ -183,6 +201,7 @@ def run(
         egress=egress,
         selection=selection,
         journals_wait_minutes=journals_wait_minutes,
+        contact_seconds=contact_limit(contact_seconds),
     )
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
@@ -270,6 +289,7 @@ def work(
     journals_wait_minutes: int,
     assume_yes: bool,
     has_dashboard: bool,
+    contact_seconds: float | None,
     selection: Selection,
 ) -> ExitStatus:
     """Run the whole queue, or the named jobs, until everything has ended.
@@ -287,6 +307,7 @@ def work(
         egress=egress,
         selection=selection,
         journals_wait_minutes=journals_wait_minutes,
+        contact_seconds=contact_limit(contact_seconds, is_forever=is_forever),
     )
     return run_async(_work(common, jobs, run_options, has_dashboard=has_dashboard))
 
