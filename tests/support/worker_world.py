@@ -12,6 +12,7 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, Limits, RateLimits, ServiceDay, quiet_seconds_left
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.outputs import StagedObjects
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.lost_attempts import open_journal
@@ -56,6 +57,7 @@ class World:
         self.clock = clock or FakeClock()
         self.service = FakeService(self.clock, limits=self.limits, day=self.day)
         self.outputs = MemoryOutputs()
+        self.objects = StagedObjects(Path("/outgoing"))
         self.inputs = MemoryInputs()
         self.keys: dict[str, tuple[str, ...]] = dict.fromkeys(self.accounts, ("key-1",))
         self.digest = "today's program and configuration"
@@ -241,7 +243,14 @@ class World:
                 is_first=name == self.accounts[0],
                 scope=self.control.scope,
             ),
-            ports=Ports(self.clock, self.store, self.service.account(name, self.keys[name]), self.outputs, self.inputs),
+            ports=Ports(
+                self.clock,
+                self.store,
+                self.service.account(name, self.keys[name]),
+                self.outputs,
+                self.objects,
+                self.inputs,
+            ),
             control=self.control,
             host=host,
             rates=RateLimits(self.limits, self.day, host.rates),

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Concatenate, Final, Literal, ParamSpec
 import click
 from click.shell_completion import CompletionItem
 
+from batchkiln import object_storage
 from batchkiln.api import QueueLocation, parse_location
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ignore_closed_output
@@ -60,7 +61,7 @@ def common_of(context: click.Context) -> Common:
     given: dict[str, Any] = context.meta.get(_KEY, {})
     config = given.get("config") or os.environ.get("BATCHKILN_CONFIG")
     queue = given.get("queue") or os.environ.get("BATCHKILN_QUEUE")
-    return Common(
+    common = Common(
         queue=_queue(queue, Path(config) if config else None),
         config_path=Path(config) if config else None,
         profile=given.get("profile"),
@@ -70,6 +71,12 @@ def common_of(context: click.Context) -> Common:
         named_config=Path(given["config"]) if "config" in given else None,
         arguments=context.find_root().obj or (),
     )
+    object_storage.configure(lambda: _storage_settings(common))
+    return common
+
+
+def _storage_settings(common: Common) -> object_storage.StorageSettings:
+    return common.load_config().object_storage.read()
 
 
 def location_of(common: Common, text: str) -> QueueLocation:

@@ -8,6 +8,10 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from batchkiln.core.errors import StorageError
+from batchkiln.core.urls import is_url
+from batchkiln.object_storage import ObjectFolder, within
+from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.outputs.filesystem import FileSystem, unwritable
 
 _MAX_NAME_BYTES: Final = 255
@@ -72,26 +76,31 @@ def make_folders(files: FileSystem, folder: Path) -> None:
         files.sync_folder(path.parent)
 
 
-def taken_names(directory: Path, names: Iterable[str]) -> list[str]:
-    """Return the existing files with these relative names, whatever their extensions.
+def taken_names(directory: str, names: Iterable[str]) -> list[str]:
+    """Return the existing files with these relative names below a folder or URL, whatever their extensions.
 
-    Another queue may have made and paid for them. A folder that cannot be read counts as empty.
+    Another queue may have made and paid for them. A place that cannot be read counts as empty.
     """
     files_by_stem: dict[str, dict[str, str]] = {}
     taken: list[str] = []
-    if not directory.is_dir():
+    if not is_url(directory) and not Path(directory).is_dir():
         return taken
     for name in names:
         path = PurePosixPath(name)
         parent = str(path.parent)
         if parent not in files_by_stem:
-            files_by_stem[parent] = _files_by_stem(directory / parent)
+            files_by_stem[parent] = _files_by_stem(directory, parent)
         if (file := files_by_stem[parent].get(path.stem)) is not None:
             taken.append(str(path.with_name(file)))
     return taken
 
 
-def _files_by_stem(folder: Path) -> dict[str, str]:
-    with suppress(OSError), os.scandir(folder) as entries:
+def _files_by_stem(directory: str, folder: str) -> dict[str, str]:
+    if is_url(directory):
+        with suppress(StorageError):
+            found = within(CALL_SECONDS, lambda: ObjectFolder(directory).names("" if folder == "." else folder))
+            return {PurePosixPath(name).stem: name for name in found}
+        return {}
+    with suppress(OSError), os.scandir(Path(directory, folder)) as entries:
         return {Path(entry.name).stem: entry.name for entry in entries if entry.is_file()}
     return {}

@@ -16,7 +16,7 @@ from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import FINAL_STATES, Event, ItemState, apply
 from batchkiln.store.charges import accept, charge_beyond, confirm, free, recharge, refund
-from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken
+from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken, staged_detail
 from batchkiln.store.preparations import drop_assets
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -232,6 +232,7 @@ class _Commit:
         if outcome.log is not None:
             saved = self.facts.saved
             detail = None if saved is None else insert_output(self.connection, self.row, saved, self.now)
+            detail = detail if self.facts.staged is None else staged_detail(self.facts.staged)
             self.log(outcome.log, error=error, detail=detail)
         if outcome.event is None:
             return start
