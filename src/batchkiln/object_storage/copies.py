@@ -46,6 +46,8 @@ def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
                 target.write(piece)
 
             stream(path, write, max_size_bytes=size_bytes)
+            target.flush()
+            os.fsync(target.fileno())
         if digest.hexdigest() != sha256:
             raise OSError(errno.EIO, "the object has other content than was recorded", path)
         part.replace(copy)
@@ -58,9 +60,12 @@ def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
 
 
 def keep(source: Path, sha256: str, name: str) -> None:
-    """Move a file that is an object now to the copies. A file on another disk is removed."""
+    """Move a file that is an object now to the copies. It is removed if it is on another disk, or none are kept."""
     copy = copy_path(sha256, name)
     try:
+        if not settings().copies_bytes:
+            source.unlink(missing_ok=True)
+            return
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         source.replace(copy)
     except OSError:

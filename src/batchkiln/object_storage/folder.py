@@ -6,6 +6,7 @@ as well. Other file systems look first and create then. Their result is compared
 
 import hashlib
 import mimetypes
+import secrets
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,9 @@ _S3: Final = frozenset({"s3", "s3a"})
 _GCS: Final = frozenset({"gs", "gcs"})
 CONDITIONAL: Final = _S3 | _GCS
 """Schemes of storage that gives a name once, whoever asks at the same moment."""
+
+_WHOLE: Final = frozenset({"hf", "abfs", "abfss", "az", "oss", "memory"})
+"""Schemes of storage where a file appears once all of it is there. Others get a temporary name first."""
 
 _READ_BYTES: Final = 1 << 20
 _MAX_SMALL_BYTES: Final = 16 * 1024 * 1024
@@ -42,7 +46,21 @@ class ObjectFolder:
         """
         with translated_errors():
             files, path = open_url(self.url_of(name))
-            files.put_file(str(source), path, mode="create", **self._metadata(sha256, media_type))
+            if self.scheme in CONDITIONAL:
+                files.put_file(str(source), path, mode="create", **self._metadata(sha256, media_type))
+                return
+            if files.exists(path):
+                raise FileExistsError(path)
+            files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if self.scheme in _WHOLE:
+                files.put_file(str(source), path)
+                return
+            part = f"{path}.{secrets.token_hex(8)}.part"
+            files.put_file(str(source), part)
+            if files.exists(path):
+                files.rm_file(part)
+                raise FileExistsError(path)
+            files.mv(part, path)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small new object. Raise `FileExistsError` if the name is taken."""

@@ -19,7 +19,7 @@ from batchkiln.core.errors import OutputDirNotWritable, StorageError
 from batchkiln.core.job import SavedFile, Sidecar
 from batchkiln.core.origin import tells_same
 from batchkiln.object_storage import ObjectFolder, in_background
-from batchkiln.object_storage.copies import keep
+from batchkiln.object_storage.copies import copy_path, keep
 from batchkiln.object_storage.folder import send_seconds, write_object
 from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.outputs.filesystem import FileSystem
@@ -54,9 +54,14 @@ class StagedObjects:
             raise unsendable(url, error) from error
 
     async def find(self, url: str, file: SavedFile) -> Path | None:
-        """Return the local file that was staged as `file`, whose path is relative; None if it is gone or damaged."""
-        path = self.folder_of(url) / file.path
-        return path if await asyncio.to_thread(self._holds, path, file) else None
+        """Return the local file that was staged as `file`, whose path is relative; None if it is gone or damaged.
+
+        A copy of an object that is gone from its storage serves as well.
+        """
+        for path in (self.folder_of(url) / file.path, copy_path(file.sha256, file.path)):
+            if await asyncio.to_thread(self._holds, path, file):
+                return path
+        return None
 
     async def send(self, url: str, source: Path, file: SavedFile, name: str) -> SavedFile:
         """Write an object and verify it; return it with its URL as its path.

@@ -368,7 +368,7 @@ async def _stage(saving: _Saving, entry: Listed, number: int, saved: SavedFile) 
     """Record a file that is complete on the local disk, so that the next run can send it without the service."""
     worker, task = saving.worker, saving.task
     name = str(Path(saved.path).relative_to(_folder_of(worker, task)))
-    staged = SavedOutput(replace(saved, path=name), number=number, listed=saving.listed, type=entry.link.type)
+    staged = SavedOutput(replace(saved, path=name), number=number, type=entry.link.type, listed=saving.listed)
     await _commit(worker, task, Download.FILE_STAGED, staged=staged)
     saving.settled += 1
     saving.numbers.add(number)

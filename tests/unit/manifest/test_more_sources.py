@@ -267,7 +267,7 @@ def test_the_name_of_a_url_has_no_query() -> None:
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that installs it."""
 
-    def missing(url: str) -> None:
+    def missing(_: str) -> None:
         raise ModuleNotFoundError("No module named 'fsspec'", name="fsspec")
 
     monkeypatch.setattr("fsspec.core.url_to_fs", missing)
