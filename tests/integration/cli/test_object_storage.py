@@ -1,13 +1,13 @@
 """`output.dir: s3://…`, judged by an S3 server of others (moto): what is there, whole, once, and paid once."""
 
 import json
-import re
 import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,6 +16,9 @@ from crash.service_books import Books
 from integration.cli.workspace import HURRIED, Result, Workspace, finished
 from support.s3_server import CREDENTIALS, Bucket, S3Server, require, s3_server
 from support.tcp_gate import Gate, gate
+
+if TYPE_CHECKING:
+    import subprocess
 
 SLOW = "profiles:\n  local:\n    time_scale: 100\n"
 MANIFEST = """\
@@ -37,6 +40,7 @@ items:
   - {{id: owl, prompt: an owl}}
   - {{id: fox-in-ink, prompt: the fox in ink, mode: image-to-image, inputs: [{{item: fox}}]}}
 """
+NAMES = ["out/foxes/fox.json", "out/foxes/fox.png", "out/foxes/owl.json", "out/foxes/owl.png"]
 _numbers = count(1)
 
 
@@ -79,8 +83,13 @@ class Studio:
         return self.workspace.call(*arguments, **self.environment)
 
     @property
-    def items(self) -> dict[str, dict[str, object]]:
+    def items(self) -> dict[str, dict[str, Any]]:
         return {item["item"]: item for item in self.call("items", "foxes", "--json").lines}
+
+    def output(self, item: str) -> dict[str, Any]:
+        """Return the only file of an item."""
+        (found,) = self.items[item]["outputs"]
+        return dict(found)
 
     @property
     def unsent(self) -> list[Path]:
@@ -108,9 +117,8 @@ def test_results_are_objects_with_their_hash(studio: Studio) -> None:
     """Each is recorded with its URL, and nothing stays behind on the disk but a copy."""
     assert studio.call("run", "foxes.yaml").exit == 0
 
-    names = ["out/foxes/fox.json", "out/foxes/fox.png", "out/foxes/owl.json", "out/foxes/owl.png"]
-    assert studio.bucket.keys() == names
-    (output,) = studio.items["fox"]["outputs"]  # type: ignore[misc]
+    assert studio.bucket.keys() == NAMES
+    output = studio.output("fox")
     assert output["path"] == f"s3://{studio.bucket.name}/out/foxes/fox.png"
     assert studio.bucket.metadata("out/foxes/fox.png") == {"sha256": output["sha256"]}
     assert len(studio.bucket.content("out/foxes/fox.png")) == output["bytes"]
@@ -147,7 +155,7 @@ def test_a_name_that_another_object_has_is_left_alone(studio: Studio) -> None:
     assert "foxes/fox.png" in planned.out + planned.err
     assert ran.exit == 0
     assert studio.bucket.content("out/foxes/fox.png") == b"somebody else's"
-    (output,) = studio.items["fox"]["outputs"]  # type: ignore[misc]
+    output = studio.output("fox")
     assert output["path"].endswith("/out/foxes/fox~2.png")
     assert studio.bucket.metadata("out/foxes/fox~2.png") == {"sha256": output["sha256"]}
 
@@ -241,7 +249,7 @@ def test_doctor_tries_the_place(studio: Studio) -> None:
     assert "there is no such bucket" in gone.out + gone.err
 
 
-def started(studio: Studio) -> object:
+def started(studio: Studio) -> "subprocess.Popen[str]":
     """Begin a run, and return its process once something is paid and its file is not yet there."""
     process = studio.workspace.start("run", "foxes.yaml", "-v", **studio.environment)
     assert process.stderr is not None
@@ -256,7 +264,7 @@ def test_storage_that_is_gone_ends_the_run_and_the_next_one_sends(far_studio: St
     process = started(far_studio)
     door.refuse()
 
-    ended = finished(process)  # type: ignore[arg-type]
+    ended = finished(process)
 
     assert ended.exit != 0
     assert "complete in" in ended.err
@@ -266,10 +274,7 @@ def test_storage_that_is_gone_ends_the_run_and_the_next_one_sends(far_studio: St
     assert far_studio.bucket.keys("out/foxes") == []
     door.mend()
     assert far_studio.call("run", "foxes.yaml").exit == 0
-    assert [key for key in far_studio.bucket.keys() if key.endswith(".png")] == [
-        "out/foxes/fox.png",
-        "out/foxes/owl.png",
-    ]
+    assert far_studio.bucket.keys("out") == NAMES
     assert far_studio.violations() == []
     assert far_studio.unsent == []
 
@@ -278,18 +283,15 @@ def test_killed_while_sending(far_studio: Studio, door: Gate) -> None:
     """Bytes that are on their way make no half object, and the next run sends them."""
     process = started(far_studio)
     door.hold()
-    assert process.stderr is not None  # type: ignore[attr-defined]
-    for line in process.stderr:  # type: ignore[attr-defined]
+    assert process.stderr is not None
+    for line in process.stderr:
         if "file_staged" in line:
             break
-    process.send_signal(signal.SIGKILL)  # type: ignore[attr-defined]
-    process.communicate()  # type: ignore[attr-defined]
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
     door.mend()
 
     assert far_studio.call("run", "foxes.yaml").exit == 0
 
-    assert [key for key in far_studio.bucket.keys() if re.search(r"\.png$", key)] == [
-        "out/foxes/fox.png",
-        "out/foxes/owl.png",
-    ]
+    assert far_studio.bucket.keys("out") == NAMES
     assert far_studio.violations() == []
