@@ -13,7 +13,7 @@ from batchkiln.core.errors import InputError, StorageError
 from batchkiln.core.job import InputFile
 from batchkiln.core.urls import is_url
 from batchkiln.object_storage import ObjectFolder, local_file, within
-from batchkiln.object_storage.folder import send_seconds, write_object
+from batchkiln.object_storage.object_folder import send_seconds, write_object
 from batchkiln.object_storage.threads import CALL_SECONDS
 
 CHUNK_BYTES: Final = 256 * 1024

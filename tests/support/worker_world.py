@@ -12,7 +12,6 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, Limits, RateLimits, ServiceDay, quiet_seconds_left
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.outputs import StagedObjects
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.lost_attempts import open_journal
@@ -28,7 +27,7 @@ from batchkiln.worker.run_state import HostState, RunState
 from .builders import PlacedItem, diagnostic_at, item_spec, job_spec, recipe
 from .fake_clock import FakeClock
 from .fake_service import FakeService
-from .memory_files import MemoryInputs, MemoryOutputs
+from .memory_files import MemoryInputs, MemoryObjects, MemoryOutputs
 from .stores import InlineConnection
 
 T = TypeVar("T")
@@ -57,7 +56,7 @@ class World:
         self.clock = clock or FakeClock()
         self.service = FakeService(self.clock, limits=self.limits, day=self.day)
         self.outputs = MemoryOutputs()
-        self.objects = StagedObjects(Path("/outgoing"))
+        self.objects = MemoryObjects(self.outputs)
         self.inputs = MemoryInputs()
         self.keys: dict[str, tuple[str, ...]] = dict.fromkeys(self.accounts, ("key-1",))
         self.digest = "today's program and configuration"

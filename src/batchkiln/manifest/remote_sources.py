@@ -7,8 +7,8 @@ from pathlib import Path
 
 from batchkiln.core.errors import StorageError
 from batchkiln.object_storage import stream
-from batchkiln.object_storage.reading import MAX_SIZE_BYTES
 from batchkiln.object_storage.threads import CALL_SECONDS
+from batchkiln.object_storage.url_streams import MAX_SIZE_BYTES
 
 
 class SourceNotFetched(Exception):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from batchkiln.core.errors import StorageError
 from batchkiln.core.urls import is_url
-from batchkiln.object_storage.connecting import settings
-from batchkiln.object_storage.reading import stream
+from batchkiln.object_storage.filesystems import settings
+from batchkiln.object_storage.url_streams import stream
 
 
 def copy_path(sha256: str, name: str) -> Path:

@@ -30,6 +30,7 @@ class DaemonThreads(Executor):
         future: Future[T] = Future()
 
         def run() -> None:
+            future.set_running_or_notify_cancel()  # from here on nobody can cancel it, only stop waiting
             try:
                 result = fn(*args, **kwargs)
             except BaseException as error:  # noqa: BLE001  it belongs to whoever waits

@@ -20,7 +20,7 @@ from batchkiln.core.job import SavedFile, Sidecar
 from batchkiln.core.origin import tells_same
 from batchkiln.object_storage import ObjectFolder, in_background
 from batchkiln.object_storage.copies import copy_path, keep
-from batchkiln.object_storage.folder import send_seconds, write_object
+from batchkiln.object_storage.object_folder import send_seconds, write_object
 from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.outputs.filesystem import FileSystem
 from batchkiln.outputs.paths import numbered, sidecar_paths

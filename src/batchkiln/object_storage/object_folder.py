@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from batchkiln.core.errors import StorageError
 from batchkiln.core.urls import scheme_of
-from batchkiln.object_storage.connecting import open_url, translated_errors
+from batchkiln.object_storage.filesystems import open_url, translated_errors
 from batchkiln.object_storage.threads import CALL_SECONDS, transfer_seconds, within
 
 _S3: Final = frozenset({"s3", "s3a"})

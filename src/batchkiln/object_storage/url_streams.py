@@ -6,7 +6,7 @@ from threading import Event, Thread
 from typing import Final
 
 from batchkiln.core.errors import StorageError
-from batchkiln.object_storage.connecting import open_url, translated_errors
+from batchkiln.object_storage.filesystems import open_url, translated_errors
 from batchkiln.object_storage.threads import CALL_SECONDS
 
 MAX_SIZE_BYTES: Final = 2 << 30
