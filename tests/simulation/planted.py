@@ -50,6 +50,8 @@ _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
             return result
         while waiting"""
 
+_SEND_OBJECT: Final = "await _until_written(worker, task, partial(objects.send, url, source, staged.file, name))\n"
+_KEEP_OBJECT: Final = "            await objects.keep(source, file)\n"
 _CHOSEN: Final = "FROM item WHERE item.group_id = item_source.group_id"
 
 BUGS: Final = (
@@ -615,16 +617,10 @@ BUGS: Final = (
     Bug(
         "an object is recorded before it is complete",
         "worker/object_uploads.py",
-        "        file = await _until_written(worker, task, partial(objects.send, url, source, staged.file, name))\n",
-        '        file = SavedFile(f"{url}/{name}", staged.file.size_bytes, staged.file.sha256, staged.file.media_type)\n',
-        (
-            (
-                "worker/object_uploads.py",
-                "            await objects.keep(source, file)\n",
-                "            await _until_written(worker, task, partial(objects.send, url, source, staged.file, name))\n"
-                "            await objects.keep(source, file)\n",
-            ),
-        ),
+        f"        file = {_SEND_OBJECT}",
+        "        plain = staged.file\n"
+        '        file = SavedFile(f"{url}/{name}", plain.size_bytes, plain.sha256, plain.media_type)\n',
+        (("worker/object_uploads.py", _KEEP_OBJECT, f"            {_SEND_OBJECT}{_KEEP_OBJECT}"),),
     ),
     Bug(
         "the local file of an object goes before the object is recorded",

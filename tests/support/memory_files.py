@@ -5,10 +5,13 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from batchkiln.core.errors import StorageError
 from batchkiln.core.job import InputFile, SavedFile, Sidecar
 from batchkiln.core.responses import DownloadBroken, DownloadCut, DownloadUnusable
+
+if TYPE_CHECKING:
+    from batchkiln.core.errors import StorageError
 
 CUT = b"[cut]"
 """A file that ends like this lacks the end of its format."""

@@ -8,12 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from batchkiln import object_storage
 from batchkiln.clock import boottime_seconds, machine_now, machine_suspended
 from batchkiln.config import Config
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.urls import is_url
-from batchkiln.object_storage import ObjectFolder
+from batchkiln.object_storage import ObjectFolder, configure as configure_storage
 from batchkiln.outputs import FileSystem, OutputFiles, StagedObjects
 from batchkiln.store import DatabaseUrl, QueueLocation, local_path
 
@@ -70,7 +69,7 @@ class AppContext:
 
     def __post_init__(self) -> None:
         """Have this process open URLs of object storage as the configuration says."""
-        object_storage.configure(self.config.object_storage.read)
+        configure_storage(self.config.object_storage.read)
 
     @property
     def shared_dir(self) -> Path | str | None:

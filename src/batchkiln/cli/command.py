@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Concatenate, Final, Literal, ParamSpec
 import click
 from click.shell_completion import CompletionItem
 
-from batchkiln import object_storage
 from batchkiln.api import QueueLocation, parse_location
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.config import Config, load_config, queue_path, queue_setting
 from batchkiln.core.errors import ExitStatus
+from batchkiln.object_storage import StorageSettings, configure as configure_storage
 
 DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
 _KEY: Final = "batchkiln.common"
@@ -71,11 +71,11 @@ def common_of(context: click.Context) -> Common:
         named_config=Path(given["config"]) if "config" in given else None,
         arguments=context.find_root().obj or (),
     )
-    object_storage.configure(lambda: _storage_settings(common))
+    configure_storage(lambda: _storage_settings(common))
     return common
 
 
-def _storage_settings(common: Common) -> object_storage.StorageSettings:
+def _storage_settings(common: Common) -> StorageSettings:
     return common.load_config().object_storage.read()
 
 
