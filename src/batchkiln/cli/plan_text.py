@@ -19,7 +19,14 @@ from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.presentation.forecasts import JobForecast
-from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import (
+    end_text,
+    format_duration,
+    format_minute,
+    plural,
+    sanitize,
+    service_note,
+)
 
 CHANGES_SHOWN: Final = 6
 """The number of items shown per kind of change; --json contains more."""
@@ -58,7 +65,7 @@ def short_lines(plan: Plan) -> Iterator[str]:
     """Yield the short form of a plan, which `run` shows before its question."""
     for job in plan.jobs:
         is_over = not job.to_send and not _under_way(job)
-        end = "" if job.end_at is None or is_over else f", estimated end {format_minute(job.end_at)}"
+        end = "" if is_over or not (ends := _end_text(job, plan)) else f", ends {ends}"
         yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
         if job.manifest.unselected:
             yield f"{job.manifest.spec.name}: {_unselected(job)}"
@@ -209,8 +216,8 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: paused", style="yellow")
         elif not job.to_send and not _under_way(job):
             yield Text(f"{name}: nothing to send")
-        elif job.end_at is not None:
-            yield Text(f"{name}: estimated end {format_minute(job.end_at)}")
+        elif ends := _end_text(job, plan):
+            yield Text(f"{name}: ends {ends}")
         else:
             yield Text(f"{name}: the end cannot be estimated yet")
         if note := note_of_images_to_make(job, plan):
@@ -219,7 +226,16 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: {_unselected(job)}")
     for warning in warnings_of(plan):
         yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
+    for profile in sorted({job.manifest.profile for job in plan.jobs}):
+        known = plan.profiles[profile]
+        made_up = service_note(is_embedded=known.is_embedded, time_scale=known.time_scale)
+        if made_up is not None:
+            yield Text(f"{made_up[0].upper()}{made_up[1:]}.", style="dim")
     yield Text("Nothing was sent, spent or changed.", style="dim")
+
+
+def _end_text(job: JobPlan, plan: Plan) -> str | None:
+    return end_text(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale)
 
 
 def _under_way(job: JobPlan) -> int:

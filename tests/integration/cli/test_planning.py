@@ -53,6 +53,8 @@ def test_the_detailed_exit_code_shows_whether_there_is_something_to_do(workspace
     assert "nothing to send" in after.out
     assert "+ fox-3" in changed.out
     assert workspace.call("plan", manifest).exit == 0
+    assert workspace.call("plan", "gone.yaml", "--detailed-exitcode").exit == 1  # as Terraform has it
+    assert workspace.call("plan", "gone.yaml").exit == 2
 
 
 def test_a_queue_can_be_planned_for_while_it_is_driven(workspace: Workspace) -> None:
