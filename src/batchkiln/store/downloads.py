@@ -97,6 +97,14 @@ def count_outputs(connection: Session, attempt_id: int | None) -> int:
     return int(connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0])
 
 
+def count_staged_elsewhere(connection: Session, attempt_id: int) -> int:
+    """Return how many files of an attempt are complete on another machine, which is to write them to a URL."""
+    row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
+    events = (json.loads(event) for event in json.loads(row["staged"]).values())
+    saved = json.loads(row["saved"])
+    return len({each["number"] for each in events if each["host"] != socket.gethostname()} - set(map(int, saved)))
+
+
 def is_name_taken(connection: Session, attempt_id: int, saved: SavedOutput) -> bool:
     """Return whether a file is recorded as another output, so that this output needs another name.
 

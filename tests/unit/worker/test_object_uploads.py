@@ -128,6 +128,24 @@ async def test_staged_files_are_sent_without_the_service(world: World) -> None:
     assert world.state("fox") is ItemState.DONE
 
 
+async def test_what_another_machine_has_staged_is_not_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service has deleted it, and its bytes are on a disk that is not here: a person decides."""
+    world.enqueue("fox", output_dir=URL)
+    world.objects.troubles += [DENIED] * 50
+    with pytest.raises((OutputDirNotWritable, BaseExceptionGroup)):
+        await world.run()
+    world.outputs.files.clear()
+    for generation in world.service.generations.values():
+        generation.is_forgotten = True
+    monkeypatch.setattr("socket.gethostname", lambda: "another")
+    world.clock.advance(20 * 86_400)
+
+    await world.run()
+
+    assert world.state("fox") is ItemState.HELD
+    assert world.error("fox") == "outputs_gone"
+
+
 async def test_several_outputs_and_their_sidecars(world: World) -> None:
     """Each is recorded for itself; the last one ends the item."""
     world.service.outputs_count = 3
