@@ -35,7 +35,7 @@ from simulation.plan_runner import Outcome, play
 from simulation.power_cuts import Cut
 from simulation.standard_run import plan
 
-How = Literal["kill", "power", "loss", "process", "objects"]
+How = Literal["kill", "objects", "power", "loss", "process"]
 _Deaths = tuple[int, ...]
 _CUTS: Final[dict[How, Cut]] = {"power": "drawn", "loss": "all"}
 

@@ -99,13 +99,14 @@ class MemoryOutputs:
 class MemoryObjects:
     """Object storage, which has an object or does not: the port of the worker to URLs.
 
-    `troubles` befall sends, one after the other: an error, or `torn` for bytes that are not stored as they were sent.
+    `troubles` befall sends, one after the other, and `sidecar_troubles` what is written beside them.
     """
 
     def __init__(self, staged: MemoryOutputs) -> None:
         self.staged = staged
         self.objects: dict[str, bytes] = {}
         self.troubles: list[StorageError | None] = []
+        self.sidecar_troubles: list[StorageError] = []
         self.sends = 0
 
     def folder_of(self, url: str) -> Path:
@@ -130,6 +131,8 @@ class MemoryObjects:
         return replace(file, path=path)
 
     async def write_sidecar(self, url: str, path: str, kind: Sidecar, content: bytes) -> str | None:
+        if self.sidecar_troubles:
+            raise self.sidecar_troubles.pop(0)
         sidecar = f"{path}.{kind}"
         assert sidecar.startswith(url)
         is_new = sidecar not in self.objects

@@ -146,6 +146,21 @@ async def test_what_another_machine_has_staged_is_not_given_up(world: World, mon
     assert world.error("fox") == "outputs_gone"
 
 
+async def test_the_local_file_stays_until_its_object_is_recorded(world: World) -> None:
+    """Also where the object is there already, and only its sidecar is missing."""
+    world.enqueue("fox", output_dir=URL, sidecar=Sidecar.JSON)
+    world.objects.sidecar_troubles += [DENIED] * 3
+    with pytest.raises((OutputDirNotWritable, BaseExceptionGroup)):
+        await world.run()
+    for generation in world.service.generations.values():
+        generation.is_forgotten = True
+    world.clock.advance(20 * 86_400)
+
+    await world.run()
+
+    assert world.state("fox") is ItemState.DONE
+
+
 async def test_several_outputs_and_their_sidecars(world: World) -> None:
     """Each is recorded for itself; the last one ends the item."""
     world.service.outputs_count = 3
