@@ -13,6 +13,7 @@ from rich.text import Text
 from batchkiln.api import Change, ChangeKind, PlannedItem
 from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.provider import create_path
 from batchkiln.core.request import request_body
 from batchkiln.core.states import ItemState
@@ -161,16 +162,35 @@ def _cost_table(plan: Plan) -> Table:
     for heading in ("ITEMS", "CREDITS EACH", "CREDITS"):
         table.add_column(heading, justify="right", no_wrap=True)
     is_many = len({cost.profile for cost in plan.costs}) > 1
+    prices = {cost.profile: plan.profiles[cost.profile].credit_price for cost in plan.costs}
+    has_money = any(prices.values())
+    if has_money:
+        table.add_column("MONEY", justify="right", no_wrap=True)
     for cost in plan.costs:
         priced = cost.items - cost.unpriced
         each = "unknown" if not priced else f"{cost.credits / priced:,.1f}".removesuffix(".0")
         unpriced = f" + {cost.unpriced:,} unpriced" if cost.unpriced and priced else ""
         name = f"{cost.profile}/{cost.model}" if is_many else cost.model
-        table.add_row(
-            Text(sanitize(name)), f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown"
-        )
-    table.add_row(Text("total", style="bold"), f"{sum(cost.items for cost in plan.costs):,}", "", _cost_figure(plan))
+        price = prices[cost.profile]
+        money = [price.of(cost.credits) if price is not None and priced else ""] if has_money else []
+        known = f"{cost.credits:,}{unpriced}" if priced else "unknown"
+        table.add_row(Text(sanitize(name)), f"{cost.items:,}", each, known, *money)
+    table.add_row(
+        Text("total", style="bold"),
+        f"{sum(cost.items for cost in plan.costs):,}",
+        "",
+        _cost_figure(plan),
+        *([_total_money(plan, set(prices.values()))] if has_money else []),
+    )
     return table
+
+
+def _total_money(plan: Plan, prices: set[CreditPrice | None]) -> str:
+    """Return the total cost in money; empty if profiles have different prices of a credit."""
+    price = prices.pop() if len(prices) == 1 else None
+    if price is None:
+        return ""
+    return f"at most {price.of(plan.most)}" if plan.unpriced else price.of(plan.credits)
 
 
 def _cost_figure(plan: Plan) -> str:

@@ -107,7 +107,10 @@ class ProgressState:
     def money_text(self) -> str:
         """The credits of the run as text."""
         of = "" if self.most is None else f" of at most {self.most:,}"
-        return f"{plural(self.spent, 'credit')}{of} in this run"
+        prices = {view.credit_price for view in self.jobs}
+        price = prices.pop() if len(prices) == 1 else None
+        money = "" if price is None else f" ({price.of(self.spent)})"
+        return f"{plural(self.spent, 'credit')}{money}{of} in this run"
 
 
 class RefreshBackoff:

@@ -189,7 +189,7 @@ def _job_line(view: JobView, *, did_anything: bool) -> str:
     parts += [f"{items[state]:,} {state}" for state in (*PROBLEM_STATES, ItemState.CANCELED) if items[state]]
     if left := left_of(view):
         parts.append(f"{left:,} left")
-    money = f"{plural(spent.charged, 'credit')} charged"
+    money = f"{plural(spent.charged, 'credit')} charged{view.money(spent.charged)}"
     if spent.refunded:
         money += f", {spent.refunded:,} refunded"
     if spent.reserved:

@@ -59,7 +59,7 @@ def job_lines(view: JobView) -> Iterator[Text]:
     """Yield the text below the counts of a job."""
     summary = view.summary
     spent = summary.credits
-    money = f"credits: {spent.spent:,} spent ({spent.charged:,} charged, "
+    money = f"credits: {spent.spent:,} spent{view.money(spent.spent)} ({spent.charged:,} charged, "
     money += f"{spent.refunded:,} refunded), {spent.reserved:,} reserved"
     if summary.budget_credits is not None:
         money += f", budget {summary.budget_credits:,}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from batchkiln.config import Config
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
@@ -21,6 +22,7 @@ class JobView:
 
     `now` is service time. `examples` maps each group of problem items to the name of one of them. `time_scale` is
     service seconds per real second; `is_embedded`, whether the service is the local one of this program.
+    `credit_price` is the configured price of a credit.
     """
 
     summary: JobSummary
@@ -29,6 +31,11 @@ class JobView:
     examples: Mapping[tuple[ItemState, str], str]
     time_scale: float = 1.0
     is_embedded: bool = False
+    credit_price: CreditPrice | None = None
+
+    def money(self, amount: int) -> str:
+        """Return what an amount of credits costs, in parentheses; empty if the price of a credit is not configured."""
+        return "" if self.credit_price is None else f" ({self.credit_price.of(amount)})"
 
     @property
     def seconds_left(self) -> float | None:
@@ -102,6 +109,7 @@ def read_overview(
             examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
+            credit_price=profile.credit_price if profile else None,
         )
         for summary, profile in ((each, config.profiles.get(each.profile)) for each in summaries)
     )
