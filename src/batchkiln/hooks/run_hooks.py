@@ -224,7 +224,12 @@ class HookRunner:
     async def _run(self, item: SavedItem, at: int) -> ProgramEnd:
         number, file = item.files[at]
         origin = item.origin
-        path = await asyncio.to_thread(local_file, file.path, sha256=file.sha256, size_bytes=file.size_bytes)
+        try:
+            path = await asyncio.to_thread(local_file, file.path, sha256=file.sha256, size_bytes=file.size_bytes)
+        except OSError as error:  # of an object: a file is named, and not read
+            end = ProgramEnd(None, f"{file.path} cannot be read: {error.strerror or error}")
+            log.warning("hook_failed", job=origin.job, item=origin.item, number=number, reason=end.reason)
+            return end
         document = origin.document(file, number) | {"path": str(path)}
         if is_url(file.path):
             document["url"] = file.path

@@ -2,8 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -16,6 +17,7 @@ from batchkiln.outputs.filesystem import FileSystem, unwritable
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_FOLDERS: Final = 64
+_MAX_LISTINGS: Final = 50
 _OUTPUT_EXTENSIONS: Final = frozenset({"png", "jpg", "jpeg", "webp", "gif", "avif", "mp4", "webm", "mov"})
 
 
@@ -79,28 +81,44 @@ def make_folders(files: FileSystem, folder: Path) -> None:
 def taken_names(directory: str, names: Iterable[str]) -> list[str]:
     """Return the existing files with these relative names below a folder or URL, whatever their extensions.
 
-    Another queue may have made and paid for them. A place that cannot be read counts as empty.
+    Another queue may have made and paid for them. A place that cannot be read counts as empty. At a URL, the first 50
+    folders of the names are looked at.
     """
     files_by_stem: dict[str, dict[str, str]] = {}
     taken: list[str] = []
+    list_folder = _object_lister(directory) if is_url(directory) else partial(_files_by_stem, directory)
     if not is_url(directory) and not Path(directory).is_dir():
         return taken
     for name in names:
         path = PurePosixPath(name)
         parent = str(path.parent)
         if parent not in files_by_stem:
-            files_by_stem[parent] = _files_by_stem(directory, parent)
+            files_by_stem[parent] = list_folder(parent)
         if (file := files_by_stem[parent].get(path.stem)) is not None:
             taken.append(str(path.with_name(file)))
     return taken
 
 
+def _object_lister(url: str) -> Callable[[str], dict[str, str]]:
+    """Return a function that lists folders of objects, until one cannot be read or enough were listed."""
+    place, left = ObjectFolder(url), _MAX_LISTINGS
+
+    def list_folder(folder: str) -> dict[str, str]:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return {}
+        try:
+            names = within(CALL_SECONDS, partial(place.names, "" if folder == "." else folder))
+        except StorageError:
+            left = 0
+            return {}
+        return {PurePosixPath(name).stem: name for name in names}
+
+    return list_folder
+
+
 def _files_by_stem(directory: str, folder: str) -> dict[str, str]:
-    if is_url(directory):
-        with suppress(StorageError):
-            found = within(CALL_SECONDS, lambda: ObjectFolder(directory).names("" if folder == "." else folder))
-            return {PurePosixPath(name).stem: name for name in found}
-        return {}
     with suppress(OSError), os.scandir(Path(directory, folder)) as entries:
         return {Path(entry.name).stem: entry.name for entry in entries if entry.is_file()}
     return {}
