@@ -19,6 +19,8 @@ from batchkiln.store import DatabaseUrl, QueueLocation, local_path
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
+    from batchkiln.manifest import FileAccess
+
 _KEPT_MINUTES: Final = 5.0
 """Number of limit minutes that the request log covers: more than a sliding minute plus one request's duration."""
 
@@ -57,7 +59,7 @@ class AppContext:
     """The context of a command. `profile` is --profile, which takes precedence over a manifest's profile.
 
     If `output_root` is set, as in a rehearsal, all files go there, in a folder per job, and not where the manifests
-    say.
+    say. `access` is set for manifests that another machine has sent.
     """
 
     queue: QueueLocation
@@ -66,6 +68,7 @@ class AppContext:
     working_dir: Path = field(default_factory=Path.cwd)
     environment: Environment = field(default_factory=Environment)
     output_root: Path | None = None
+    access: "FileAccess | None" = None
 
     def __post_init__(self) -> None:
         """Have this process open URLs of object storage as the configuration says."""

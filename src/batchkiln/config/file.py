@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from batchkiln.config.http_file import HttpSection
 from batchkiln.config.model import (
     LOCAL,
     Account,
@@ -351,6 +352,7 @@ class _File(_Model):
     traces: _Traces | None = None
     on_saved: _Hook | None = None
     object_storage: _ObjectStorage = Field(default_factory=_ObjectStorage)
+    http: HttpSection = HttpSection()
 
     def config(self, folder: Path) -> Config:
         """Return the configuration; relative files are resolved against `folder`."""
@@ -362,6 +364,7 @@ class _File(_Model):
             traces=None if self.traces is None else Traces(self.traces.endpoint),
             on_saved=None if self.on_saved is None else self.on_saved.hook(folder),
             object_storage=ObjectStorage(self.object_storage.options, self.object_storage.copies_bytes),
+            http=self.http.settings(folder),
         )
 
 
@@ -451,9 +454,11 @@ def _diagnostic(path: Path, text: str, reason: str, line: int | None, column: in
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
     if source is not None and (
-        ("://" in source and "base_url" not in source) or reason.startswith(("object_storage", "shared_dir"))
+        ("://" in source and "base_url" not in source)
+        or "sha256" in source
+        or reason.startswith(("object_storage", "shared_dir"))
     ):
-        source = None  # a notifier's URL or an option is a secret (Law 8); line and column are enough to find it
+        source = None  # a notifier's URL, an option or a token is a secret (Law 8); the place is enough
     return Diagnostic(reason, file=str(path), line=line, column=column, source_line=source)
 
 
