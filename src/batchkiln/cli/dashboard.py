@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
-from batchkiln.cli.command import Common, command, run_async
+from batchkiln.cli.command import Common, Signals, command, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_status
 from batchkiln.config import Config, HttpSettings, host_problem, network_of, public_url_problem
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
@@ -92,10 +93,32 @@ async def _dashboard(common: Common, config: Config, port: int | None, *, no_bro
     return ExitStatus.OK
 
 
+async def stay_open(common: Common, during_run: "ServedDashboard | None", signals: Signals) -> None:
+    """Serve the dashboard of a run that ended by itself on a terminal, at the same address, until a signal.
+
+    The queue is free for other processes meanwhile.
+    """
+    if during_run is None or signals.received is not None or not is_terminal(sys.stderr):
+        return
+    from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
+
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        config, port = common.load_config(), urlsplit(during_run.listens_at).port
+        async with serving_dashboard(common.queue, config, profile=common.profile, port=port) as served:
+            print_status(f"The run has ended. Its dashboard stays at {served.url} until Ctrl-C.")
+            await stop.wait()
+    except (BatchkilnError, OSError) as error:
+        print_status(f"The run has ended, and its dashboard with it: {error}")
+
+
 @asynccontextmanager
-async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
+async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIterator["ServedDashboard | None"]:
     """Serve the dashboard while the block runs. If that fails, print the reason; the run continues without it."""
     async with AsyncExitStack() as stack:
+        served = None
         if is_wanted:
             from batchkiln.dashboard.live_state import EngineProbe  # noqa: PLC0415  as above
             from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
@@ -110,7 +133,7 @@ async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIte
             else:
                 _print_link(served)
                 _print_warning(served)
-        yield
+        yield served
 
 
 def _print_link(served: "ServedDashboard") -> None:

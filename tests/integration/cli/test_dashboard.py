@@ -79,6 +79,23 @@ def test_a_run_has_a_dashboard_that_knows_what_only_the_run_knows(workspace: Wor
     assert result.exit == 0
 
 
+def test_the_dashboard_of_a_run_on_a_terminal_stays_until_it_is_closed(workspace: Workspace) -> None:
+    """Its pages are there when all has ended, the queue is free for others, and Ctrl-C ends it."""
+    process, terminal = workspace.start_at_terminal("run", workspace.manifest(), "--dashboard", "--yes")
+    shown = terminal.until("until")  # a terminal may break the line after it
+    token = (workspace.folder / ".batchkiln" / "queue.db.dashboard").read_text().strip()
+    url = re.search(r"http://127\.0\.0\.1:\d+", shown[shown.rindex("dashboard stays") :])
+    assert url is not None
+
+    page = read(f"{url[0]}/?token={token}", "/")
+    other = workspace.call("work")
+    interrupt(process)
+
+    assert "foxes" in page
+    assert other.exit == 0
+    assert finished(process).exit == 0
+
+
 def test_without_a_queue_there_is_nothing_to_show(workspace: Workspace) -> None:
     """A mistyped path makes no empty queue and no token."""
     result = workspace.call("dashboard", "--no-open")
