@@ -37,6 +37,7 @@ from batchkiln.config.model import (
     Hook,
     KeySource,
     Notifier,
+    ObjectStorage,
     Profile,
     QueueSetting,
     Traces,
@@ -50,6 +51,7 @@ from batchkiln.core.notifications import NotificationKind
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
 from batchkiln.core.timestamps import EPOCH
+from batchkiln.core.urls import folder_url_problem, is_url
 
 _QUEUE_KEYS: Final = ("queue", "shared_dir")
 _PATH_MAX_CHARACTERS: Final = 500
@@ -278,10 +280,50 @@ class _Hook(_Model):
         )
 
 
+_SECRET_OPTION: Final = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
+_SECRET_PLACE: Final = frozenset({"env", "file", "keyring"})
+_NUMBER: Final = re.compile(r"-?\d{1,15}")
+
+
+def _option(name: str, value: object) -> object:
+    """Return an option of a file system. Raise `ValueError` for a secret that is written out."""
+    if isinstance(value, Mapping):
+        if len(value) == 1 and set(value) <= _SECRET_PLACE:
+            return KeySource(**{place: str(text) for place, text in value.items()})
+        return {str(inner): _option(str(inner), each) for inner, each in value.items()}
+    if not isinstance(value, str | int | float | bool):
+        raise ValueError(f"`{name}` is a text, a number, true, false or a mapping")  # noqa: TRY004  pydantic's
+    if _SECRET_OPTION.search(name) and isinstance(value, str) and value.lower() not in {"true", "false"}:
+        raise ValueError(f"`{name}` is a secret: write {{env: NAME}}, {{file: path}} or {{keyring: name}}")
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+
+
+def _options(value: object) -> object:
+    """Return the options of one kind of file system."""
+    if not isinstance(value, Mapping):
+        raise ValueError("the options are a mapping, such as {endpoint_url: https://…}")  # noqa: TRY004  likewise
+    return {str(name): _option(str(name), each) for name, each in value.items()}
+
+
+class _ObjectStorage(_Model):
+    """Options of object storage by scheme, which no manifest can set."""
+
+    copies_bytes: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] = 4 << 30
+    options: dict[str, Annotated[Any, BeforeValidator(_options)]] = Field(default_factory=dict)
+
+
 class _Traces(_Model):
     """An OpenTelemetry collector that receives spans by OTLP over HTTP."""
 
     endpoint: Annotated[str, AfterValidator(_check_endpoint)]
+
+
+def _check_shared_dir(value: str) -> str:
+    if is_url(value) and (reason := folder_url_problem(value)) is not None:
+        raise ValueError(f"{reason}; write s3://bucket/folder alone")
+    return value
 
 
 class _File(_Model):
@@ -291,11 +333,12 @@ class _File(_Model):
     confirm_above_credits: int | None = Field(default=None, ge=0)
     queue: str | None = Field(default=None, min_length=1)  # read by `queue_setting`
     allow_lost_commits: bool = False  # likewise
-    shared_dir: str | None = Field(default=None, min_length=1)  # likewise
+    shared_dir: Annotated[str, Field(min_length=1), AfterValidator(_check_shared_dir)] | None = None  # likewise
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
     on_saved: _Hook | None = None
+    object_storage: _ObjectStorage = Field(default_factory=_ObjectStorage)
     http: HttpSection = HttpSection()
 
     def config(self, folder: Path) -> Config:
@@ -307,6 +350,7 @@ class _File(_Model):
             confirm_above_credits=self.confirm_above_credits,
             traces=None if self.traces is None else Traces(self.traces.endpoint),
             on_saved=None if self.on_saved is None else self.on_saved.hook(folder),
+            object_storage=ObjectStorage(self.object_storage.options, self.object_storage.copies_bytes),
             http=self.http.settings(folder),
         )
 
@@ -324,8 +368,15 @@ def queue_of(path: Path) -> QueueSetting:
     return QueueSetting(
         place=queue if queue is None or "://" in queue else str(folder / queue),
         may_lose_commits=content.get("allow_lost_commits") == "true",
-        shared_dir=None if shared_dir is None else folder / Path(shared_dir).expanduser(),
+        shared_dir=_shared_place(shared_dir, folder),
     )
+
+
+def _shared_place(text: str | None, folder: Path) -> Path | str | None:
+    """Return the folder or URL that several machines share; a path is relative to the configuration's folder."""
+    if text is None or is_url(text):
+        return text and text.rstrip("/")
+    return folder / Path(text).expanduser()
 
 
 def read_file(path: Path) -> Config:
@@ -444,8 +495,12 @@ def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that 
 def _diagnostic(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Diagnostic:
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
-    if source is not None and (("://" in source and "base_url" not in source) or "sha256" in source):
-        source = None  # a notifier's URL, or a token in place of its hash, is a secret (Law 8); the place is enough
+    if source is not None and (
+        ("://" in source and "base_url" not in source)
+        or "sha256" in source
+        or reason.startswith(("object_storage", "shared_dir"))
+    ):
+        source = None  # a notifier's URL, an option or a token is a secret (Law 8); the place is enough
     return Diagnostic(reason, file=str(path), line=line, column=column, source_line=source)
 
 

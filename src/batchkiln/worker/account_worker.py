@@ -42,7 +42,7 @@ from batchkiln.worker.brakes import Brakes
 from batchkiln.worker.download_state import DownloadState
 from batchkiln.worker.lease_keeper import ALWAYS_HELD, Lease
 from batchkiln.worker.poll_timing import PollTiming
-from batchkiln.worker.ports import Clock, Inputs, Outputs, Queue, Service
+from batchkiln.worker.ports import Clock, Inputs, Objects, Outputs, Queue, Service
 from batchkiln.worker.run_state import HostState, RunCredits, RunState
 from batchkiln.worker.spans import Spans
 
@@ -60,6 +60,7 @@ class Ports:
     queue: Queue
     service: Service
     outputs: Outputs[Any]
+    objects: Objects
     inputs: Inputs
 
 

@@ -112,7 +112,7 @@ class PostgresSession:
     def __init__(self, connection: psycopg.Connection, schema_key: int) -> None:
         self.connection = connection
         self.schema_key = schema_key
-        self.shared_dir: Path | None = None
+        self.shared_dir: Path | str | None = None
         self._pgconn = connection.pgconn
         self._prepared: dict[str, _Prepared] = {}
         self._is_reading = False
