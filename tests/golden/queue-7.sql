@@ -46,7 +46,7 @@ CREATE TABLE asset (
     PRIMARY KEY (account_id, sha256)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO "asset" VALUES(1,'10f7127b980b0b06ef157749f8a02cca1c606d22642729dcb2d24dbbf2bf30df','https://assets/10f7127b980b0b06.png',1772452983100);
-CREATE TABLE attempt (
+CREATE TABLE "attempt" (
     id                    INTEGER PRIMARY KEY,
     item_id               INTEGER NOT NULL REFERENCES item (id),
     job_id                INTEGER NOT NULL REFERENCES job (id),
@@ -57,13 +57,13 @@ CREATE TABLE attempt (
                               'canceled', 'expired', 'disputed', 'abandoned')),
     is_video              INTEGER NOT NULL CHECK (is_video IN (0, 1)),
     idempotency_key       TEXT NOT NULL UNIQUE,
-    key_fingerprint       TEXT NOT NULL,                     -- of the API key; never the key (Law 8)
+    key_fingerprint       TEXT NOT NULL,
     body                  BLOB NOT NULL,
-    checksum              INTEGER NOT NULL,                  -- of key, API key and bytes: looked at before a resend
+    checksum              INTEGER NOT NULL,
     quote_credits         INTEGER NOT NULL CHECK (quote_credits >= 0),
     cost_credits          INTEGER CHECK (cost_credits >= 0),
     is_refunded           INTEGER NOT NULL DEFAULT 0 CHECK (is_refunded IN (0, 1)),
-    day_start_at          INTEGER NOT NULL,                  -- the service day that carries its credits
+    day_start_at          INTEGER NOT NULL,
     sends                 INTEGER NOT NULL DEFAULT 0,
     answers               INTEGER NOT NULL DEFAULT 0 CHECK (answers BETWEEN 0 AND sends),
     generation_id         TEXT,
@@ -72,9 +72,12 @@ CREATE TABLE attempt (
     recorded_at           INTEGER NOT NULL,
     ended_at              INTEGER,
     last_read_at          INTEGER,
-    lost_since            INTEGER, seen_going_ms INTEGER CHECK (seen_going_ms >= 0), seen_ended_ms INTEGER CHECK (seen_ended_ms > 0), contact_at INTEGER, version INTEGER CHECK (version >= 1),                           -- since when the service denies the id
+    lost_since            INTEGER,
+    seen_going_ms         INTEGER CHECK (seen_going_ms >= 0),
+    seen_ended_ms         INTEGER CHECK (seen_ended_ms > 0),
+    contact_at            INTEGER,
+    version               INTEGER CHECK (version >= 1),
     UNIQUE (item_id, number),
-    UNIQUE (account_id, generation_id),
     CHECK (state NOT IN ('active', 'succeeded', 'failed', 'canceled', 'expired') OR generation_id IS NOT NULL),
     CHECK (state <> 'sent' OR generation_id IS NULL),
     CHECK ((state IN ('sent', 'active')) = (ended_at IS NULL)),
@@ -618,44 +621,28 @@ INSERT INTO "request" VALUES(422,3,'create',1772467126185,NULL);
 INSERT INTO "request" VALUES(423,2,'create',1772467126666,NULL);
 INSERT INTO "request" VALUES(424,1,'read',1772467132694,NULL);
 INSERT INTO "request" VALUES(425,1,'read',1772467136105,NULL);
-CREATE TABLE tally (
+CREATE TABLE "rest_tally" (
     job_id    INTEGER NOT NULL REFERENCES job (id),
     recipe_id INTEGER NOT NULL REFERENCES recipe (id),
     state     TEXT NOT NULL,
     n         INTEGER NOT NULL CHECK (n >= 0),
     PRIMARY KEY (job_id, state, recipe_id)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "tally" VALUES(1,1,'active',1);
-INSERT INTO "tally" VALUES(1,2,'active',0);
-INSERT INTO "tally" VALUES(1,4,'active',0);
-INSERT INTO "tally" VALUES(1,1,'canceled',1);
-INSERT INTO "tally" VALUES(1,1,'done',2);
-INSERT INTO "tally" VALUES(1,4,'done',1);
-INSERT INTO "tally" VALUES(1,1,'downloading',1);
-INSERT INTO "tally" VALUES(1,4,'downloading',0);
-INSERT INTO "tally" VALUES(1,1,'expired',1);
-INSERT INTO "tally" VALUES(1,1,'failed',1);
-INSERT INTO "tally" VALUES(1,2,'failed',1);
-INSERT INTO "tally" VALUES(1,1,'held',3);
-INSERT INTO "tally" VALUES(1,4,'held',1);
-INSERT INTO "tally" VALUES(1,1,'queued',1);
-INSERT INTO "tally" VALUES(1,2,'queued',0);
-INSERT INTO "tally" VALUES(1,3,'queued',0);
-INSERT INTO "tally" VALUES(1,4,'queued',1);
-INSERT INTO "tally" VALUES(1,5,'queued',1);
-INSERT INTO "tally" VALUES(1,1,'rejected',1);
-INSERT INTO "tally" VALUES(1,3,'rejected',1);
-INSERT INTO "tally" VALUES(1,1,'submitting',0);
-INSERT INTO "tally" VALUES(1,2,'submitting',0);
-INSERT INTO "tally" VALUES(1,4,'submitting',0);
-INSERT INTO "tally" VALUES(2,1,'held',1);
-INSERT INTO "tally" VALUES(2,1,'queued',0);
-INSERT INTO "tally" VALUES(2,1,'submitting',0);
-INSERT INTO "tally" VALUES(3,1,'queued',0);
-INSERT INTO "tally" VALUES(3,1,'submitting',1);
-INSERT INTO "tally" VALUES(4,1,'queued',0);
-INSERT INTO "tally" VALUES(4,1,'submitting',1);
-INSERT INTO "tally" VALUES(5,1,'queued',1);
+INSERT INTO "rest_tally" VALUES(1,1,'canceled',1);
+INSERT INTO "rest_tally" VALUES(1,1,'done',2);
+INSERT INTO "rest_tally" VALUES(1,4,'done',1);
+INSERT INTO "rest_tally" VALUES(1,1,'expired',1);
+INSERT INTO "rest_tally" VALUES(1,1,'failed',1);
+INSERT INTO "rest_tally" VALUES(1,2,'failed',1);
+INSERT INTO "rest_tally" VALUES(1,1,'held',3);
+INSERT INTO "rest_tally" VALUES(1,4,'held',1);
+INSERT INTO "rest_tally" VALUES(1,1,'queued',1);
+INSERT INTO "rest_tally" VALUES(1,4,'queued',1);
+INSERT INTO "rest_tally" VALUES(1,5,'queued',1);
+INSERT INTO "rest_tally" VALUES(1,1,'rejected',1);
+INSERT INTO "rest_tally" VALUES(1,3,'rejected',1);
+INSERT INTO "rest_tally" VALUES(2,1,'held',1);
+INSERT INTO "rest_tally" VALUES(5,1,'queued',1);
 CREATE TABLE trouble (
     job_id     INTEGER NOT NULL REFERENCES job (id),
     state      TEXT NOT NULL,
@@ -695,13 +682,6 @@ CREATE TABLE worker (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX item_by_state ON item (job_id, state, id);
 CREATE INDEX item_open ON item (state, id) WHERE state IN ('submitting', 'active', 'downloading', 'held');
-CREATE UNIQUE INDEX attempt_unresolved ON attempt (account_id) WHERE state IN ('sent', 'active');
-CREATE TRIGGER attempt_is_never_edited
-BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, checksum, is_video ON attempt
-BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
-CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt
-BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
-CREATE INDEX output_by_item ON output (item_id, number);
 CREATE TRIGGER item_trouble AFTER UPDATE OF state, error_code ON item
 WHEN (old.error_code IS NOT NULL OR new.error_code IS NOT NULL)
     AND (old.state <> new.state OR old.error_code IS NOT new.error_code)
@@ -717,12 +697,6 @@ CREATE TRIGGER event_is_never_changed BEFORE UPDATE ON event
 BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
 CREATE TRIGGER event_is_never_deleted BEFORE DELETE ON event
 BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
-CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
-    WHERE state IN ('canceled', 'expired', 'abandoned', 'disputed');
-CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
-WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
-BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
-CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
@@ -730,8 +704,6 @@ CREATE INDEX item_to_review ON item (job_id, id, verdict)
     WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
 CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
 CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
-CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
-    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
 CREATE VIEW lost_item AS
 SELECT item.id AS item_id, item.state, lost_attempt.*
@@ -740,16 +712,47 @@ CROSS JOIN job ON job.name = lost_attempt.job
 CROSS JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item;
 CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC, id)
     WHERE state = 'queued' AND open_inputs = 0;
+CREATE INDEX tally_open ON rest_tally (job_id, state, recipe_id) WHERE state IN ('queued', 'waiting');
+CREATE VIEW open_tally AS
+SELECT job_id, recipe_id, state, n FROM rest_tally WHERE rest_tally.state IN ('queued', 'waiting')
+UNION ALL
+SELECT job_id, recipe_id, state, count(*) AS n FROM item
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+GROUP BY job_id, recipe_id, state;
+CREATE VIEW tally AS
+SELECT job_id, recipe_id, state, n FROM rest_tally
+UNION ALL
+SELECT job_id, recipe_id, state, count(*) AS n FROM item
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+GROUP BY job_id, recipe_id, state;
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id, open_inputs ON item
-WHEN old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0)
+WHEN (old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0))
+    AND (old.state NOT IN ('submitting', 'active', 'downloading') OR new.state NOT IN ('submitting', 'active', 'downloading'))
 BEGIN
-    UPDATE tally SET n = n - 1
+    UPDATE rest_tally SET n = n - 1
         WHERE job_id = old.job_id AND recipe_id = old.recipe_id
             AND state = CASE WHEN old.state = 'queued' AND old.open_inputs > 0 THEN 'waiting' ELSE old.state END;
-    INSERT INTO tally (job_id, recipe_id, state, n)
-        VALUES (
+    DELETE FROM rest_tally
+        WHERE n = 0 AND job_id = old.job_id AND recipe_id = old.recipe_id
+            AND state = CASE WHEN old.state = 'queued' AND old.open_inputs > 0 THEN 'waiting' ELSE old.state END;
+    INSERT INTO rest_tally (job_id, recipe_id, state, n)
+        SELECT
             new.job_id, new.recipe_id,
-            CASE WHEN new.state = 'queued' AND new.open_inputs > 0 THEN 'waiting' ELSE new.state END, 1)
+            CASE WHEN new.state = 'queued' AND new.open_inputs > 0 THEN 'waiting' ELSE new.state END, 1
+        WHERE new.state NOT IN ('submitting', 'active', 'downloading')
         ON CONFLICT DO UPDATE SET n = n + 1;
 END;
+CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WHERE generation_id IS NOT NULL;
+CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;
+CREATE UNIQUE INDEX attempt_unresolved ON attempt (account_id) WHERE state IN ('sent', 'active');
+CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
+    WHERE state IN ('canceled', 'expired', 'abandoned', 'disputed');
+CREATE TRIGGER attempt_is_never_edited
+BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, checksum, is_video ON attempt
+BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
+CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt
+BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
+CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
+WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
+BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
 COMMIT;
