@@ -4,6 +4,7 @@ Each machine may mount the shared folder at another place. A queue file, and a d
 folder, hold absolute paths.
 """
 
+import os
 from pathlib import Path
 
 from batchkiln.core.errors import InputError, OutputDirNotWritable
@@ -45,7 +46,7 @@ def local_path_of(session: Session, stored: str) -> str:
 def local_dir_of(session: Session, stored: str) -> str:
     """Return an output folder for writing. Raise `OutputDirNotWritable` if this machine has no shared folder."""
     path = local_path_of(session, stored)
-    if not Path(path).is_absolute():
+    if not os.path.isabs(path):  # noqa: PTH117  once for each finished generation
         raise OutputDirNotWritable(
             f"{stored}: it is in a shared folder, which the configuration does not name. Set shared_dir to the place "
             "where this machine mounts it."
