@@ -75,7 +75,7 @@ def main() -> None:
     for name, text in pages():
         (folder / name).write_text(text, "utf-8")
     if folder == FOLDER:
-        Path(recorded_help.__file__).with_name(recorded_help.FILE).write_text(recorded_help.record(program), "utf-8")
+        recorded_help.FILE.write_text(recorded_help.record(program), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
 """Print results to standard output and status to standard error, with control characters removed."""
 
 import json
+import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final, TextIO
 
 import orjson
 
+_WORD: Final = re.compile(r"\s*\S+[^\S\n]*\n?")
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 
@@ -39,7 +43,12 @@ def print_result(text: str = "") -> None:
 
 def print_status(text: str) -> None:
     """Print a line of progress, a warning or an error to standard error."""
-    sys.stderr.write(printable(text) + "\n")
+    shown = printable(text)
+    if is_terminal(sys.stderr):
+        with suppress(OSError, ValueError):  # not a real terminal: its width is unknown
+            breaks = [0, *line_breaks(shown, os.get_terminal_size(sys.stderr.fileno()).columns), len(shown)]
+            shown = "\n".join(shown[start:end].rstrip(" ") for start, end in pairwise(breaks))
+    sys.stderr.write(shown + "\n")
     sys.stderr.flush()
 
 
@@ -51,6 +60,20 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)
+
+
+def line_breaks(text: str, width: int, length: Callable[[str], int] = len) -> list[int]:
+    """Return where a text that is wrapped between words at `width` begins new lines.
+
+    A word that is too long, such as a path, is left whole, so that it can be copied.
+    """
+    breaks, column = list[int](), 0
+    for word in _WORD.finditer(text) if width > 0 else ():
+        if column and column + length(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            column = 0
+        column = 0 if word[0].endswith("\n") else column + length(word[0])
+    return breaks
 
 
 def is_terminal(stream: TextIO) -> bool:

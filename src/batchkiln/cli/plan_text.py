@@ -13,13 +13,21 @@ from rich.text import Text
 from batchkiln.api import Change, ChangeKind, PlannedItem
 from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.provider import create_path
 from batchkiln.core.request import request_body
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.presentation.forecasts import JobForecast
-from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import (
+    end_text,
+    format_duration,
+    format_minute,
+    plural,
+    sanitize,
+    service_note,
+)
 
 CHANGES_SHOWN: Final = 6
 """The number of items shown per kind of change; --json contains more."""
@@ -58,7 +66,7 @@ def short_lines(plan: Plan) -> Iterator[str]:
     """Yield the short form of a plan, which `run` shows before its question."""
     for job in plan.jobs:
         is_over = not job.to_send and not _under_way(job)
-        end = "" if job.end_at is None or is_over else f", estimated end {format_minute(job.end_at)}"
+        end = "" if is_over or not (ends := _end_text(job, plan)) else f", ends {ends}"
         yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
         if job.manifest.unselected:
             yield f"{job.manifest.spec.name}: {_unselected(job)}"
@@ -154,16 +162,35 @@ def _cost_table(plan: Plan) -> Table:
     for heading in ("ITEMS", "CREDITS EACH", "CREDITS"):
         table.add_column(heading, justify="right", no_wrap=True)
     is_many = len({cost.profile for cost in plan.costs}) > 1
+    prices = {cost.profile: plan.profiles[cost.profile].credit_price for cost in plan.costs}
+    has_money = any(prices.values())
+    if has_money:
+        table.add_column("MONEY", justify="right", no_wrap=True)
     for cost in plan.costs:
         priced = cost.items - cost.unpriced
         each = "unknown" if not priced else f"{cost.credits / priced:,.1f}".removesuffix(".0")
         unpriced = f" + {cost.unpriced:,} unpriced" if cost.unpriced and priced else ""
         name = f"{cost.profile}/{cost.model}" if is_many else cost.model
-        table.add_row(
-            Text(sanitize(name)), f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown"
-        )
-    table.add_row(Text("total", style="bold"), f"{sum(cost.items for cost in plan.costs):,}", "", _cost_figure(plan))
+        price = prices[cost.profile]
+        money = [price.of(cost.credits) if price is not None and priced else ""] if has_money else []
+        known = f"{cost.credits:,}{unpriced}" if priced else "unknown"
+        table.add_row(Text(sanitize(name)), f"{cost.items:,}", each, known, *money)
+    table.add_row(
+        Text("total", style="bold"),
+        f"{sum(cost.items for cost in plan.costs):,}",
+        "",
+        _cost_figure(plan),
+        *([_total_money(plan, set(prices.values()))] if has_money else []),
+    )
     return table
+
+
+def _total_money(plan: Plan, prices: set[CreditPrice | None]) -> str:
+    """Return the total cost in money; empty if profiles have different prices of a credit."""
+    price = prices.pop() if len(prices) == 1 else None
+    if price is None:
+        return ""
+    return f"at most {price.of(plan.most)}" if plan.unpriced else price.of(plan.credits)
 
 
 def _cost_figure(plan: Plan) -> str:
@@ -209,8 +236,8 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: paused", style="yellow")
         elif not job.to_send and not _under_way(job):
             yield Text(f"{name}: nothing to send")
-        elif job.end_at is not None:
-            yield Text(f"{name}: estimated end {format_minute(job.end_at)}")
+        elif ends := _end_text(job, plan):
+            yield Text(f"{name}: ends {ends}")
         else:
             yield Text(f"{name}: the end cannot be estimated yet")
         if note := note_of_images_to_make(job, plan):
@@ -219,7 +246,16 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: {_unselected(job)}")
     for warning in warnings_of(plan):
         yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
+    for profile in sorted({job.manifest.profile for job in plan.jobs}):
+        known = plan.profiles[profile]
+        made_up = service_note(is_embedded=known.is_embedded, time_scale=known.time_scale)
+        if made_up is not None:
+            yield Text(f"{made_up[0].upper()}{made_up[1:]}.", style="dim")
     yield Text("Nothing was sent, spent or changed.", style="dim")
+
+
+def _end_text(job: JobPlan, plan: Plan) -> str | None:
+    return end_text(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale)
 
 
 def _under_way(job: JobPlan) -> int:

@@ -5,12 +5,12 @@
 
 import json
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-FILE: Final = "help.json"
+FILE: Final = Path(__file__).with_name("help.json")
 _RECORDED_WIDTH: Final = 100
 
 Calls = list[list[Any]]
@@ -87,7 +87,7 @@ def recorded(path: str) -> RecordedCommand | None:
 
 @cache
 def _content() -> dict[str, Calls]:
-    content: dict[str, Calls] = json.loads(files("batchkiln.cli").joinpath(FILE).read_text("utf-8"))
+    content: dict[str, Calls] = json.loads(FILE.read_text("utf-8"))
     return content
 
 

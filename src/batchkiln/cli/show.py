@@ -15,7 +15,7 @@ from batchkiln.cli.output import iso, print_json, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import source_name
-from batchkiln.presentation.formatting import format_second, plural, sanitize
+from batchkiln.presentation.formatting import format_second, plural, sanitize, zone_name
 from batchkiln.presentation.item_context import Wait
 
 
@@ -88,6 +88,8 @@ def item_lines(report: ItemReport) -> Iterator[str]:
             yield f"  version {version.number}{_version_text(version)}"
     for attempt in detail.attempts:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
+    if detail.events:
+        yield f"  history, times in {zone_name(detail.events[0].at)}:"
     if detail.arrival is not None:
         # The event's counts are left out, because they describe the whole manifest.
         manifest = sanitize(str(detail.arrival.detail.get("manifest", "")))

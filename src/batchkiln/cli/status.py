@@ -3,19 +3,28 @@
 The field names of the documents are stable (docs/reference/contract.md, section 4).
 """
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from batchkiln.api import UnderWay
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.output import iso, print_json
+from batchkiln.cli.output import iso, print_json, print_json_lines
+from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
 from batchkiln.presentation.worker_views import SharedBy
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_WATCH_SECONDS: Final = 1.0
 
 
 def job_document(view: JobView) -> dict[str, Any]:
@@ -150,15 +159,16 @@ def _shared_document(shared_by: SharedBy | None) -> dict[str, Any]:
     }
 
 
-@command("status", example="batchkiln status\nbatchkiln status field-guide --json")
+@command("status", example="batchkiln status\nbatchkiln status field-guide --json\nbatchkiln status --watch")
 @click.argument("job", required=False, type=JOB)
-def status(common: Common, job: str | None) -> ExitStatus:
+@click.option("--watch", "is_watching", is_flag=True, help="Show it again on each change, until the jobs have ended.")
+def status(common: Common, job: str | None, *, is_watching: bool) -> ExitStatus:
     """Show the progress of JOB, its problems, and its estimated end.
 
     Without JOB: all jobs, today's usage of the accounts, and the process that runs the queue. Only reads the queue.
-    Works while another process runs it.
+    Works while another process runs it. With --watch and --json: one line for each change.
     """
-    return run_async(_status(common, job))
+    return run_async(_watch(common, job) if is_watching else _status(common, job))
 
 
 async def _status(common: Common, job: str | None) -> ExitStatus:
@@ -166,16 +176,66 @@ async def _status(common: Common, job: str | None) -> ExitStatus:
     async with open_reader(common.queue) as queue:
         overview = await queue.overview(config, None if job is None else [job])
     if common.is_json:
-        print_json(overview_document(overview) if job is None else job_document(overview.jobs[0]))
+        print_json(_document(overview, job))
     else:
-        _show(overview, is_one=job is not None)
+        from batchkiln.cli.rich_console import console  # noqa: PLC0415  Rich is slow to import
+
+        out = console()
+        for block in _blocks(overview, job):
+            out.print(block)
     return ExitStatus.OK
 
 
-def _show(overview: Overview, *, is_one: bool) -> None:
-    from batchkiln.cli.status_text import show_job, show_overview  # noqa: PLC0415  Rich is slow to import
+async def _watch(common: Common, job: str | None) -> ExitStatus:
+    """Show the status again on each change, until nothing is left to do."""
+    config, ticker, never = common.load_config(), ServiceClock(), asyncio.Event()
+    async with open_reader(common.queue) as queue:
+        with ExitStack() as stack:
+            show = _watching_display(common, job, stack)
+            version = -1
+            while True:
+                latest = await queue.data_version()
+                overview = await queue.overview(config, None if job is None else [job])
+                if latest != version or not common.is_json:
+                    version = latest
+                    show(overview)
+                if all(view.summary.is_finished or view.summary.is_paused for view in overview.jobs):
+                    return ExitStatus.OK
+                await ticker.sleep_until(ticker.monotonic() + _WATCH_SECONDS, never)
 
-    if is_one:
-        show_job(overview)
-    else:
-        show_overview(overview)
+
+def _watching_display(common: Common, job: str | None, stack: ExitStack) -> Callable[[Overview], None]:
+    """Return what shows an overview: JSON lines, one block that is redrawn on a terminal, or the text on a change."""
+    if common.is_json:
+        return lambda overview: print_json_lines([_document(overview, job)])
+
+    from rich.console import Group  # noqa: PLC0415  Rich is slow to import
+    from rich.live import Live  # noqa: PLC0415
+
+    from batchkiln.cli.rich_console import console  # noqa: PLC0415
+
+    out = console()
+    if out.is_terminal and not out.is_dumb_terminal:
+        live = stack.enter_context(Live(console=out, auto_refresh=False))
+        return lambda overview: live.update(Group(*_blocks(overview, job)), refresh=True)
+    shown: list[str] = []
+
+    def show_change(overview: Overview) -> None:
+        with out.capture() as capture:
+            for block in _blocks(overview, job):
+                out.print(block)
+        if [text := capture.get()] != shown:
+            shown[:] = [text]
+            out.print(text)
+
+    return show_change
+
+
+def _document(overview: Overview, job: str | None) -> dict[str, Any]:
+    return overview_document(overview) if job is None else job_document(overview.jobs[0])
+
+
+def _blocks(overview: Overview, job: str | None) -> "Iterator[RenderableType]":
+    from batchkiln.cli.status_text import job_blocks, overview_blocks  # noqa: PLC0415  Rich is slow to import
+
+    return overview_blocks(overview) if job is None else job_blocks(overview)

@@ -42,6 +42,7 @@ from batchkiln.config.model import (
     clear_text_problem,
     is_web,
 )
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.notifications import NotificationKind
 from batchkiln.core.rate_limits import Limits, ServiceDay
@@ -158,6 +159,7 @@ class _Profile(_Model):
     limits: _Limits = _Limits()
     allow_http_links: bool = False
     replies: _Replies = _Replies()
+    credit_price: str | None = None
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -173,6 +175,13 @@ class _Profile(_Model):
         if problem and not info.data.get("allow_http"):
             raise ValueError(problem)
         return value.rstrip("/")
+
+    @field_validator("credit_price")
+    @classmethod
+    def _is_price(cls, value: str | None) -> str | None:
+        if value is not None:
+            CreditPrice.parse(value)
+        return value
 
     @field_validator("day_start")
     @classmethod
@@ -202,6 +211,7 @@ class _Profile(_Model):
             folder=folder,
             allow_http_links=self.allow_http_links,
             replies=ReplyRules(dict(self.replies.fields), tuple(refusals)),
+            credit_price=None if self.credit_price is None else CreditPrice.parse(self.credit_price),
         )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import ReplyRules
@@ -86,6 +87,7 @@ class Profile:
     `scale` is the configured number of service seconds per real second, or None. Relative key files are resolved
     against `folder`. `allows_http` permits API keys over plain http to another machine; `allow_http_links` permits a
     service with https to give download links with plain http. `replies` are the user's rules for reading replies.
+    `credit_price` is shown beside credits.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Profile:
     folder: Path = field(default_factory=Path)
     allow_http_links: bool = False
     replies: ReplyRules = field(default_factory=ReplyRules)
+    credit_price: CreditPrice | None = None
 
     @property
     def is_embedded(self) -> bool:
