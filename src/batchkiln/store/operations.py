@@ -15,9 +15,8 @@ from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event,
 from batchkiln.store.item_sources import waiting_for, waiting_for_queued
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
-from batchkiln.store.session import Session
+from batchkiln.store.session import Session, transaction
 from batchkiln.store.sql import query
-from batchkiln.store.staging import transaction
 from batchkiln.store.transitions import set_paused, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000

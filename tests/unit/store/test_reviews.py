@@ -12,7 +12,7 @@ from batchkiln.core.states import Event
 from batchkiln.store.items import Filter, Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.reviews import Decided, ReviewReport, Reviews, review
-from batchkiln.store.staging import transaction
+from batchkiln.store.session import transaction
 from batchkiln.store.versions import choose_version
 from support.queue_file import NOW, QueueFile, spec
 
