@@ -28,6 +28,7 @@ TASKS: Final = {
     "several-accounts",
     "several-machines",
     "held",
+    "http",
     "new-account",
     "pipelines",
     "quality-filter",

@@ -46,7 +46,8 @@ class RunOptions:
     """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work.
 
     `egress` names the address that this machine sends from, where several workers share a queue. `selection` limits the
-    run to some items of each job.
+    run to some items of each job. `journals_wait_minutes` bounds the wait for the journals of other machines, if the
+    database was restored.
     """
 
     until: Until = field(default_factory=Until)
@@ -54,6 +55,7 @@ class RunOptions:
     is_forever: bool = False
     egress: str | None = None
     selection: Selection = field(default_factory=Selection)
+    journals_wait_minutes: int = 15
 
     @property
     def may_end_early(self) -> bool:
@@ -68,6 +70,7 @@ class RunOptions:
             control.starts_until = self.until.instant(now)
         control.credits_left = self.max_credits
         control.waits_for_more = self.is_forever
+        control.journals_wait_seconds = 60.0 * self.journals_wait_minutes
 
 
 _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})

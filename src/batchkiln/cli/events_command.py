@@ -1,32 +1,21 @@
 """`batchkiln events`: the history of the queue, and what happens in it."""
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from batchkiln.api import LoggedEvent
 from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.output import iso, print_json_lines, print_result
+from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import format_second, sanitize, zone_name
+from batchkiln.presentation.item_documents import event_document
 
 _AT_ONCE: Final = 1000
 _LOOK_SECONDS: Final = 0.5
-
-
-def event_document(event: LoggedEvent) -> dict[str, Any]:
-    """Return an event as `run --json` and `events --json` print it."""
-    base: dict[str, Any] = {
-        "event": event.kind,
-        "at": iso(event.at),
-        "job": event.job,
-        "item": event.item,
-        "state": event.state,
-    }
-    return base | {key: value for key, value in event.detail.items() if key not in base}
 
 
 def event_line(event: LoggedEvent) -> str:

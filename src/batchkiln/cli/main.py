@@ -50,6 +50,7 @@ _COMMANDS: Final = {
     "export": ("batchkiln.cli.export_command", "export"),
     "report": ("batchkiln.cli.report", "report"),
     "dashboard": ("batchkiln.cli.dashboard", "dashboard"),
+    "token": ("batchkiln.cli.token", "token"),
     "init": ("batchkiln.cli.setup_commands", "init"),
     "schema": ("batchkiln.cli.setup_commands", "schema"),
     "serve": ("batchkiln.cli.serve", "serve"),
@@ -125,6 +126,7 @@ SUMMARIES: Final = {
     "export": "Make a dataset from the outputs of a job.",
     "report": "Write a job as one HTML file to view and share.",
     "dashboard": "Serve the web dashboard of this queue.",
+    "token": "Generate a token for the HTTP interface.",
     "init": "Write a first manifest.",
     "schema": "Print the JSON Schema of the manifest, for editors.",
     "serve": "Run the local service as a separate server.",
@@ -147,7 +149,7 @@ GROUPS: Final = {
         "ask-again",
     ),
     "Use the results": ("export", "report"),
-    "Set up and look after": ("doctor", "serve", "migrate", "queue", "workers", "schema", "completion"),
+    "Set up and look after": ("doctor", "serve", "migrate", "queue", "workers", "token", "schema", "completion"),
 }
 """The sections of `batchkiln --help`: each command is in one."""
 

@@ -4,9 +4,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, TextIO
 
@@ -22,7 +21,7 @@ def print_json(document: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def print_json_lines(documents: list[dict[str, Any]]) -> None:
+def print_json_lines(documents: Sequence[Mapping[str, Any]]) -> None:
     """Print JSON documents to standard output, one per line."""
     if documents:
         sys.stdout.write(_encodable("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
@@ -82,10 +81,3 @@ def is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:  # closed
         return False
-
-
-def iso(instant: datetime | None) -> str | None:
-    """Return an instant as ISO 8601 in UTC with milliseconds, such as `2030-01-31T18:30:00.000Z`."""
-    if instant is None:
-        return None
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

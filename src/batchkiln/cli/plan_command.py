@@ -16,6 +16,7 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus
 from batchkiln.core.selection import Selection
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
+from batchkiln.planning.plan_document import plan_document
 from batchkiln.planning.queue_access import open_access
 
 
@@ -88,7 +89,7 @@ async def _plan(
     is_detailed: bool,
     is_unchecked: bool,
 ) -> ExitStatus:
-    from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich is slow to import
+    from batchkiln.cli.plan_text import show_plan  # noqa: PLC0415  Rich is slow to import
 
     app = AppContext(common.queue, common.load_config(), common.profile)
     async with open_access(app) as access:

@@ -4,20 +4,17 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, time
 from textwrap import indent
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from batchkiln.api import Change, ChangeKind, PlannedItem
-from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
 from batchkiln.core.credit_price import CreditPrice
-from batchkiln.core.provider import create_path
-from batchkiln.core.request import request_body
-from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
+from batchkiln.planning.plan_document import planned_request, under_way_of
 from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import (
@@ -65,7 +62,7 @@ def show_plan(plan: Plan) -> None:
 def short_lines(plan: Plan) -> Iterator[str]:
     """Yield the short form of a plan, which `run` shows before its question."""
     for job in plan.jobs:
-        is_over = not job.to_send and not _under_way(job)
+        is_over = not job.to_send and not under_way_of(job)
         end = "" if is_over or not (ends := _end_text(job, plan)) else f", ends {ends}"
         yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
         if job.manifest.unselected:
@@ -98,15 +95,8 @@ def _show_job(out: Console, job: JobPlan) -> None:
         out.print(Text(indent(_request_text(item), "  ")))
 
 
-def _request(item: PlannedItem) -> dict[str, Any]:
-    """Return the request of an item. Images are named by their files, because their URLs are not known yet."""
-    urls = [f"the URL of the uploaded {path}" for path in item.inputs]
-    body = request_body(item.recipe, prompt=item.prompt, input_urls=urls, max_cost_credits=item.cost_credits)
-    return {"path": create_path(is_video=item.recipe.mode.makes_video), "body": json.loads(body)}
-
-
 def _request_text(item: PlannedItem) -> str:
-    request = _request(item)
+    request = planned_request(item)
     quote = "" if item.cost_credits is not None else "\nmax_cost_credits is added: the quote, which is not known yet"
     body = json.dumps(request["body"], ensure_ascii=False, indent=2)
     lines = (line if line.isprintable() else sanitize(line) for line in body.split("\n"))
@@ -234,7 +224,7 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
         name = sanitize(job.manifest.spec.name)
         if job.manifest.is_paused:
             yield Text(f"{name}: paused", style="yellow")
-        elif not job.to_send and not _under_way(job):
+        elif not job.to_send and not under_way_of(job):
             yield Text(f"{name}: nothing to send")
         elif ends := _end_text(job, plan):
             yield Text(f"{name}: ends {ends}")
@@ -258,117 +248,5 @@ def _end_text(job: JobPlan, plan: Plan) -> str | None:
     return end_text(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale)
 
 
-def _under_way(job: JobPlan) -> int:
-    return sum(entry.count for entry in job.manifest.counts if entry.state is not ItemState.QUEUED)
-
-
 def _job_prefix(job: str | None) -> str:
     return "" if job is None else f"{sanitize(job)}: "
-
-
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """Return the plan as `plan --json` prints it."""
-    return {
-        "jobs": [_job_document(job) for job in plan.jobs],
-        "cost": {
-            "credits": plan.credits,
-            "at_most": plan.most,
-            "is_estimate": bool(plan.unpriced),
-            "unpriced_items": plan.unpriced,
-            "models": [
-                {
-                    "profile": cost.profile,
-                    "model": cost.model,
-                    "items": cost.items,
-                    "credits": cost.credits,
-                    "unpriced_items": cost.unpriced,
-                }
-                for cost in plan.costs
-            ],
-        },
-        "calendars": [_calendar_document(outlook) for outlook in plan.outlooks],
-        "accounts": [
-            {"profile": profile, "account": account, "balance": balance}
-            for (profile, account), balance in plan.quotes.balances.items()
-        ],
-        "other_jobs_queued": list(plan.others),
-        "has_work": plan.would_do_anything,
-        "warnings": [
-            {"code": warning.code, "job": warning.job, "message": warning.message} for warning in warnings_of(plan)
-        ],
-    }
-
-
-def _job_document(job: JobPlan) -> dict[str, Any]:
-    manifest, numbers = job.manifest, job.manifest.numbers
-    return {
-        "job": manifest.spec.name,
-        "profile": manifest.profile,
-        "manifest": manifest.spec.manifest_path,
-        "paused": manifest.is_paused,
-        "items": {"known": manifest.report.known} | {kind.value: number for kind, number in numbers.items()},
-        "to_send": job.to_send,
-        "under_way": _under_way(job),
-        "to_make": {"items": job.to_make, "unpriced": job.to_make_unpriced},
-        "stale": manifest.chains.stale,
-        "unpriced": job.unpriced_items,
-        "unpriced_groups": [
-            {
-                "model": group.model,
-                "mode": group.mode.value,
-                "parameters": dict(group.parameters),
-                "images": group.images,
-                "items": group.items,
-                "reason": group.reason,
-                "at_most_each": group.bound,
-                "bound_by": group.bound_by,
-            }
-            for group in job.unpriced
-        ],
-        "changes": [
-            {
-                "kind": change.kind.value,
-                "item": change.item,
-                "state": None if change.state is None else change.state.value,
-                "fields": list(change.fields) if change.kind is not ChangeKind.NEW else [],
-                "reason": change.reason,
-            }
-            for change in manifest.changes
-        ],
-        "uploads": {"files": manifest.uploads.files, "bytes": manifest.uploads.size_bytes},
-        "unpayable": [
-            {"code": each.obstacle.value, "items": each.count, "cost_credits": each.cost, "limit_credits": each.limit}
-            for each in job.unpayable
-        ],
-        "refused": [
-            {
-                "model": each.model,
-                "items": each.count,
-                "item": each.item,
-                "code": each.error.code,
-                "message": each.error.message,
-            }
-            for each in job.refused
-        ],
-        "estimated_end_at": iso(job.end_at),
-        "unselected": manifest.unselected,
-        "requests": [{"item": item.name, "prompt": item.prompt, **_request(item)} for item in manifest.shown],
-    }
-
-
-def _calendar_document(outlook: JobForecast) -> dict[str, Any]:
-    return {
-        "profile": outlook.profile,
-        "accounts": list(outlook.accounts),
-        "jobs": list(outlook.jobs),
-        "days": [
-            {
-                "day": iso(day.starts_at),
-                "items": day.items,
-                "credits": day.credits,
-                "slot_hours": round(day.busy.total_seconds() / 3600, 3),
-            }
-            for day in outlook.forecast.days
-            if day.items or day.busy
-        ],
-    }

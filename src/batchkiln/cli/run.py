@@ -17,7 +17,7 @@ from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import RunOptions, Until
 from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
-from batchkiln.cli.dashboard import dashboard_during_run
+from batchkiln.cli.dashboard import dashboard_during_run, stay_open
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
@@ -109,6 +109,15 @@ EGRESS = click.option(
     help="The address that this machine sends from, for a queue in a database; default the host's name.",
 )
 
+JOURNALS_WAIT = click.option(
+    "--wait-journals",
+    "journals_wait_minutes",
+    type=click.IntRange(min=0),
+    metavar="MINUTES",
+    default=RunOptions().journals_wait_minutes,
+    help="If the database was restored, wait so long for the journals of other machines; default 15 minutes.",
+)
+
 
 def run_control_options(function: F) -> F:
     """Add the options for the end, the cost and the display of a run."""
@@ -139,6 +148,7 @@ def run_control_options(function: F) -> F:
 )
 @MANIFESTS
 @EGRESS
+@JOURNALS_WAIT
 @run_control_options
 @selection_options
 @on_change_options
@@ -149,6 +159,7 @@ def run(
     egress: str | None,
     until: Until,
     max_credits: int | None,
+    journals_wait_minutes: int,
     assume_yes: bool,
     has_dashboard: bool,
     on_change: OnChange,
@@ -166,7 +177,13 @@ def run(
     for its jobs, whoever runs them.
     """
     options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
-    run_options = RunOptions(until=until, max_credits=max_credits, egress=egress, selection=selection)
+    run_options = RunOptions(
+        until=until,
+        max_credits=max_credits,
+        egress=egress,
+        selection=selection,
+        journals_wait_minutes=journals_wait_minutes,
+    )
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, run_options, mode))
@@ -197,8 +214,10 @@ async def _run(
             if mode.is_asking:
                 await ask_before_paying_again(applied)
             await active_run.limit_to([entry.job.name for entry in applied])
-            async with dashboard_during_run(active_run.engine, is_wanted=mode.has_dashboard):
-                return await RunDisplay(common, active_run, signals).run()
+            async with dashboard_during_run(active_run.engine, is_wanted=mode.has_dashboard) as served:
+                status = await RunDisplay(common, active_run, signals).run()
+    await stay_open(common, served, signals)
+    return status
 
 
 async def _applied(
@@ -237,6 +256,7 @@ async def _applied(
 @click.argument("jobs", metavar="[JOB...]", nargs=-1)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
 @EGRESS
+@JOURNALS_WAIT
 @run_control_options
 @selection_options
 def work(
@@ -247,6 +267,7 @@ def work(
     egress: str | None,
     until: Until,
     max_credits: int | None,
+    journals_wait_minutes: int,
     assume_yes: bool,
     has_dashboard: bool,
     selection: Selection,
@@ -260,7 +281,12 @@ def work(
     if is_forever and selection:
         raise click.UsageError("--forever waits for new items, and --only, --limit and --sample select from known ones")
     run_options = RunOptions(
-        until=until, max_credits=max_credits, is_forever=is_forever, egress=egress, selection=selection
+        until=until,
+        max_credits=max_credits,
+        is_forever=is_forever,
+        egress=egress,
+        selection=selection,
+        journals_wait_minutes=journals_wait_minutes,
     )
     return run_async(_work(common, jobs, run_options, has_dashboard=has_dashboard))
 
@@ -274,5 +300,7 @@ async def _work(common: Common, jobs: Sequence[str], run_options: RunOptions, *,
         ):
             if jobs:
                 await active_run.limit_to(jobs)
-            async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard):
-                return await RunDisplay(common, active_run, signals).run()
+            async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard) as served:
+                status = await RunDisplay(common, active_run, signals).run()
+    await stay_open(common, served, signals)
+    return status

@@ -12,7 +12,6 @@ from typing import Final
 from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
-from batchkiln.cli.events_command import event_document
 from batchkiln.cli.output import is_terminal, print_json_lines, print_status
 from batchkiln.cli.progress import (
     LINE_EVERY_SECONDS,
@@ -24,7 +23,6 @@ from batchkiln.cli.progress import (
     last_done,
     problem_lines as new_problem_lines,
 )
-from batchkiln.cli.status import job_document
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
 from batchkiln.core.states import PROBLEM_STATES, ItemState
@@ -32,6 +30,8 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
+from batchkiln.presentation.item_documents import event_document
+from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.overview import JobView, Overview, review_line, service_notes
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error

@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from batchkiln.config.http_file import HttpSection
 from batchkiln.config.model import (
     LOCAL,
     Account,
@@ -308,6 +309,7 @@ class _File(_Model):
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
     on_saved: _Hook | None = None
+    http: HttpSection = HttpSection()
 
     def config(self, folder: Path) -> Config:
         """Return the configuration; relative files are resolved against `folder`."""
@@ -318,6 +320,7 @@ class _File(_Model):
             confirm_above_credits=self.confirm_above_credits,
             traces=None if self.traces is None else Traces(self.traces.endpoint),
             on_saved=None if self.on_saved is None else self.on_saved.hook(folder),
+            http=self.http.settings(folder),
         )
 
 
@@ -399,8 +402,8 @@ def _reason(problem: ErrorDetails) -> str:
 def _diagnostic(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Diagnostic:
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
-    if source is not None and "://" in source and "base_url" not in source:
-        source = None  # a notifier's URL is a secret (Law 8); line and column are enough to find it
+    if source is not None and (("://" in source and "base_url" not in source) or "sha256" in source):
+        source = None  # a notifier's URL, or a token in place of its hash, is a secret (Law 8); the place is enough
     return Diagnostic(reason, file=str(path), line=line, column=column, source_line=source)
 
 

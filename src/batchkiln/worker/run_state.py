@@ -62,6 +62,7 @@ class RunState:
     stops_at_reset: bool = False
     waits_for_more: bool = False
     credits_left: int | None = None
+    journals_wait_seconds: float = inf  # for the journals of other machines, after a restore of the database
     beginning: set[int] = field(default_factory=set)  # items whose attempt a worker is recording now
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
     at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before and now work
