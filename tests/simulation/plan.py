@@ -76,13 +76,21 @@ class Restore:
 
 @dataclass(frozen=True)
 class Intervention:
-    """At a moment a person cancels items, retries those that were canceled, reviews, or takes a verdict back.
+    """At a moment a person cancels items, retries those that were canceled, reviews, or decides about done items.
 
     The program runs meanwhile.
     """
 
     moment: float
-    kind: Literal["cancel", "retry", "review", "undo"]
+    kind: Literal["cancel", "retry", "review", "undo"] | Decision
+
+
+@dataclass(frozen=True)
+class HookBounds:
+    """The hook `on_saved` is configured: how often it may have an item made again, and for how many credits a job."""
+
+    redos: int
+    redo_credits: int
 
 
 @dataclass
@@ -116,6 +124,7 @@ class Plan:
     other_outputs: frozenset[str] = frozenset()  # hashes of files that only a dialect has
     replies: str = ""  # of the profile: what a person knows of the service's replies
     decisions: tuple[Decision, ...] = ()  # of a person about done items, between two lives of the program
+    hook: HookBounds | None = None
     made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
     is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself
     ends_by: float = 60 * 86_400.0  # by then everything has come to an end: a bound for liveness

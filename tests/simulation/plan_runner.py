@@ -94,6 +94,8 @@ def _aftermath(world: World) -> Aftermath:
         revoked_key=world.revoked_key,
         redone=world.decisions.redone,
         chosen=world.decisions.chosen,
+        hooks=world.hooks,
+        is_hook_over=world.is_hook_over and not world.points.is_troubled,
     )
 
 
