@@ -101,13 +101,14 @@ def draw_wishes(
     days: float,
     accounts: tuple[str, ...],
     is_rushed: bool,
+    is_choosing: bool = False,
     reviews: random.Random | None = None,
 ) -> Wishes:
     """Draw one to three jobs whose cost takes about so many days of the accounts.
 
     With `reviews`, some items that others are made from need a review first, or are variants to choose from.
     """
-    style = _RUSHED if is_rushed else chance.choice(_STYLES)
+    style = _RUSHED if is_rushed else _CHEAP if is_choosing else chance.choice(_STYLES)
     credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
     jobs = [f"job-{number}" for number in range(1 if style is _RUSHED else chance.randint(1, 3))]
     is_rushed = style is _RUSHED
@@ -119,7 +120,10 @@ def draw_wishes(
     ]
     texts = {job: text for job, (text, _) in zip(jobs, drawn, strict=True)}
     if reviews is not None:
-        galleries = {job: text + "".join(_gallery(reviews)) for job, text in texts.items() if "credits: " not in text}
+        sizes = (2, 3, 4) if is_choosing else (0, 1, 2)
+        galleries = {
+            job: text + "".join(_gallery(reviews, sizes)) for job, text in texts.items() if "credits: " not in text
+        }
         texts = _with_choices(reviews, texts | galleries)
     return Wishes(
         manifests={f"{job}.yaml": text for job, text in texts.items()},
@@ -130,9 +134,9 @@ def draw_wishes(
     )
 
 
-def _gallery(chance: random.Random) -> Iterator[str]:
+def _gallery(chance: random.Random, sizes: tuple[int, ...]) -> Iterator[str]:
     """Give a few cheap pictures, and what is made from them: they become variants to choose from, or need a review."""
-    for number in range(chance.choice((0, 1, 2))):
+    for number in range(chance.choice(sizes)):
         yield f"  - {{id: g{number}-still, prompt: gallery {number} still, {_STILL.request}}}\n"
         for copy in range(chance.choice((1, 1, 2))):
             inputs = f"inputs: [{{item: g{number}-still}}]"

@@ -17,7 +17,9 @@ _BY: Final = "a person"
 _TAKEN_BACK: Final = (Decided.UNDO, Decided.DROP)
 _SHOWN: Final = (
     "SELECT job.name AS job, item.name AS item, item.verdict, item.group_id, variant_group.choose, attempt.version,"
-    " item.needs_review FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.version_id"
+    " item.needs_review,"
+    " CASE WHEN EXISTS (SELECT 1 FROM item_source WHERE source_id = item.id) THEN 1 ELSE 0 END AS is_named"
+    " FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.version_id"
     " LEFT JOIN variant_group ON variant_group.id = item.group_id"
     " WHERE item.state = 'done' AND (item.needs_review = 1 OR item.group_id IS NOT NULL OR item.is_source = 1)"
     " ORDER BY item.id"
@@ -73,10 +75,11 @@ class Reviewer:
     @staticmethod
     def _is_open(session: Session, row: Row) -> bool:
         """Return whether others may wait for a verdict about the item."""
-        if row["group_id"] is not None:
-            kept = session.execute(_KEPT_OF_GROUP, (row["group_id"],)).fetchone()[0]
-            return row["verdict"] != "kept" and row["choose"] is not None and bool(kept < row["choose"])
-        return row["verdict"] == "dropped" or (row["verdict"] is None and bool(row["needs_review"]))
+        is_undecided = row["verdict"] == "dropped" or (row["verdict"] is None and bool(row["needs_review"]))
+        if row["group_id"] is None or (row["is_named"] and is_undecided):
+            return is_undecided
+        kept = session.execute(_KEPT_OF_GROUP, (row["group_id"],)).fetchone()[0]
+        return row["verdict"] != "kept" and row["choose"] is not None and bool(kept < row["choose"])
 
     def _decide(self, session: Session, item: Item, seen: int | None, decision: Decided, now: int) -> None:
         verdict, version = session.execute(_VERDICT, item).fetchone()

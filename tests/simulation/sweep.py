@@ -37,6 +37,7 @@ from simulation.strangers import meet
 
 OPTIONS: Final = Options(days=2.0)
 RUSHED: Final = Options(days=2.0, is_rushed=True)
+CHOOSING: Final = Options(days=0.1, is_choosing=True)
 Runs = Iterator[tuple[str, Outcome]]  # with the command that plays each again
 PARTS: Final = ("points", "pairs", "worlds", "dialects", "fleet")
 HANDOVER_BLOWS: Final[tuple[Blow, ...]] = ("kill", "freeze")
@@ -51,6 +52,7 @@ class Extent:
     pairs: int
     account_days: int
     rushed_days: int  # of worlds in which the minutes are what is short: they take longest to play
+    choosing_days: int  # of worlds in which a person and a hook choose; they are short
     dialects: int  # of services that nobody has seen
     fleets: int  # worlds with several workers
     handovers: int  # every how many points of a handover
@@ -62,13 +64,22 @@ FULL: Final = Extent(
     pairs=5000,
     account_days=10_000,
     rushed_days=400,
+    choosing_days=1000,
     dialects=10_000,
     fleets=1000,
     handovers=1,
     restores=1000,
 )
 SHORT: Final = Extent(
-    share=16, pairs=24, account_days=60, rushed_days=4, dialects=150, fleets=12, handovers=150, restores=24
+    share=16,
+    pairs=24,
+    account_days=60,
+    rushed_days=4,
+    choosing_days=8,
+    dialects=150,
+    fleets=12,
+    handovers=150,
+    restores=24,
 )
 
 
@@ -115,6 +126,7 @@ def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) 
     first_seed = seed * 1_000_000
     yield "worlds", "worlds", _worlds(pool, first_seed, OPTIONS, extent.account_days, batch=20)
     yield "worlds", "rushed worlds", _worlds(pool, first_seed, RUSHED, extent.rushed_days, batch=4)
+    yield "worlds", "choosing worlds", _worlds(pool, first_seed, CHOOSING, extent.choosing_days, batch=8)
     yield "dialects", "dialects", _dialects(pool, seed, extent.dialects)
     yield "fleet", "fleets", _fleets(pool, first_seed, extent.fleets)
     for blow in HANDOVER_BLOWS:
