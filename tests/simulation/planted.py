@@ -21,8 +21,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS: Final = 900
 TIMED_OUT: Final = 124
 _FLEETS: Final = ["tests/simulation/fleets.py", "--first", "--seeds", "0-119", "--processes", "2"]
-_CHOOSING: Final = ["tests/simulation/seeds.py", "--choosing", "--days", "0.1", "--first"]
-_CHOOSING += ["--seeds", "0-199", "--processes", "2"]
+_CHOOSING: Final = [
+    *("tests/simulation/seeds.py", "--choosing", "--days", "0.1", "--first"),
+    *("--seeds", "0-199", "--processes", "2"),
+]
 _RESTORED_FLEETS: Final = [*_FLEETS, "--restored"]
 _RESTORES: Final = ["tests/simulation/restores.py", "--first", "--seeds", "0-119", "--processes", "2"]
 
