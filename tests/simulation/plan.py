@@ -32,6 +32,7 @@ class ClockStep:
     error_seconds: float
 
 
+Database = Literal["sqlite", "postgresql"]
 Stage = Literal[
     "any",
     "recorded",  # an attempt is committed, its line is written to the journal, and not flushed
@@ -125,6 +126,7 @@ class Plan:
     replies: str = ""  # of the profile: what a person knows of the service's replies
     decisions: tuple[Decision, ...] = ()  # of a person about done items, between two lives of the program
     hook: HookBounds | None = None
+    database: Database = "sqlite"
     made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
     is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself
     ends_by: float = 60 * 86_400.0  # by then everything has come to an end: a bound for liveness

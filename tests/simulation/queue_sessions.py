@@ -4,7 +4,7 @@ A world's queue is known by the path that its file would have. It may be in a Po
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,8 +16,18 @@ from batchkiln.store.session import Session
 class ServedQueue(Protocol):
     """A queue in a server's database, with one session for everybody who is not the program."""
 
-    location: QueueLocation
-    session: Session
+    pass_by: Callable[[str], None]
+
+    @property
+    def location(self) -> QueueLocation:
+        """Where it is."""
+
+    @property
+    def session(self) -> Session:
+        """A session of whoever is not the program."""
+
+    def bury(self, node: str) -> None:
+        """Let the sessions of a node die with it."""
 
 
 SERVED: Final[dict[Path, ServedQueue]] = {}

@@ -13,7 +13,7 @@ from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 from .decisions import Decision
 from .disk_faults import Trouble
 from .manifests import Wishes, draw_wishes
-from .plan import START, ClockStep, HookBounds, Intervention, Outage, Plan
+from .plan import START, ClockStep, Database, HookBounds, Intervention, Outage, Plan
 from .reviewers import moments_near
 
 DAY: Final = 86_400.0
@@ -86,6 +86,7 @@ class Options:
     days: float = 2.0
     is_rough: bool = True
     is_rushed: bool = False  # only worlds in which the minutes are what is short
+    database: Database = "sqlite"  # on PostgreSQL no disk fails, and no power is cut: those are the server's matter
     is_choosing: bool = False  # only worlds with groups and a hook, in which a person decides again and again
 
 
@@ -135,6 +136,8 @@ def draw(seed: int, options: Options) -> Plan:
         moments += moments_near(reviews, plan.kills)
         kinds = _KINDS if plan.revoked_at is None else ("review", "review", "undo")
         plan.interventions = tuple(Intervention(moment, reviews.choice(kinds)) for moment in moments)
+    if options.database == "postgresql":
+        plan.database, plan.cuts_power, plan.troubles = "postgresql", None, ()
     plan.decisions = _decisions(seed, plan)
     plan.hook = _hook(seed, plan, share=0.7 if options.is_choosing else _HOOKED)
     redone = len(plan.decisions) + sum(each.kind == "redo" for each in plan.interventions) + 2 * (plan.hook is not None)

@@ -56,7 +56,7 @@ from .oversleeping import Oversleeping
 from .plan import RESTART_SECONDS, Plan, Restore
 from .power_cuts import JOURNAL, Disk, FollowedFiles
 from .queue_copies import QueueCopies
-from .queue_sessions import is_there, location_of, reading
+from .queue_sessions import SERVED, is_there, location_of, reading
 from .reviewers import Reviewer
 from .secret_scan import Canaries
 from .timeline import Happening, tell
@@ -122,6 +122,9 @@ class World:
         budgeted |= {name.removesuffix(".yaml") for name, text in plan.manifests.items() if ", credits:" in text}
         self.hooks = HookPrograms(plan.seed, never_again=frozenset(budgeted))
         self.is_hook_over = False
+        self._served = SERVED.get(self.program_folder / "queue.db")
+        if self._served is not None:
+            self._served.pass_by = self.points.pass_by
         self._died = asyncio.Event()
         self._graves: list[object] = []
         self._harness = copy_context()
@@ -371,6 +374,8 @@ class World:
         books = self.folder / "service" / "service.db"
         self.violations += unpaid_files(self.program_folder / "out", books, self.plan.other_outputs)
         self.loop.kill(f"program-{self.lives}")
+        if self._served is not None:
+            self._served.bury(f"program-{self.lives}")
         self.loop.call_soon(self._died.set, context=self._harness)
 
     def _opened(self, connection: sqlite3.Connection) -> None:
