@@ -120,11 +120,7 @@ def draw_wishes(
     ]
     texts = {job: text for job, (text, _) in zip(jobs, drawn, strict=True)}
     if reviews is not None:
-        sizes = (2, 3, 4) if is_choosing else (0, 1, 2)
-        galleries = {
-            job: text + "".join(_gallery(reviews, sizes)) for job, text in texts.items() if "credits: " not in text
-        }
-        texts = _with_choices(reviews, texts | galleries)
+        texts = with_choices(reviews, texts, (2, 3, 4) if is_choosing else (0, 1, 2))
     return Wishes(
         manifests={f"{job}.yaml": text for job, text in texts.items()},
         days_at_most=sum(needed for _, needed in drawn) + (reviews is not None),  # a variant is cheap
@@ -141,6 +137,15 @@ def _gallery(chance: random.Random, sizes: tuple[int, ...]) -> Iterator[str]:
         for copy in range(chance.choice((1, 1, 2))):
             inputs = f"inputs: [{{item: g{number}-still}}]"
             yield f"  - {{id: g{number}-{copy}, prompt: gallery {number} {copy}, {inputs}, {_RUSHED[0].request}}}\n"
+
+
+def with_choices(chance: random.Random, texts: dict[str, str], sizes: tuple[int, ...]) -> dict[str, str]:
+    """Return manifests by their jobs with galleries, and with groups and reviews among what only makes an input.
+
+    A job with a budget gets no gallery. `sizes` has the numbers of pictures to draw from.
+    """
+    galleries = {job: text + "".join(_gallery(chance, sizes)) for job, text in texts.items() if "credits: " not in text}
+    return _with_choices(chance, texts | galleries)
 
 
 def _with_choices(chance: random.Random, texts: dict[str, str]) -> dict[str, str]:
