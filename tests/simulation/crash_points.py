@@ -32,11 +32,12 @@ from simulation.log_silencing import silence, silent_pool
 from simulation.plan import Plan
 from simulation.plan_runner import Outcome, play
 from simulation.power_cuts import Cut
-from simulation.standard_run import plan
+from simulation.standard_run import choices, plan
 
-How = Literal["kill", "power", "loss", "process"]
+How = Literal["kill", "power", "loss", "process", "choices", "choices power"]
+"""The ways of dying in the standard run; then two of them in the run with a hook and choices."""
 _Deaths = tuple[int, ...]
-_CUTS: Final[dict[How, Cut]] = {"power": "drawn", "loss": "all"}
+_CUTS: Final[dict[How, Cut]] = {"power": "drawn", "loss": "all", "choices power": "drawn"}
 
 
 def every_point(how: How = "kill") -> list[_Deaths]:
@@ -89,7 +90,8 @@ def play_deaths(deaths: _Deaths, how: How = "kill", seed: int = 0) -> Outcome:
 
 def plan_of(deaths: _Deaths, how: How, seed: int = 0) -> Plan:
     """Return the standard run for a way of dying; `seed` selects what a power cut loses."""
-    return plan(deaths, cuts_power=_CUTS.get(how), counts_statements=how == "process", cut_seed=seed)
+    run = choices if how.startswith("choices") else plan
+    return run(deaths, cuts_power=_CUTS.get(how), counts_statements=how == "process", cut_seed=seed)
 
 
 def main() -> int:

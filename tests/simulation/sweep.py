@@ -177,7 +177,8 @@ def _dialects(pool: Pool, seed: int, count: int) -> Runs:
 
 
 def _every(pool: Pool, extent: Extent, how: How, seed: int) -> Runs:
-    deaths = every_turn(how, share=extent.share, offset=seed) if extent.share else every_point(how)
+    is_each = not extent.share and not how.startswith("choices")
+    deaths = every_point(how) if is_each else every_turn(how, share=extent.share or 1, offset=seed)
     yield from _points(pool, deaths, how, seed)
 
 
