@@ -6,10 +6,9 @@ from aiohttp import web
 
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
 from batchkiln.api.changes import open_changes
-from batchkiln.dashboard.context import Context, context_of
+from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.rendering import review_url
 
-BY: Final = "dashboard"
 _DIGITS_MAX: Final = 18
 
 
@@ -31,7 +30,7 @@ async def act(request: web.Request) -> web.Response:
         raise web.HTTPBadRequest(text="The version is missing; nothing was changed.\n")
     at, is_all = _number(form.get("at")), _is_all(request)
     async with open_changes(context.queue, context.machine_now) as changes:
-        report = await changes.review(job, {name: version}, decided, by=BY)
+        report = await changes.review(job, {name: version}, decided, by=request[PRINCIPAL].name)
     if report.skipped:
         return await _page(context, request, refused=report, at=at)
     step, item = await context.reader.read(_after, job, name, at, is_all=is_all)
