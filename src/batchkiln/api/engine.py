@@ -307,12 +307,13 @@ class Engine:
             seed=environment.seed,
         )
         quiet_until = clock.monotonic() + await self._quiet_seconds(store, profile)
+        contact_seconds = self.control.contact_seconds and self.control.contact_seconds * profile.time_scale
         self.services[name] = ServiceRuntime(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
-            host=HostState(self._host_limit(profile), quiet_until=quiet_until),
+            host=HostState(self._host_limit(profile), quiet_until, contact_seconds),
             durations=durations,
             mapping=ReplyMapping(profile.replies),
             embedded=embedded,

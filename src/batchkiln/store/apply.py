@@ -313,7 +313,8 @@ class ManifestApplication:
         job_id = self._job_id = self._store_job()
         report = replace(report, job_id=job_id, new=self._insert_fresh(report.new))  # they may be sources of known ones
         report = self._take_over_all(report)
-        self._change_choices(job_id)
+        if report.known:
+            self._change_choices(job_id)
         report = self._apply_pending(report)
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}

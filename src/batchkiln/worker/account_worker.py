@@ -28,6 +28,7 @@ from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
+    ErrorInfo,
     NotUnderstood,
     Throttled,
     TransientError,
@@ -366,6 +367,9 @@ class AccountWorker:
             ):
                 await self.rest(call, failure, now)
             await self._hold_window(call, failure, now)
+            if self.host.is_given_up(failure, now.monotonic):
+                silent = AccountBlocked(AccountProblem.UNREACHABLE, ErrorInfo("unreachable", described))
+                self.control.block(self.account_id, silent, is_cut_off=True)
         self.announce(Change.ACCOUNT)
 
     def _say(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
