@@ -17,12 +17,18 @@ from typing import Final, NamedTuple
 
 import yaml
 
+from batchkiln.core.request import idempotency_key
+from batchkiln.store.meta import queue_uid
+from batchkiln.store.session import Row, Session
 from batchkiln_service.db.credits import audit
 from crash.service_books import DAY_MS, MINUTE_MS, Books
 
 from .fault_schedule import STRANGE_PROMPT
+from .hook_programs import HookPrograms
 from .object_points import SCHEME
 from .plan import Plan
+from .queue_sessions import reading
+from .source_history import sources
 from .wire_checks import MEDIA
 
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
@@ -30,13 +36,20 @@ UPSET_MS: Final = MINUTE_MS + LATE_MS  # for how long a late request can be in t
 BLIND_MS: Final = MINUTE_MS + 15_000  # a minute and a poll interval, and the start
 TOO_MANY_REQUESTS: Final = 429
 RETENTION_MS: Final = 14 * DAY_MS
+ATTEMPTS_MOST: Final = 40
+
+
+Item = tuple[str, str]
+"""An item by the names of its job and itself: several variants of a group have one prompt."""
 
 
 class Made(NamedTuple):
-    """A generation, as the service knows it."""
+    """A generation, as the service knows it; its item is who its idempotency key was drawn for."""
 
     id: str
+    item: Item
     prompt: str
+    idempotency_key: str
     key_sha256: str
     cost_credits: int
     outcome: str
@@ -51,8 +64,8 @@ class Aftermath:
     `late_ms` tells when the network delivered something much later than its sender could know; `revoked_key` is the
     hash of a key that was revoked, so that what it created can be read no more. `blind_ms` tells when the queue was
     restored from a copy that lacks requests and no attempt: nothing tells the program that its windows are lost.
-    `redone` counts by prompt how often a person had an item made again, and `chosen` has the versions that a person
-    chose last.
+    `redone` counts how often a person had each item made again, and `chosen` has the version that a person chose last,
+    and when. `hooks` are the programs of the hook; `is_hook_over` where none may be left to start.
     """
 
     def __init__(
@@ -63,8 +76,10 @@ class Aftermath:
         late_ms: tuple[int, ...] = (),
         blind_ms: tuple[int, ...] = (),
         revoked_key: str | None = None,
-        redone: Mapping[str, int] | None = None,
-        chosen: Mapping[str, int] | None = None,
+        redone: Mapping[Item, int] | None = None,
+        chosen: Mapping[Item, tuple[int, float]] | None = None,
+        hooks: HookPrograms | None = None,
+        is_hook_over: bool = False,
     ) -> None:
         """Read everything at once."""
         self._folder = folder
@@ -74,48 +89,59 @@ class Aftermath:
         self._revoked_key = revoked_key
         self._redone = Counter(redone or {})
         self._chosen = dict(chosen or {})
+        self._hooks = hooks
+        self._is_hook_over = is_hook_over
         self._books = Books.read(folder / "service")
         with closing(sqlite3.connect(folder / "service" / "service.db")) as connection:
             connection.row_factory = sqlite3.Row
             self._audit = audit(connection)
+            sent = connection.execute("SELECT generation_id, key FROM idempotency").fetchall()
             sql = "SELECT generation_id, sha256 FROM outputs"
             self._made_files = {(row["generation_id"], row["sha256"]) for row in connection.execute(sql)}
-        every = [_made(row) for row in self._books.generations]
+        self._queue = folder / "program" / "queue.db"
+        with reading(self._queue) as session:
+            self._read_queue(session)
+            owners = KeyOwners(session, [(row["job"], row["name"]) for row in self._items])
+        keys = dict(sent)
+        every = [_made(row, keys[row["id"]], owners) for row in self._books.generations]
         self._made = [made for made in every if made.prompt != STRANGE_PROMPT]
-        self._read_queue(folder / "program" / "queue.db")
         self._read_made_again()
 
-    def _read_queue(self, path: Path) -> None:
-        with closing(sqlite3.connect(path)) as connection:
-            connection.row_factory = sqlite3.Row
-            self._jobs = connection.execute("SELECT * FROM job").fetchall()
-            self._items = connection.execute(
-                "SELECT item.id, item.name, item.state, item.prompt, item.error_code, job.name AS job,"
-                " (SELECT generation_id FROM attempt WHERE attempt.id = item.version_id) AS current_id,"
-                " recipe.attempts AS tries_allowed FROM item JOIN job ON job.id = item.job_id"
-                " JOIN recipe ON recipe.id = item.recipe_id"
-            ).fetchall()
-            self._attempts = connection.execute("SELECT * FROM attempt WHERE generation_id IS NOT NULL").fetchall()
-            self._decisions = connection.execute(
-                "SELECT item.prompt, hold.at AS asked_at, min(event.at) AS decided_at FROM event AS hold"
-                " JOIN event ON event.item_id = hold.item_id AND event.id > hold.id AND event.kind = 'replay_resumed'"
-                " JOIN item ON item.id = hold.item_id"
-                " WHERE hold.kind = 'key_forgotten' AND item.state = 'expired' GROUP BY hold.id"
-            ).fetchall()
-            self._sources = connection.execute("SELECT item_id, source_id, sha256 FROM item_source").fetchall()
-            self._saved = connection.execute(
-                "SELECT output.item_id, output.path, output.sha256, attempt.generation_id, item.name AS item,"
-                " attempt.version,"
-                " job.name AS job FROM output JOIN attempt ON attempt.id = output.attempt_id"
-                " JOIN item ON item.id = output.item_id JOIN job ON job.id = item.job_id"
-            ).fetchall()
+    def _read_queue(self, session: Session) -> None:
+        self._jobs = session.execute("SELECT * FROM job").fetchall()
+        self._items = session.execute(
+            "SELECT item.id, item.name, item.state, item.prompt, item.error_code, job.name AS job,"
+            " (SELECT generation_id FROM attempt WHERE attempt.id = item.version_id) AS current_id,"
+            " recipe.attempts AS tries_allowed,"
+            " (SELECT count(*) FROM event WHERE event.item_id = item.id AND event.kind = 'hook_redo') AS hook_redos"
+            " FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id"
+        ).fetchall()
+        self._attempts = session.execute("SELECT * FROM attempt WHERE generation_id IS NOT NULL").fetchall()
+        self._decisions = session.execute(
+            "SELECT item.name, job.name AS job, hold.at AS asked_at, min(event.at) AS decided_at FROM event AS hold"
+            " JOIN event ON event.item_id = hold.item_id AND event.id > hold.id AND event.kind = 'replay_resumed'"
+            " JOIN item ON item.id = hold.item_id JOIN job ON job.id = item.job_id"
+            " WHERE hold.kind = 'key_forgotten' AND item.state = 'expired'"
+            " GROUP BY hold.id, item.name, job.name, hold.at"
+        ).fetchall()
+        self._sources = session.execute("SELECT item_id, source_id, group_id, sha256 FROM item_source").fetchall()
+        self._members = session.execute("SELECT id, group_id FROM item WHERE group_id IS NOT NULL").fetchall()
+        queued = [row["id"] for row in self._items if row["state"] == "queued"]
+        self._offers = {item_id: list(sources(session, item_id)) for item_id in queued}
+        self._saved = session.execute(
+            "SELECT output.item_id, output.path, output.sha256, attempt.generation_id, item.name AS item,"
+            " attempt.version,"
+            " job.name AS job FROM output JOIN attempt ON attempt.id = output.attempt_id"
+            " JOIN item ON item.id = output.item_id JOIN job ON job.id = item.job_id"
+        ).fetchall()
 
     def _read_made_again(self) -> None:
-        """Add the item that the plan itself makes again, and whose first version it uses."""
-        for row in self._items:
-            if (row["job"], row["name"]) == self._plan.made_again:
-                self._redone[row["prompt"]] += 1
-                self._chosen[row["prompt"]] = 1
+        """Add the item that the plan itself makes again, and whose first version it uses, and what the hook redoes."""
+        if self._plan.made_again is not None:
+            self._redone[self._plan.made_again] += 1
+            self._chosen[self._plan.made_again] = (1, inf)
+        self._by_person = Counter(self._redone)
+        self._redone.update({_item(row): row["hook_redos"] for row in self._items})
 
     def violations(self) -> list[str]:
         """Return everything that is wrong; nothing for a program that kept its promises."""
@@ -126,6 +152,7 @@ class Aftermath:
             *self._audit,
             *self._lost(),
             *self._paid_once(),
+            *self._hooked(),
             *self._made_again(),
             *self._current(),
             *self._invented(),
@@ -181,94 +208,126 @@ class Aftermath:
         yield from (f"item {name} of {job} was invented" for job, name, _ in queued - asked)
 
     def _paid_once(self) -> Iterator[str]:
-        """Law 2: what is not refunded is paid once for each prompt, and once more for each redo."""
-        for prompt, count in self._kept().items():
-            if count > 1 + self._redone[prompt]:
-                yield f"{prompt!r} is paid {count} times, and was to be made again {self._redone[prompt]} times"
+        """Law 2: what is not refunded is paid once for each attempt, for each item, and once more for each redo."""
+        for key, count in Counter(made.idempotency_key for made in self._made).items():
+            if count > 1:
+                yield f"the attempt {key} is paid {count} times"
+        for item, count in self._kept().items():
+            if count > 1 + self._redone[item]:
+                yield f"{item} is paid {count} times, and was to be made again {self._redone[item]} times"
 
-    def _kept(self) -> Counter[str]:
-        return Counter(made.prompt for made in self._made if made.outcome != "failed")
+    def _kept(self) -> Counter[Item]:
+        return Counter(made.item for made in self._made if made.outcome != "failed")
 
     def _made_again(self) -> Iterator[str]:
-        """Law 9: what a person has made again is made again, unless it fails; a restored copy may have forgotten it."""
+        """Law 9: what was to be made again is made again, unless it fails; a restored copy may have forgotten it."""
         if self._plan.restores or self._revoked_key is not None:
             return
-        kept, states = self._kept(), {row["prompt"]: row["state"] for row in self._items}
-        for prompt, count in self._redone.items():
-            if states[prompt] == "done" and kept[prompt] != 1 + count:
-                yield f"{prompt!r} was to be made again {count} times, and is paid {kept[prompt]} times"
+        kept, states = self._kept(), {_item(row): row["state"] for row in self._items}
+        for item, count in self._redone.items():
+            if states[item] == "done" and kept[item] != 1 + count:
+                yield f"{item} was to be made again {count} times, and is paid {kept[item]} times"
+
+    def _hooked(self) -> Iterator[str]:
+        """The hook has seen what is saved, and spends no more than it may: once for each file that it refused."""
+        if self._hooks is None or self._plan.hook is None:
+            return
+        yield from self._hooks.violations
+        prices = {made.item: made.cost_credits for made in self._made}
+        spent = Counter[str]()
+        for row in self._items:
+            item, asked = _item(row), len(self._hooks.asked_again[_item(row)])
+            extra = self._kept()[item] - 1 - self._by_person[item] if row["hook_redos"] else 0
+            if row["hook_redos"] > min(asked, self._plan.hook.redos) or extra > asked:
+                yield f"the hook had {item} made again {row['hook_redos']} times, and asked for it {asked} times"
+            spent[item[0]] += row["hook_redos"] * prices.get(item, 0)
+            is_due = self._is_hook_over and row["state"] == "done" and item not in self._chosen
+            if is_due and row["current_id"] not in self._hooks.seen:
+                yield f"the hook has never seen the file of {item}"
+        for job, credit_count in spent.items():
+            if credit_count > self._plan.hook.redo_credits:
+                yield f"the hook spent {credit_count} credits of {job}, {self._plan.hook.redo_credits} are allowed"
 
     def _current(self) -> Iterator[str]:
-        """The current version of a done item is the one that was chosen last, or else the one that was made last."""
+        """The current version of a done item is the one that was chosen last, unless another was made since."""
         if self._plan.restores or self._revoked_key is not None:
             return
         made = {made.id: made for made in self._made}
-        versions: defaultdict[str, list[Made]] = defaultdict(list)
+        versions: defaultdict[Item, list[Made]] = defaultdict(list)
         for generation_id in {row["generation_id"] for row in self._saved}:
-            versions[made[generation_id].prompt].append(made[generation_id])
+            versions[made[generation_id].item].append(made[generation_id])
         for row in self._items:
             if row["state"] != "done":
                 continue
-            in_order = sorted(versions[row["prompt"]], key=lambda one: one.created_at_ms)
-            chosen = self._chosen.get(row["prompt"])
-            wanted = in_order[-1 if chosen is None else chosen - 1].id if in_order else None
+            in_order = sorted(versions[_item(row)], key=lambda one: one.created_at_ms)
+            version, chosen_at = self._chosen.get(_item(row), (0, -inf))
+            if in_order and in_order[-1].created_at_ms > chosen_at:
+                version = len(in_order)
+            wanted = in_order[version - 1].id if in_order else None
             if row["current_id"] != wanted:
                 yield f"the current version of {row['name']} is {row['current_id']}, not {wanted}"
 
     def _invented(self) -> Iterator[str]:
-        prompts = {row["prompt"] for row in self._items}
-        yield from (f"generation {made.id} belongs to no item" for made in self._made if made.prompt not in prompts)
+        prompts = {_item(row): row["prompt"] for row in self._items}
+        yield from (
+            f"generation {made.id} belongs to no item" for made in self._made if prompts.get(made.item) != made.prompt
+        )
 
     def _ended_otherwise(self) -> Iterator[str]:
         """Law 9, and liveness: every item is done, unless the service itself, or a key that is gone, kept it from that.
 
         Nothing that the scenarios ask for is refused for good, and nobody is away for longer than the retention.
         """
-        failures = Counter(made.prompt for made in self._made if made.outcome == "failed")
-        canceled = {made.prompt for made in self._made if made.outcome == "canceled"}
+        failures = Counter(made.item for made in self._made if made.outcome == "failed")
+        canceled = {made.item for made in self._made if made.outcome == "canceled"}
         late = self._decided_too_late()
         waiting = self._waiting_in_vain()
-        paid = {made.prompt for made in self._made if made.outcome != "failed"}
+        paid = {made.item for made in self._made if made.outcome != "failed"}
         for row in self._items:
+            item = _item(row)
             if row["id"] in waiting and row["state"] == "queued":
                 continue
-            if self._plan.interventions and row["state"] == "canceled" and row["prompt"] not in paid:
+            if self._plan.interventions and row["state"] == "canceled" and item not in paid:
                 continue  # by a person, who does not want it
             is_excused = self._revoked_key is not None and row["state"] in {"failed", "held"}
-            is_excused |= row["prompt"] in late and row["state"] == "expired"
-            has_failed = row["prompt"] in canceled or failures[row["prompt"]] >= row["tries_allowed"]
+            is_excused |= item in late and row["state"] == "expired"
+            has_failed = item in canceled or failures[item] >= row["tries_allowed"]
             is_right = row["state"] == "failed" if has_failed else row["state"] == "done"
-            if has_failed and self._redone[row["prompt"]]:  # it may have failed before, or when it was made again
+            if has_failed and self._redone[item]:  # it may have failed before, or when it was made again
                 is_right = row["state"] in {"done", "failed"}
             is_right |= bool(self._plan.restores) and has_failed and row["state"] == "done"  # a copy forgot failures
             if not is_right and not is_excused:
                 yield f"item {row['name']} is {row['state']}, not as it should be: {row['error_code']}"
 
     def _waiting_in_vain(self) -> set[int]:
-        """Return the items that are made from an item that is not done, or that waits in vain itself."""
-        done = {row["id"] for row in self._items if row["state"] == "done"}
-        return {row["item_id"] for row in self._sources if row["source_id"] not in done}
+        """Return the items that are made from what nobody can offer: not even a person who keeps all that is done."""
+        return {
+            item_id
+            for item_id, offers in self._offers.items()
+            if any(offer.version_id is None and not offer.needs_only_a_person for offer in offers)
+        }
 
     def _made_from_others(self) -> Iterator[str]:
         """What an item was made from is a file of its source; what was sent waits for nothing."""
         offered = {(row["item_id"], row["sha256"]) for row in self._saved}
+        groups = {row["id"]: row["group_id"] for row in self._members}
+        offered |= {(("group", groups[item_id]), sha256) for item_id, sha256 in offered if item_id in groups}
         states = {row["id"]: row["state"] for row in self._items}
         for row in self._sources:
-            if row["sha256"] is not None and (row["source_id"], row["sha256"]) not in offered:
-                yield f"item {row['item_id']} was made from a file that item {row['source_id']} does not have"
+            source = ("group", row["group_id"]) if row["source_id"] is None else row["source_id"]
+            if row["sha256"] is not None and (source, row["sha256"]) not in offered:
+                yield f"item {row['item_id']} was made from a file that item {source} does not have"
             if row["sha256"] is None and states[row["item_id"]] == "done" and not self._plan.restores:
                 yield f"item {row['item_id']} is done without its input"
 
-    def _decided_too_late(self) -> set[str]:
-        """Return the prompts that were handed to a person in time, who decided only after the service's retention.
+    def _decided_too_late(self) -> set[Item]:
+        """Return the items that were handed to a person in time, who decided only after the service's retention.
 
         The program was away for almost the whole retention, and its key may have been forgotten (Service rule 4.2).
         """
-        ends_at = {made.prompt: made.created_at_ms + RETENTION_MS for made in self._made}
+        ends_at = {made.item: made.created_at_ms + RETENTION_MS for made in self._made}
         return {
-            row["prompt"]
-            for row in self._decisions
-            if row["asked_at"] < ends_at.get(row["prompt"], 0) <= row["decided_at"]
+            _item(row) for row in self._decisions if row["asked_at"] < ends_at.get(_item(row), 0) <= row["decided_at"]
         }
 
     def _undelivered(self) -> Iterator[str]:
@@ -278,7 +337,7 @@ class Aftermath:
         mine = {
             made.id
             for made in self._made
-            if made.outcome == "success" and made.key_sha256 != self._revoked_key and made.prompt not in late
+            if made.outcome == "success" and made.key_sha256 != self._revoked_key and made.item not in late
         }
         for generation_id, sha256 in self._made_files - here:
             if generation_id in mine:
@@ -307,11 +366,10 @@ class Aftermath:
         """What the queue says of a job's credits is what the service took and gave back for it."""
         if self._revoked_key is not None:
             return  # what became of the generations of a key that is gone cannot be asked
-        jobs = {row["prompt"]: row["job"] for row in self._items}
         charged, refunded = Counter[str](), Counter[str]()
         for made in self._made:
-            charged[jobs[made.prompt]] += made.cost_credits
-            refunded[jobs[made.prompt]] += made.cost_credits if made.outcome == "failed" else 0
+            charged[made.item[0]] += made.cost_credits
+            refunded[made.item[0]] += made.cost_credits if made.outcome == "failed" else 0
         for row in self._jobs:
             told = (row["charged"], row["refunded"], row["reserved"])
             truth = (charged[row["name"]], refunded[row["name"]], 0)
@@ -322,15 +380,14 @@ class Aftermath:
 
     def _files(self) -> Iterator[str]:
         """Law 7: what stands under a final name is whole, and is what was paid for that item; nothing else does."""
-        prompts = {made.id: made.prompt for made in self._made}
-        wanted = {row["id"]: row["prompt"] for row in self._items}
+        owners = {made.id: made.item for made in self._made}
         for row in self._saved:
             path = Path(row["path"].removeprefix(SCHEME))
             if not path.exists():
                 yield f"{path.name} is recorded and not there"
             elif _sha256(path) != row["sha256"] or (row["generation_id"], row["sha256"]) not in self._made_files:
                 yield f"{path.name} is not what was paid for"
-            elif prompts[row["generation_id"]] != wanted[row["item_id"]]:
+            elif owners[row["generation_id"]] != (row["job"], row["item"]):
                 yield f"{path.name} was made for another item"
             elif (path.parent.name, path.stem.partition("~")[0]) != (row["job"], _stem(row)):
                 yield f"{path.name} has not the name of its item {row['item']} of {row['job']}"
@@ -343,18 +400,17 @@ class Aftermath:
         """No item is tried more often than its manifest allows."""
         tries = Counter(row["item_id"] for row in self._attempts)
         for row in self._items:
-            allowed = row["tries_allowed"] * (1 + self._redone[row["prompt"]])
+            allowed = row["tries_allowed"] * (1 + self._redone[_item(row)])
             if tries[row["id"]] > allowed:
                 yield f"item {row['name']} was tried {tries[row['id']]} times, {allowed} are allowed"
 
     def _budgets(self) -> Iterator[str]:
         """Law 6: a job keeps its budgets, in the service's days and by the service's prices."""
-        jobs = {row["prompt"]: row["job"] for row in self._items}
         spent: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for made in self._made:
-            spent[jobs[made.prompt]][made.day] += made.cost_credits
+            spent[made.item[0]][made.day] += made.cost_credits
         for row in self._jobs:
-            most = self._most_spent(row["name"], jobs)
+            most = self._most_spent(row["name"])
             if row["budget_credits"] is not None and most > row["budget_credits"]:
                 yield f"job {row['name']} had spent {most} credits, {row['budget_credits']} are allowed"
             allowed = row["budget_credits_per_day"]
@@ -362,13 +418,13 @@ class Aftermath:
                 if allowed is not None and count > allowed:
                     yield f"job {row['name']} spent {count} credits on day {day}, {allowed} are allowed"
 
-    def _most_spent(self, job: str, jobs: dict[str, str]) -> int:
+    def _most_spent(self, job: str) -> int:
         """Return the most that a job had spent at any time; what was refunded had been spent until then."""
-        changes = [(made.created_at_ms, made.cost_credits) for made in self._made if jobs[made.prompt] == job]
+        changes = [(made.created_at_ms, made.cost_credits) for made in self._made if made.item[0] == job]
         changes += [
             (made.ended_at_ms or 0, -made.cost_credits)
             for made in self._made
-            if jobs[made.prompt] == job and made.outcome == "failed"
+            if made.item[0] == job and made.outcome == "failed"
         ]
         return max(accumulate(change for _, change in sorted(changes)), default=0)
 
@@ -382,13 +438,49 @@ def _wishes(name: str, text: str) -> Iterator[tuple[str, str, str]]:
     """Give job, item and prompt of all that a manifest asks for."""
     if name.endswith(".yaml"):
         manifest = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        yield from ((manifest["job"], item["id"], item["prompt"]) for item in manifest["items"])
+        for item in manifest["items"]:
+            variants = range(1, 1 + item.get("variants", 0))
+            for own in [f"{item['id']}-{number}" for number in variants] or [item["id"]]:
+                yield manifest["job"], own, item["prompt"]
 
 
-def _made(row: sqlite3.Row) -> Made:
+class KeyOwners:
+    """Knows for which item an idempotency key was drawn: by the queue's attempts, or by drawing all keys again.
+
+    A restored copy has lost attempts; their keys are made of the names of job and item.
+    """
+
+    def __init__(self, session: Session, items: list[Item]) -> None:
+        """Take the items of the queue."""
+        sql = (
+            "SELECT attempt.idempotency_key, job.name, item.name FROM attempt JOIN item ON item.id = attempt.item_id"
+            " JOIN job ON job.id = item.job_id"
+        )
+        self._known = {key: (job, item) for key, job, item in session.execute(sql).fetchall()}
+        self._uid = queue_uid(session)
+        self._items = items
+        self._are_drawn = False
+
+    def of(self, key: str) -> Item:
+        """Return the item of a key; one without a name where nobody has drawn it."""
+        if key not in self._known and not self._are_drawn:
+            self._are_drawn = True
+            for job, item in self._items:
+                for number in range(1, ATTEMPTS_MOST + 1):
+                    self._known[idempotency_key(self._uid, job=job, item=item, number=number)] = (job, item)
+        return self._known.get(key, ("", ""))
+
+
+def _item(row: Row) -> Item:
+    return (row["job"], row["name"])
+
+
+def _made(row: sqlite3.Row, key: str, owners: KeyOwners) -> Made:
     return Made(
         id=row["id"],
+        item=owners.of(key),
         prompt=json.loads(row["drawing_json"])["prompt"],
+        idempotency_key=key,
         key_sha256=row["key_sha256"],
         cost_credits=row["cost_credits"],
         outcome=row["outcome"],

@@ -33,11 +33,12 @@ from simulation.log_silencing import silence, silent_pool
 from simulation.plan import Plan
 from simulation.plan_runner import Outcome, play
 from simulation.power_cuts import Cut
-from simulation.standard_run import plan
+from simulation.standard_run import choices, plan
 
-How = Literal["kill", "objects", "power", "loss", "process"]
+How = Literal["kill", "objects", "power", "loss", "process", "choices", "choices power"]
+"""The ways of dying in the standard run; then two of them in the run with a hook and choices."""
 _Deaths = tuple[int, ...]
-_CUTS: Final[dict[How, Cut]] = {"power": "drawn", "loss": "all"}
+_CUTS: Final[dict[How, Cut]] = {"power": "drawn", "loss": "all", "choices power": "drawn"}
 
 
 def every_point(how: How = "kill") -> list[_Deaths]:
@@ -90,6 +91,8 @@ def play_deaths(deaths: _Deaths, how: How = "kill", seed: int = 0) -> Outcome:
 
 def plan_of(deaths: _Deaths, how: How, seed: int = 0) -> Plan:
     """Return the standard run for a way of dying; `seed` selects what a power cut loses."""
+    if how.startswith("choices"):
+        return choices(deaths, cuts_power=_CUTS.get(how), counts_statements=False, cut_seed=seed)
     return plan(
         deaths,
         cuts_power=_CUTS.get(how),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from batchkiln_service import LocalService
 
+from .manifests import with_choices
 from .plan import Plan, Restore
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def draw_fleet(seed: int) -> FleetPlan:
     world = Plan(
         seed=seed,
         accounts=accounts,
-        manifests=dict(_manifests(chance, accounts)),
+        manifests=_with_choices(seed, dict(_manifests(chance, accounts))),
         limits=limits,
         service={"duration_scale": chance.choice((0.3, 0.3, 1.0))},
         prepare=_faults(chance),
@@ -140,6 +141,15 @@ def draw_restored_fleet(seed: int) -> FleetPlan:
     )
     plan.world.restores = tuple(Restore(each.moment) for each in plan.restores)  # what the checks make of it
     return plan
+
+
+def _with_choices(seed: int, manifests: dict[str, str]) -> dict[str, str]:
+    """Add chains, groups and reviews to half of the fleets, apart from all else, so that a seed keeps its world."""
+    chance = random.Random(f"fleet choices {seed}")
+    if chance.random() < 0.5:
+        return manifests
+    texts = {name.removesuffix(".yaml"): text for name, text in manifests.items()}
+    return {f"{job}.yaml": text for job, text in with_choices(chance, texts, (1, 2, 3)).items()}
 
 
 def _keys(chance: random.Random, accounts: tuple[str, ...], number: int) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -40,10 +41,12 @@ from batchkiln.worker.run_state import RunState
 from batchkiln_service import LocalService, ServiceConfig
 
 from .crash_point_counter import DiedError, PointedFiles
+from .decisions import Decisions
 from .disk_faults import error_of
 from .fleet_plan import DatabaseRestore, FleetPlan, Machine, Misadventure
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
+from .reviewers import Reviewer
 from .scenarios import Storms
 from .simulated_world import ADDRESS, VirtualServiceClock, _quiet
 from .virtual_loop import VirtualLoop
@@ -55,7 +58,12 @@ PATIENCE_SECONDS: Final = 180.0  # for a worker that was asked to end
 _DISTANCE: Final = (0.0005, 0.02)  # seconds from the database to a worker
 _CALL: Final = re.compile(rb"(?:GET|POST) /api/v1/([^ ]*) HTTP/1\.1\r\n")
 _KEY: Final = re.compile(rb"\r\nAuthorization: Bearer ([^\r]*)\r\n", re.IGNORECASE)
-_OPEN: Final = "SELECT count(*) FROM item WHERE state IN ('queued', 'submitting', 'active', 'downloading')"
+_OPEN: Final = (
+    "SELECT count(*) FROM item WHERE state IN ('queued', 'submitting', 'active', 'downloading') AND open_inputs = 0"
+)
+_CHAINED: Final = "SELECT count(*) FROM item_source"
+PERSON_SECONDS: Final = 97.0  # between two visits of the person who reviews
+VISITS_WITH_REDO: Final = (2, 4, 5)
 _CONFIG: Final = """
 default_profile: simulated
 profiles:
@@ -232,8 +240,10 @@ class FleetWorld:
         self.loop = VirtualLoop(MemoryNetwork(self.weather))
         self.loop.on_step = self._on_step
         self.loop.network.address_of = self._address_of
-        self.watch = Watch(self.queue)
+        self.watch = Watch(self.queue, folder / "service" / "assets")
         self.violations: list[str] = []
+        self.reviewer = Reviewer(self.queue, self.violations)
+        self.decisions = Decisions(plan.world.seed, ())
         self.counts = Counter[str]()
         self.takeovers: list[float] = []
         self.full_until: defaultdict[int, float] = defaultdict(float)
@@ -424,6 +434,7 @@ class FleetWorld:
         lives = [asyncio.create_task(self._live(node)) for node in self.nodes]
         fates = [asyncio.create_task(self._befall(each)) for each in self.plan.misadventures]
         fates += [asyncio.create_task(self._restore(each)) for each in self.plan.restores]
+        fates.append(asyncio.create_task(self._decide()))
         try:
             await asyncio.wait_for(self._until_done(), self.plan.ends_by)
         except TimeoutError:
@@ -449,8 +460,32 @@ class FleetWorld:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             with self._connection() as connection:
-                if connection.execute(_OPEN).fetchone()[0] == 0:
-                    return
+                is_open = connection.execute(_OPEN).fetchone()[0] > 0
+            if not is_open and not self._review(is_last_call=True):
+                return
+
+    def _review(self, *, is_last_call: bool = False) -> list[str]:
+        """Let a person review; the workers find it when they look."""
+        with as_node("person"):
+            chance = random.Random(f"fleet reviews {self.plan.world.seed} {self.loop.time()}")
+            reviewed = self.reviewer.review(chance, self.database_now(), is_last_call=is_last_call)
+        if reviewed:
+            self.note(f"a person reviews {', '.join(reviewed)}")
+        return reviewed
+
+    async def _decide(self) -> None:
+        """Review now and then, and have something made again, where items are made from others."""
+        with self._connection() as connection:
+            if not connection.execute(_CHAINED).fetchone()[0]:
+                return
+        for visit in count(1):
+            await asyncio.sleep(PERSON_SECONDS)
+            self._review()
+            if visit in VISITS_WITH_REDO:
+                start_ms = round(self.plan.world.starts_at.timestamp() * 1000)
+                with as_node("person"):
+                    decided = self.decisions.decide(self.queue, "redo", start_ms + round(self.loop.time() * 1000))
+                self.note(f"a person {decided}")
 
     def _leases_taken(self) -> int:
         with self._connection() as connection:

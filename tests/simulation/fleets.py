@@ -61,7 +61,8 @@ def _outcome(world: FleetWorld) -> FleetOutcome:
         world.play()
         start_ms = round(world.plan.world.starts_at.timestamp() * 1000)
         late = tuple(start_ms + round(moment * 1000) for moment in world.loop.network.late)
-        aftermath = Aftermath(world.folder, world.plan.world, late_ms=late)
+        redone, chosen = world.decisions.redone, world.decisions.chosen
+        aftermath = Aftermath(world.folder, world.plan.world, late_ms=late, redone=redone, chosen=chosen)
         violations = (*world.violations, *aftermath.violations())
         generations, days = aftermath.generations(), aftermath.account_days()
     except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding

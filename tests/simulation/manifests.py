@@ -1,7 +1,10 @@
 """What the simulated worlds ask for: manifests drawn from a seed, by what their items cost."""
 
 import random
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 DAY_CREDITS: Final = 2000
@@ -64,7 +67,11 @@ _SIDECARS: Final = {"job-0": ["output: {sidecar: json}"], "job-1": ["output: {si
 
 _CHAINED: Final = 0.4  # of the items that take an image, those that are made from another item
 _REVIEWED: Final = 0.5  # of these others, where a person reviews
+_VARIED: Final = 0.4  # likewise: those that are a group of variants
 _STILL: Final = _image("epsilon-2", "512x512", 2)
+_OF_VARIANT: Final = 0.2  # of what is made from a group: it names a variant, whichever is chosen
+_REFERENCE: Final = re.compile(r"\{(?:job: (?P<job>[^,}]+), )?item: (?P<item>[^,}]+)\}")
+_CREDITS: Final = re.compile(r"(budget: \{.*?\bcredits: )(\d+)")
 _DEPTH: Final = 3
 
 
@@ -94,13 +101,14 @@ def draw_wishes(
     days: float,
     accounts: tuple[str, ...],
     is_rushed: bool,
+    is_choosing: bool = False,
     reviews: random.Random | None = None,
 ) -> Wishes:
     """Draw one to three jobs whose cost takes about so many days of the accounts.
 
-    With `reviews`, some items that others are made from need a review first.
+    With `reviews`, some items that others are made from need a review first, or are variants to choose from.
     """
-    style = _RUSHED if is_rushed else chance.choice(_STYLES)
+    style = _RUSHED if is_rushed else _CHEAP if is_choosing else chance.choice(_STYLES)
     credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
     jobs = [f"job-{number}" for number in range(1 if style is _RUSHED else chance.randint(1, 3))]
     is_rushed = style is _RUSHED
@@ -110,25 +118,72 @@ def draw_wishes(
     drawn = [
         _draw_job(chance, job, price, accounts=accounts, style=style, pictures=pictures, stills=stills) for job in jobs
     ]
+    texts = {job: text for job, (text, _) in zip(jobs, drawn, strict=True)}
+    if reviews is not None:
+        texts = with_choices(reviews, texts, (2, 3, 4) if is_choosing else (0, 1, 2))
     return Wishes(
-        manifests={
-            f"{job}.yaml": text if reviews is None else _with_reviews(reviews, text)
-            for job, (text, _) in zip(jobs, drawn, strict=True)
-        },
-        days_at_most=sum(needed for _, needed in drawn),
+        manifests={f"{job}.yaml": text for job, text in texts.items()},
+        days_at_most=sum(needed for _, needed in drawn) + (reviews is not None),  # a variant is cheap
         busy_hours=0.25 if style is not _CHEAP else 0.6,
         pictures=pictures,
         is_rushed=is_rushed,
     )
 
 
-def _with_reviews(chance: random.Random, manifest: str) -> str:
-    """Let some of the items that only make an input need a review."""
-    lines = manifest.splitlines(keepends=True)
-    return "".join(
-        line.replace("-still,", "-still, review: true,") if " still, " in line and chance.random() < _REVIEWED else line
-        for line in lines
-    )
+def _gallery(chance: random.Random, sizes: tuple[int, ...]) -> Iterator[str]:
+    """Give a few cheap pictures, and what is made from them: they become variants to choose from, or need a review."""
+    for number in range(chance.choice(sizes)):
+        yield f"  - {{id: g{number}-still, prompt: gallery {number} still, {_STILL.request}}}\n"
+        for copy in range(chance.choice((1, 1, 2))):
+            inputs = f"inputs: [{{item: g{number}-still}}]"
+            yield f"  - {{id: g{number}-{copy}, prompt: gallery {number} {copy}, {inputs}, {_RUSHED[0].request}}}\n"
+
+
+def with_choices(chance: random.Random, texts: dict[str, str], sizes: tuple[int, ...]) -> dict[str, str]:
+    """Return manifests by their jobs with galleries, and with groups and reviews among what only makes an input.
+
+    A job with a budget gets no gallery. `sizes` has the numbers of pictures to draw from.
+    """
+    galleries = {job: text + "".join(_gallery(chance, sizes)) for job, text in texts.items() if "credits: " not in text}
+    return _with_choices(chance, texts | galleries)
+
+
+def _with_choices(chance: random.Random, texts: dict[str, str]) -> dict[str, str]:
+    """Let some of the items that only make an input need a review, or be a group of variants to choose from."""
+    groups: dict[tuple[str, str], tuple[int, int]] = {}  # the variants, and how many are chosen
+    chosen = {}
+    for job, text in texts.items():
+        lines = []
+        for line in text.splitlines(keepends=True):
+            item = line.partition("{id: ")[2].partition(",")[0]
+            drawn = chance.random() if " still, " in line else 1.0
+            fields = "review: true, " if drawn < _REVIEWED else ""
+            if " still, " in line and chance.random() < _VARIED:
+                variants, choose = groups[job, item] = chance.choice(((2, 1), (3, 1), (3, 2)))
+                fields += f"variants: {variants}, choose: {choose}, "
+            lines.append(line.replace(f"{{id: {item}, ", f"{{id: {item}, {fields}") if fields else line)
+        more = sum(_STILL.price * (variants - 1) for (owner, _), (variants, _) in groups.items() if owner == job)
+        chosen[job] = _CREDITS.sub(partial(_raised, more=more), "".join(lines))
+    return {job: _referring(chance, job, text, groups) for job, text in chosen.items()}
+
+
+def _raised(found: re.Match[str], *, more: int) -> str:
+    return f"{found[1]}{int(found[2]) + more}"
+
+
+def _referring(chance: random.Random, job: str, manifest: str, groups: dict[tuple[str, str], tuple[int, int]]) -> str:
+    """Let items that are made from a group name one of those that are chosen, or now and then a variant."""
+
+    def refer(found: re.Match[str]) -> str:
+        owner, item = found["job"] or job, found["item"]
+        if (owner, item) not in groups:
+            return found[0]
+        variants, choose = groups[owner, item]
+        if chance.random() < _OF_VARIANT:
+            return found[0].replace(item, f"{item}-{chance.randint(1, variants)}")
+        return found[0].replace(item, f"{item}, choice: {chance.randint(1, choose)}")
+
+    return _REFERENCE.sub(refer, manifest)
 
 
 def _draw_job(

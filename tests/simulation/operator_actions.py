@@ -2,8 +2,7 @@
 
 import random
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -13,9 +12,10 @@ from batchkiln.store import copying, misunderstood
 from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.operations import cancel, retry
 from batchkiln.store.resolution import Decision, resolve
-from batchkiln.store.reviews import Decided, review
+from batchkiln.store.session import Row, Session
 
-_KEPT: Final = 0.7
+from .queue_sessions import reading, writing
+
 _KNOWN: Final = (
     "SELECT job, item, max(number) AS number FROM ("
     " SELECT job.name AS job, item.name AS item, attempt.number FROM attempt"
@@ -26,13 +26,13 @@ _KNOWN: Final = (
 
 def give_up_unreachable(queue: Path) -> None:
     """Give up the items whose API key was revoked: nobody can ask for them any more, and they keep the slot (Law 4)."""
-    with _queue(queue) as connection:
+    with writing(queue) as connection:
         _end_holds(connection, _held(connection, "key_missing"), Decision.FAILED)
 
 
 def fetch_again(queue: Path) -> int:
     """Have the outputs fetched again that could not be had, under the ids that are known; return of how many items."""
-    with _queue(queue) as connection:
+    with writing(queue) as connection:
         held = _held(connection, "output_unusable")
         for row in held:
             _end_holds(connection, [row], Decision.GENERATION, generation_id=row["generation_id"])
@@ -41,7 +41,7 @@ def fetch_again(queue: Path) -> int:
 
 def ask_again(queue: Path) -> int:
     """Have asked again what rests since it was not understood: what went wrong on the way looks like it at times."""
-    with _queue(queue) as connection:
+    with writing(queue) as connection:
         connection.execute("BEGIN IMMEDIATE")
         asked = misunderstood.ask_again(connection)
         connection.execute("COMMIT")
@@ -53,32 +53,38 @@ def end_doubts(queue: Path, service: Path) -> int:
 
     What the service made, or may still make under its key, is asked for again with the same request; what it would
     refuse, since its upload has expired meanwhile, is queued again. One for each account at a time, since only one can
-    be under way (Law 4). Where the history has an answer to every send, nothing was in doubt: the item stays held, and
-    is found. Return how many there were.
+    be under way (Law 4). A request that cannot be made again, since its image is another by now, is not sent: a person
+    names the generation that the account shows. Where the history has an answer to every send, nothing was in doubt:
+    the item stays held, and is found. Return how many there were.
     """
     with closing(sqlite3.connect(service / "service.db")) as books:
-        sql = "SELECT id, json_extract(drawing_json, '$.prompt') FROM generations"
-        made = books.execute(sql).fetchall()
-    with _queue(queue) as connection:
+        made = dict(books.execute("SELECT key, generation_id FROM idempotency").fetchall())
+    with writing(queue) as connection:
         sql = "SELECT generation_id FROM attempt WHERE generation_id IS NOT NULL"
         known = {row["generation_id"] for row in connection.execute(sql)}
-        unknown = {prompt for generation_id, prompt in made if generation_id not in known}
+        unknown = {key for key, generation_id in made.items() if generation_id not in known}
         sql = "SELECT account_id FROM attempt WHERE state IN ('sent', 'active')"
         taken = {account_id for (account_id,) in connection.execute(sql)}
         ended = 0
         for row in _in_doubt(connection):
-            is_refused = row["error_code"] == "asset_expired" and row["prompt"] not in unknown
-            if not is_refused and row["account_id"] in taken:
+            key = row["idempotency_key"]
+            is_refused = row["error_code"] == "asset_expired" and key not in unknown
+            is_unsendable = row["error_code"] == "attempt_damaged"  # its source was remade since a restored copy
+            is_undone = is_refused or (is_unsendable and key not in made)
+            if not is_undone and row["account_id"] in taken:
                 continue
-            taken |= set() if is_refused else {row["account_id"]}
-            _end_holds(connection, [row], Decision.NOT_CREATED if is_refused else Decision.ASK_AGAIN)
+            taken |= set() if is_undone else {row["account_id"]}
+            if is_unsendable and key in made:
+                _end_holds(connection, [row], Decision.GENERATION, generation_id=made[key])
+            else:
+                _end_holds(connection, [row], Decision.NOT_CREATED if is_undone else Decision.ASK_AGAIN)
             ended += 1
     return ended
 
 
 def lost_attempts_of(queue: Path) -> int:
     """Count the attempts in the journal that are newer than what the queue knows of their items."""
-    with _queue(queue) as connection:
+    with reading(queue) as connection:
         known = {(row["job"], row["item"]): row["number"] for row in connection.execute(_KNOWN)}
     entries, _ = AttemptJournal(queue).read()
     return sum(entry.number > known.get((entry.job, entry.item), 0) for entry in entries)
@@ -86,7 +92,7 @@ def lost_attempts_of(queue: Path) -> int:
 
 def cancel_some(queue: Path, chance: random.Random, now: int) -> list[str]:
     """Cancel some of the items that are queued, or may be by now; return their names."""
-    with _queue(queue) as connection:
+    with writing(queue) as connection:
         names = _named(connection, "queued")
         for job, name in (drawn := chance.sample(names, min(3, len(names)))):
             cancel(connection, job, [name], now)
@@ -95,46 +101,11 @@ def cancel_some(queue: Path, chance: random.Random, now: int) -> list[str]:
 
 def retry_canceled(queue: Path, now: int) -> list[str]:
     """Retry the items that were canceled; return their names."""
-    with _queue(queue) as connection:
+    with writing(queue) as connection:
         names = _named(connection, "canceled")
         for job, name in names:
             retry(connection, job, [name], now)
     return [name for _, name in names]
-
-
-def review_some(queue: Path, chance: random.Random, now: int) -> list[str]:
-    """Give verdicts about what waits for a review: keep most, drop some, and keep what was dropped before.
-
-    Return the names. Now and then a verdict is taken back, and nothing is made from the item until the next time.
-    """
-    with _queue(queue) as connection:
-        sql = (
-            "SELECT job.name, item.name, item.verdict FROM item JOIN job ON job.id = item.job_id"
-            " WHERE item.needs_review = 1 AND item.state = 'done' AND coalesce(item.verdict, 'dropped') = 'dropped'"
-            " ORDER BY item.id"
-        )
-        found = connection.execute(sql).fetchall()
-        for job, name, verdict in found:
-            decided = Decided.KEEP if verdict == "dropped" or chance.random() < _KEPT else Decided.DROP
-            connection.execute("BEGIN IMMEDIATE")
-            review(connection, job, {name: None}, decided, by="a person", now=now)
-            connection.execute("COMMIT")
-    return [name for _, name, _ in found]
-
-
-def take_verdicts_back(queue: Path, chance: random.Random, now: int) -> list[str]:
-    """Take some verdicts back; return the names of the items."""
-    with _queue(queue) as connection:
-        sql = (
-            "SELECT job.name, item.name FROM item JOIN job ON job.id = item.job_id"
-            " WHERE item.verdict = 'kept' AND item.state = 'done' ORDER BY item.id"
-        )
-        names = [(job, name) for job, name in connection.execute(sql)]
-        for job, name in (drawn := chance.sample(names, min(1, len(names)))):
-            connection.execute("BEGIN IMMEDIATE")
-            review(connection, job, {name: None}, Decided.UNDO, by="a person", now=now)
-            connection.execute("COMMIT")
-    return [name for _, name in drawn]
 
 
 def move(queue: Path, now: datetime, *, is_interrupted: bool) -> None:
@@ -153,23 +124,16 @@ def move(queue: Path, now: datetime, *, is_interrupted: bool) -> None:
     target.rename(queue)
 
 
-def _named(connection: sqlite3.Connection, state: str) -> list[tuple[str, str]]:
+def _named(connection: Session, state: str) -> list[tuple[str, str]]:
     sql = "SELECT job.name, item.name FROM item JOIN job ON job.id = item.job_id WHERE item.state = ? ORDER BY item.id"
     return [(job, name) for job, name in connection.execute(sql, (state,))]
 
 
-@contextmanager
-def _queue(path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.row_factory = sqlite3.Row
-        yield connection
-
-
-def _held(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
+def _held(connection: Session, code: str) -> list[Row]:
     return [row for row in _all_held(connection) if row["error_code"] == code]
 
 
-def _in_doubt(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+def _in_doubt(connection: Session) -> list[Row]:
     """Return what was handed over since some send of it was never answered by a decision."""
     return [
         row
@@ -178,10 +142,10 @@ def _in_doubt(connection: sqlite3.Connection) -> list[sqlite3.Row]:
     ]
 
 
-def _all_held(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+def _all_held(connection: Session) -> list[Row]:
     return connection.execute(
-        "SELECT job.name AS job, item.name AS item, item.prompt, item.error_code,"
-        " attempt.account_id, attempt.state, attempt.sends, attempt.generation_id,"
+        "SELECT job.name AS job, item.name AS item, item.error_code,"
+        " attempt.account_id, attempt.idempotency_key, attempt.state, attempt.sends, attempt.generation_id,"
         " (SELECT count(*) FROM event WHERE event.attempt_id = attempt.id"
         "  AND event.kind IN ('create_postponed', 'create_refused', 'account_blocked')) AS answers_noted"
         " FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.attempt_id"
@@ -189,9 +153,7 @@ def _all_held(connection: sqlite3.Connection) -> list[sqlite3.Row]:
     ).fetchall()
 
 
-def _end_holds(
-    connection: sqlite3.Connection, held: list[sqlite3.Row], decision: Decision, *, generation_id: str | None = None
-) -> None:
+def _end_holds(connection: Session, held: list[Row], decision: Decision, *, generation_id: str | None = None) -> None:
     for row in held:
         connection.execute("BEGIN IMMEDIATE")
         now = _now(connection)
@@ -199,6 +161,6 @@ def _end_holds(
         connection.execute("COMMIT")
 
 
-def _now(connection: sqlite3.Connection) -> int:
+def _now(connection: Session) -> int:
     """Return the instant of the queue's last event."""
     return int(connection.execute("SELECT max(at) FROM event").fetchone()[0])

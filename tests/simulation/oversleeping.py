@@ -4,9 +4,7 @@ Asked whenever virtual time is about to move on, so that everybody who was woken
 planned anew from what is on the disk then, and compared with what it waits for.
 """
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from copy import copy
 from math import inf
 from pathlib import Path
@@ -28,8 +26,11 @@ from batchkiln.core.preparation import AskQuote, Reject, Upload, choose_preparat
 from batchkiln.core.queue_types import Snapshot
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.store.planner_snapshot import snapshot
+from batchkiln.store.session import Session
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.run_state import CLOCK_SET_SECONDS
+
+from .queue_sessions import reading
 
 EVERY: Final = 23
 """Every how many moments it is asked: at each of them would take longer than the worlds themselves."""
@@ -55,12 +56,11 @@ class Oversleeping:
         self._moments += 1
         if self._moments % self._every or self._violations or self._engine.control.stopping.is_set():
             return
-        with closing(sqlite3.connect(f"{self._queue.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            connection.row_factory = sqlite3.Row
+        with reading(self._queue) as connection:
             for worker in self._engine.workers:
                 self._violations += self._ask(connection, worker)
 
-    def _ask(self, connection: sqlite3.Connection, worker: AccountWorker) -> Iterator[str]:
+    def _ask(self, connection: Session, worker: AccountWorker) -> Iterator[str]:
         rests, now = worker.control.rests, worker.ports.clock.now()
         waits = {track: rests.get((worker.account_id, track)) for track in ("slot", "preparation")}
         if worker.control.is_over_for(worker.account_id) or waits["slot"] is None:

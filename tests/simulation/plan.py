@@ -32,6 +32,7 @@ class ClockStep:
     error_seconds: float
 
 
+Database = Literal["sqlite", "postgresql"]
 Stage = Literal[
     "any",
     "recorded",  # an attempt is committed, its line is written to the journal, and not flushed
@@ -76,13 +77,21 @@ class Restore:
 
 @dataclass(frozen=True)
 class Intervention:
-    """At a moment a person cancels items, retries those that were canceled, reviews, or takes a verdict back.
+    """At a moment a person cancels items, retries those that were canceled, reviews, or decides about done items.
 
     The program runs meanwhile.
     """
 
     moment: float
-    kind: Literal["cancel", "retry", "review", "undo"]
+    kind: Literal["cancel", "retry", "review", "undo"] | Decision
+
+
+@dataclass(frozen=True)
+class HookBounds:
+    """The hook `on_saved` is configured: how often it may have an item made again, and for how many credits a job."""
+
+    redos: int
+    redo_credits: int
 
 
 @dataclass
@@ -116,6 +125,8 @@ class Plan:
     other_outputs: frozenset[str] = frozenset()  # hashes of files that only a dialect has
     replies: str = ""  # of the profile: what a person knows of the service's replies
     decisions: tuple[Decision, ...] = ()  # of a person about done items, between two lives of the program
+    hook: HookBounds | None = None
+    database: Database = "sqlite"
     made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
     has_objects: bool = False  # `output.dir` is a URL; the place of its objects outlives the program
     is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from unittest import mock
 from .checks import Aftermath
 from .plan import Plan
 from .real_kills import play_until_killed
+from .served_queues import served_queue
 from .simulated_world import World
 
 PLACE: Final = "BATCHKILN_SIMULATED_IN"  # a folder for the worlds of processes that are killed, to be removed with it
@@ -48,14 +49,16 @@ def play(plan: Plan, *, killed_at: int | None = None, tells: bool = False) -> Ou
     gc.collect()  # the world before: left alone, thousands of worlds fill the memory before it is thought of
     folder = place_for_worlds()
     try:
-        with seeded_secrets(plan.seed):
+        queue = folder / "program" / "queue.db"
+        served = served_queue(queue, plan.seed) if plan.database == "postgresql" else nullcontext()
+        with seeded_secrets(plan.seed), served:
             if killed_at is not None:
                 plan = play_until_killed(folder, plan, point=killed_at)
             world = World(folder, plan)
             outcome = _outcome(world)
-        if killed_at is not None:
-            outcome = replace(outcome, died_at=("SIGKILL", *outcome.died_at))
-        return replace(outcome, story=tuple(world.story())) if tells or outcome.violations else outcome
+            if killed_at is not None:
+                outcome = replace(outcome, died_at=("SIGKILL", *outcome.died_at))
+            return replace(outcome, story=tuple(world.story())) if tells or outcome.violations else outcome
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -94,6 +97,8 @@ def _aftermath(world: World) -> Aftermath:
         revoked_key=world.revoked_key,
         redone=world.decisions.redone,
         chosen=world.decisions.chosen,
+        hooks=world.hooks,
+        is_hook_over=world.is_hook_over and not world.points.is_troubled,
     )
 
 

@@ -21,6 +21,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS: Final = 900
 TIMED_OUT: Final = 124
 _FLEETS: Final = ["tests/simulation/fleets.py", "--first", "--seeds", "0-119", "--processes", "2"]
+_CHOOSING: Final = [
+    *("tests/simulation/seeds.py", "--choosing", "--days", "0.1", "--first"),
+    *("--seeds", "0-199", "--processes", "2"),
+]
 _RESTORED_FLEETS: Final = [*_FLEETS, "--restored"]
 _RESTORES: Final = ["tests/simulation/restores.py", "--first", "--seeds", "0-119", "--processes", "2"]
 
@@ -36,6 +40,7 @@ class Bug:
     more: tuple[tuple[str, str, str], ...] = ()  # further changes: path, before, after
     caught_by: str | None = None  # the tests that are to catch it, where no simulated world can
     is_of_fleets: bool = False  # it shows only where several workers share a queue
+    is_of_choosing: bool = False  # it shows where a person and a hook choose among what was made
     is_of_restores: bool = False  # it shows only where older copies are restored, of a fleet's database or a file
 
 
@@ -52,6 +57,7 @@ _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
 
 _SEND_OBJECT: Final = "await _until_written(worker, task, partial(objects.send, url, source, staged.file, name))\n"
 _KEEP_OBJECT: Final = "            await objects.keep(source, file)\n"
+_ENOUGH: Final = "JOIN variant_group ON variant_group.id = item_source.group_id AND choice.kept"
 _CHOSEN: Final = "FROM item WHERE item.group_id = item_source.group_id"
 
 BUGS: Final = (
@@ -656,7 +662,7 @@ BUGS: Final = (
         "store/chains.sql",
         "AND item_source.source_id IS NOT NULL\n    AND item_source.made_by IS NOT (",
         "AND item_source.source_id IS NOT NULL\n    AND item_source.made_by IS NULL AND item_source.made_by IS NOT (",
-        caught_by="tests/unit/store/test_chains.py",  # no world makes an item again
+        is_of_choosing=True,
     ),
     Bug(
         "an item begins with what its failed source had made before",
@@ -686,7 +692,7 @@ BUGS: Final = (
                 f"\n            {_CHOSEN} AND item.verdict IS NOT NULL",
             ),
         ),
-        caught_by="tests/unit/store/test_reviews.py",  # the worlds know items by their prompts, and have no variants
+        is_of_choosing=True,
     ),
     Bug(
         "a dependent starts before its source is kept",
@@ -737,18 +743,64 @@ BUGS: Final = (
         "    connection.execute('UPDATE job SET charged = refunded')\n",
     ),
     Bug(
+        "a verdict counts for another version",
+        "store/reviews.py",
+        '    if version is not None and version != row["version"]:\n',
+        "    if False:\n",
+        is_of_choosing=True,
+    ),
+    Bug(
+        "a verdict that is taken back leaves what was filled",
+        "store/reviews.py",
+        "    made_ready = fill_dependents(connection, list(changed), now) if changed else 0\n",
+        "    is_kept = decided is Decided.KEEP\n"
+        "    made_ready = fill_dependents(connection, list(changed), now) if changed and is_kept else 0\n",
+        is_of_choosing=True,
+    ),
+    Bug(
+        "a group offers before enough of it are kept",
+        "store/chains.sql",
+        f"\n    {_ENOUGH} >= variant_group.choose",
+        f"\n    {_ENOUGH} >= 1",
+        (("store/chains.sql", f"\n        {_ENOUGH} >= variant_group.choose", f"\n        {_ENOUGH} >= 1"),),
+        is_of_choosing=True,
+    ),
+    Bug(
+        "a group's choice is filled only when all are done",
+        "store/chains.sql",
+        "WHERE item_source.item_id IN (SELECT value FROM json_each(:ids)) AND item_source.group_id IS NOT NULL\n",
+        "WHERE item_source.item_id IN (SELECT value FROM json_each(:ids)) AND item_source.group_id IS NOT NULL\n"
+        "    AND NOT EXISTS (SELECT 1 FROM item WHERE item.group_id = item_source.group_id"
+        " AND (item.state <> 'done' OR item.verdict IS NULL))\n",
+        is_of_choosing=True,
+    ),
+    Bug(
+        "a chosen version does not reach what is made from it",
+        "store/versions.py",
+        "            fill_dependents(connection, [item_id], now)\n",
+        "",
+        is_of_choosing=True,
+    ),
+    Bug(
+        "a hook redoes more often than it may",
+        "store/hooks.py",
+        'if row["redos"] >= bounds.redos:',
+        'if row["redos"] > bounds.redos:',
+        is_of_choosing=True,
+    ),
+    Bug(
         "a hook's redo forgets what it has spent",
         "store/hooks.py",
         "    write_meta(connection, key, str(spent + cost))\n",
         "",
-        caught_by="tests/unit/store/test_hooks.py",
+        is_of_choosing=True,
     ),
     Bug(
         "a hook decides about files that it has not seen",
         "store/hooks.py",
         'if row["state"] != ItemState.DONE or row["version_id"] != attempt_id:',
         'if row["state"] != ItemState.DONE:',
-        caught_by="tests/unit/store/test_hooks.py",
+        caught_by="tests/unit/store/test_hooks.py",  # in the worlds such a redo is one that the hook asked for
     ),
     Bug(
         "a file is recorded without its sidecar",
@@ -836,6 +888,7 @@ def hunt(bug: Bug | None) -> str | None:
         worlds = ["tests/simulation/first_violation.py"]
         if bug is not None:
             restored = _RESTORED_FLEETS if bug.is_of_fleets else _RESTORES
+            worlds = _CHOOSING if bug.is_of_choosing else worlds
             worlds = restored if bug.is_of_restores else _FLEETS if bug.is_of_fleets else worlds
         command = worlds if tests is None else ["-m", "pytest", "-q", "-x", "--no-header", tests]
         done = subprocess.run(

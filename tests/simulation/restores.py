@@ -29,6 +29,7 @@ if not __package__:
 from batchkiln_service.db.creates import CreateStore, NewGeneration
 from batchkiln_service.errors import ApiError
 from simulation.log_silencing import silence, silent_pool
+from simulation.manifests import with_choices
 from simulation.plan import Hand, Intervention, Plan, QueueCopy, Restore, Stage
 from simulation.plan_runner import Outcome, play
 from simulation.scenarios import Storms
@@ -62,7 +63,7 @@ def draw_restores(seed: int) -> Plan:
     interventions = [Intervention(chance.uniform(5, moment), chance.choice(("cancel", "retry"))) for _ in range(3)]
     return Plan(
         seed=seed,
-        manifests={"restored.yaml": _manifest(chance, accounts)},
+        manifests={"restored.yaml": _chained(seed, _manifest(chance, accounts))},
         accounts=accounts,
         weather=partial(Storms, seed, probability=chance.choice((0.0, 0.01)), calm_at=moment),
         cuts_power=chance.choice((None, "all")),
@@ -84,6 +85,12 @@ def _manifest(chance: random.Random, accounts: tuple[str, ...]) -> str:
         kind = chance.choices(_KINDS, weights=(4, 4, 1))[0]
         lines.append(f'  - {{id: item-{number}, prompt: "Fox number {number}{word}", {kind}}}')
     return "\n".join(lines) + "\n"
+
+
+def _chained(seed: int, manifest: str) -> str:
+    """Let some items be made from others, or from groups, in half of the worlds."""
+    chance = random.Random(f"restored choices {seed}")
+    return manifest if chance.random() < 0.5 else with_choices(chance, {"restored": manifest}, (1, 2, 3))["restored"]
 
 
 def play_restores(seed: int, *, tells: bool = False) -> Outcome:

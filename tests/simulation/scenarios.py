@@ -13,7 +13,8 @@ from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 from .decisions import Decision
 from .disk_faults import Trouble
 from .manifests import Wishes, draw_wishes
-from .plan import START, ClockStep, Intervention, Outage, Plan
+from .plan import START, ClockStep, Database, HookBounds, Intervention, Outage, Plan
+from .reviewers import moments_near
 
 DAY: Final = 86_400.0
 HOUR: Final = 3_600.0
@@ -85,9 +86,20 @@ class Options:
     days: float = 2.0
     is_rough: bool = True
     is_rushed: bool = False  # only worlds in which the minutes are what is short
+    database: Database = "sqlite"  # on PostgreSQL no disk fails, and no power is cut: those are the server's matter
+    is_choosing: bool = False  # only worlds with groups and a hook, in which a person decides again and again
 
 
-_REVIEWED = 0.5  # of the worlds
+_REVIEWED: Final = 0.5  # of the worlds
+_HOOKED: Final = 0.25
+_KINDS: Final[tuple[Literal["review", "undo", "redo", "use"], ...]] = (
+    "review",
+    "review",
+    "review",
+    "undo",
+    "redo",
+    "use",
+)
 
 
 def draw(seed: int, options: Options) -> Plan:
@@ -96,12 +108,13 @@ def draw(seed: int, options: Options) -> Plan:
     calm_at = options.days * DAY if options.is_rough else 0.0
     accounts = ("main",) if chance.random() < 0.7 else ("main", "second")
     reviews = random.Random(f"{seed} reviews")
-    has_reviews = reviews.random() < _REVIEWED
+    has_reviews = reviews.random() < _REVIEWED or options.is_choosing
     wishes = draw_wishes(
         chance,
         days=options.days,
         accounts=accounts,
         is_rushed=options.is_rushed,
+        is_choosing=options.is_choosing,
         reviews=reviews if has_reviews else None,
     )
     just_before_midnight = 24 * 60 - (START.hour * 60 + START.minute) - 1
@@ -117,10 +130,18 @@ def draw(seed: int, options: Options) -> Plan:
     if options.is_rough:
         _roughen(chance, plan, wishes)
     if options.is_rough and has_reviews:
-        kinds: tuple[Literal["review", "undo"], ...] = ("review", "review", "undo")
-        plan.interventions = tuple(Intervention(reviews.uniform(0, calm_at), reviews.choice(kinds)) for _ in range(9))
+        moments = [reviews.uniform(0, calm_at) for _ in range(4)]
+        often = 20 if options.is_choosing else 6
+        moments += [_busy_moment(reviews, plan, wishes.busy_hours) for _ in range(often)]
+        moments += moments_near(reviews, plan.kills)
+        kinds = _KINDS if plan.revoked_at is None else ("review", "review", "undo")
+        plan.interventions = tuple(Intervention(moment, reviews.choice(kinds)) for moment in moments)
+    if options.database == "postgresql":
+        plan.database, plan.cuts_power, plan.troubles = "postgresql", None, ()
     plan.decisions = _decisions(seed, plan)
-    plan.ends_by = len(plan.decisions) * DAY + calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
+    plan.hook = _hook(seed, plan, share=0.7 if options.is_choosing else _HOOKED)
+    redone = len(plan.decisions) + sum(each.kind == "redo" for each in plan.interventions) + 2 * (plan.hook is not None)
+    plan.ends_by = redone * DAY + calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
     return plan
 
 
@@ -163,6 +184,14 @@ def _decisions(seed: int, plan: Plan) -> tuple[Decision, ...]:
         return ()
     chance = random.Random(f"scenario decisions {seed}")
     return tuple(chance.choices(("redo", "use", "fetch"), weights=(3, 1, 1), k=chance.choice((0, 2, 4))))
+
+
+def _hook(seed: int, plan: Plan, *, share: float) -> HookBounds | None:
+    """Draw the bounds of the hook; None where there is none. What a revoked key has made cannot be made again."""
+    chance = random.Random(f"scenario hook {seed}")
+    if plan.revoked_at is not None or chance.random() >= share:
+        return None
+    return HookBounds(redos=chance.choice((1, 2)), redo_credits=chance.choice((5, 60, 500)))
 
 
 def _rests(chance: random.Random) -> tuple[float, ...]:

@@ -12,14 +12,16 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.log_silencing import silence, silent_pool
+from simulation.plan import Database
 from simulation.plan_runner import Outcome, play
 from simulation.scenarios import Options, draw
+from simulation.served_queues import name_server
 from simulation.shrinking import shrunken
 from simulation.timeline import summary
 
@@ -33,7 +35,11 @@ def play_seed(seed: int, options: Options) -> tuple[int, Outcome]:
 
 def main() -> int:
     args = _arguments()
-    options = Options(days=args.days, is_rough=not args.fair, is_rushed=args.rushed)
+    options = Options(
+        days=args.days, is_rough=not args.fair, is_rushed=args.rushed, is_choosing=args.choosing, database=args.database
+    )
+    if args.database == "postgresql":
+        name_server()
     if args.verbose:
         return max(_tell_of(seed, options) for seed in args.seeds)
     began, broken, days, generations = time.perf_counter(), list[int](), 0, 0
@@ -41,6 +47,9 @@ def main() -> int:
         for seed, outcome in pool.imap_unordered(partial(play_seed, options=options), args.seeds):
             days += outcome.account_days
             generations += outcome.generations
+            if outcome.violations and args.first:
+                print(f"FOUND {command_of(seed, options)}: {outcome.violations[0]}")
+                return 1
             if outcome.violations:
                 broken.append(seed)
                 print(f"{command_of(seed, options)}: {len(outcome.violations)} broken")
@@ -59,6 +68,8 @@ def main() -> int:
 def command_of(seed: int, options: Options) -> str:
     """Return the arguments that play a world again."""
     kind = ("" if options.is_rough else " --fair") + (" --rushed" if options.is_rushed else "")
+    kind += " --choosing" if options.is_choosing else ""
+    kind += "" if options.database == "sqlite" else f" --database {options.database}"
     return f"--seeds {seed} --days {options.days:g}{kind}"
 
 
@@ -87,6 +98,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--days", type=float, default=2.0, help="for how long things go wrong")
     parser.add_argument("--fair", action="store_true", help="let nothing go wrong")
     parser.add_argument("--rushed", action="store_true", help="only worlds in which the minutes' requests run out")
+    parser.add_argument("--choosing", action="store_true", help="only worlds in which a person and a hook choose")
+    parser.add_argument("--database", choices=get_args(Database), default="sqlite", help="where the queue is")
+    parser.add_argument("--first", action="store_true", help="end with the first broken promise, for planted bugs")
     parser.add_argument("--verbose", action="store_true", help="tell what happens, one world after the other")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()

@@ -10,8 +10,8 @@ import os
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,11 +26,12 @@ from PIL import Image
 
 from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import apply_manifests, scope_of
-from batchkiln.api.engine import open_engine
+from batchkiln.api.engine import Engine, open_engine
 from batchkiln.config import load_config
+from batchkiln.hooks.run_hooks import running_hooks
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.store import Store, Writer, attempt_journal
+from batchkiln.store import Store, Writer, attempt_journal, hooks
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.worker.run_state import RunState
 from batchkiln_service import LocalService, ServiceConfig
@@ -38,6 +39,7 @@ from batchkiln_service import LocalService, ServiceConfig
 from .crash_point_counter import DiedError, Points
 from .decisions import Decisions
 from .fault_schedule import fates_of
+from .hook_programs import HookPrograms, hook_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
 from .object_points import PointedObjects
@@ -50,13 +52,13 @@ from .operator_actions import (
     lost_attempts_of,
     move,
     retry_canceled,
-    review_some,
-    take_verdicts_back,
 )
 from .oversleeping import Oversleeping
 from .plan import RESTART_SECONDS, Plan, Restore
 from .power_cuts import JOURNAL, Disk, FollowedFiles
 from .queue_copies import QueueCopies
+from .queue_sessions import SERVED, is_there, location_of, reading
+from .reviewers import Reviewer
 from .secret_scan import Canaries
 from .timeline import Happening, tell
 from .virtual_loop import VirtualLoop
@@ -116,6 +118,14 @@ class World:
         self.revoked_key: str | None = None  # its hash
         self.decisions = Decisions(plan.seed, plan.decisions)
         self.violations: list[str] = []
+        self.reviewer = Reviewer(self.program_folder / "queue.db", self.violations)
+        budgeted = {name.removesuffix(".yaml") for name, text in plan.manifests.items() if "{credits:" in text}
+        budgeted |= {name.removesuffix(".yaml") for name, text in plan.manifests.items() if ", credits:" in text}
+        self.hooks = HookPrograms(plan.seed, never_again=frozenset(budgeted))
+        self.is_hook_over = False
+        self._served = SERVED.get(self.program_folder / "queue.db")
+        if self._served is not None:
+            self._served.pass_by = self.points.pass_by
         self._died = asyncio.Event()
         self._graves: list[object] = []
         self._harness = copy_context()
@@ -145,6 +155,10 @@ class World:
         moment = self.loop.time()
         return self.plan.starts_at + timedelta(seconds=moment + self.plan.clock_error_seconds(moment))
 
+    def true_ms(self) -> int:
+        """Return the service's time."""
+        return round((self.plan.starts_at.timestamp() + self.loop.time()) * 1000)
+
     def kill_program(self) -> None:
         """Let the program die now, unless it is dead."""
         if not self._died.is_set():
@@ -171,8 +185,10 @@ class World:
             self.copies.take("any")
 
     def intervene(self, kind: str) -> None:
-        """Let a person cancel some items, retry those that were canceled, review what is done, or undo a verdict."""
+        """Let a person cancel some items, retry those that were canceled, review, undo, or decide about done items."""
         queue, now = self.program_folder / "queue.db", round(self.wall().timestamp() * 1000)
+        if not is_there(queue):
+            return
         self.copies.reach("deciding")
         chance = random.Random(f"{self.plan.seed} decides at {self.loop.time()}")
         match kind:
@@ -181,9 +197,13 @@ class World:
             case "retry":
                 names = retry_canceled(queue, now)
             case "review":
-                names = review_some(queue, chance, now)
+                names = self.reviewer.review(chance, now)
+            case "undo":
+                names = self.reviewer.take_back(chance, now)
+            case "redo" | "use" | "fetch" as decision:
+                names = [told] if (told := self.decisions.decide(queue, decision, self.true_ms())) else []
             case _:
-                names = take_verdicts_back(queue, chance, now)
+                raise ValueError(kind)
         self.note("a person", f"has {kind}: {', '.join(names)}")
         self._wake_program()
         self.copies.reach("deciding")
@@ -272,7 +292,7 @@ class World:
 
     async def _live(self) -> float | None:
         """Live one life of the program; return how long to rest before the next one, None when all is done."""
-        if self.lives and (decided := self.decisions.next(self.program_folder / "queue.db")):
+        if self.lives and (decided := self.decisions.next(self.program_folder / "queue.db", self.true_ms())):
             self.note("a person", decided)
         self.points.begin_life()
         self._disk = Disk(self.program_folder, violations=self.violations)
@@ -302,6 +322,21 @@ class World:
             return min(to_come) - self.loop.time() + RESTART_SECONDS
         if self.plan.is_left_alone:
             return self._until_topped_up() if left else None
+        if self._is_helped(left):
+            return STANDSTILL_SECONDS
+        if self.plan.hook is not None:
+            with reading(self.program_folder / "queue.db") as session:
+                has_hooks_left = hooks.has_due(session)
+            if has_hooks_left:  # as the program says itself: the next run runs them
+                return RESTART_SECONDS
+            self.is_hook_over = True
+        if decided := self.decisions.next(self.program_folder / "queue.db", self.true_ms(), is_last_call=True):
+            self.note("a person", decided)
+            return RESTART_SECONDS
+        return None
+
+    def _is_helped(self, left: int) -> bool:
+        """Let a person end what only they can; return whether there is anything to do for the program."""
         if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
         self.copies.reach("deciding")
@@ -312,20 +347,16 @@ class World:
             self.note("a person", f"has the outputs of {unfetched} items fetched again")
         if left and (asked := ask_again(self.program_folder / "queue.db")):
             self.note("a person", f"has {asked} calls asked again")
-        if reviewed := self._review():
+        if reviewed := self._review(is_last_call=not left):
             self.note("a person", f"reviews: {', '.join(reviewed)}")
             self.copies.reach("deciding")
-        if left or doubts or unfetched or reviewed:
-            return STANDSTILL_SECONDS
-        if decided := self.decisions.next(self.program_folder / "queue.db", is_last_call=True):
-            self.note("a person", decided)
-            return RESTART_SECONDS
-        return None
+        return bool(left or doubts or unfetched or reviewed)
 
-    def _review(self) -> list[str]:
+    def _review(self, *, is_last_call: bool) -> list[str]:
         """Let a person review what waits for it; return the names of the items."""
-        queue, now = self.program_folder / "queue.db", round(self.wall().timestamp() * 1000)
-        return review_some(queue, random.Random(f"{self.plan.seed} reviews at {self.loop.time()}"), now)
+        now = round(self.wall().timestamp() * 1000)
+        chance = random.Random(f"{self.plan.seed} reviews at {self.loop.time()}")
+        return self.reviewer.review(chance, now, is_last_call=is_last_call)
 
     def _until_topped_up(self) -> float | None:
         """Return how long it is until a person has bought credits and starts again, in calm; None when nobody will."""
@@ -346,6 +377,8 @@ class World:
         books = self.folder / "service" / "service.db"
         self.violations += unpaid_files(self.program_folder / "out", books, self.plan.other_outputs)
         self.loop.kill(f"program-{self.lives}")
+        if self._served is not None:
+            self._served.bury(f"program-{self.lives}")
         self.loop.call_soon(self._died.set, context=self._harness)
 
     def _opened(self, connection: sqlite3.Connection) -> None:
@@ -383,7 +416,7 @@ class World:
         """
         assert self.plan.made_again is not None
         job, item = self.plan.made_again
-        store = await Store.open_for_writing(self.program_folder / "queue.db")
+        store = await Store.open_for_writing(location_of(self.program_folder / "queue.db"))
         try:
             detail = await store.read(lambda reader: reader.items.detail(job, item))
             is_made = any(event.kind == kind for event in detail.events)
@@ -396,7 +429,7 @@ class World:
     async def _run(self) -> int:
         folder = self.program_folder
         app = AppContext(
-            folder / "queue.db",
+            location_of(folder / "queue.db"),
             load_config(folder / "batchkiln.yaml", {}),
             working_dir=folder,
             environment=Environment(
@@ -415,14 +448,31 @@ class World:
                 names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
                 applied = await apply_manifests(store, app, names, options=ApplyOptions(), stdin=BytesIO())
                 control.scope = scope_of(applied)
-                sleepers = Oversleeping(driver, Path(str(app.queue)), self.violations)
+                sleepers = Oversleeping(driver, folder / "queue.db", self.violations)
                 self.loop.on_move = sleepers.look
                 self._wake_program = driver.on_wakeup  # as a command of another process does
-                outstanding = await driver.run()
+                async with self._hooked(driver):
+                    outstanding = await driver.run()
         finally:
             self.loop.on_move = self._wake_program = lambda: None
             await store.close()
         return outstanding.total
+
+    @asynccontextmanager
+    async def _hooked(self, driver: Engine) -> AsyncIterator[None]:
+        """Run the hook beside the work, where there is one, as `batchkiln run` does."""
+        bounds = self.plan.hook
+        if bounds is None:
+            yield
+            return
+        reader = await Store.open_for_reading(location_of(self.program_folder / "queue.db"))
+        try:
+            hook = hook_of(self.program_folder, redos=bounds.redos, redo_credits=bounds.redo_credits)
+            with self.hooks.installed():
+                async with running_hooks(driver, reader, hook, {"PATH": os.defpath}, wall=self.wall):
+                    yield
+        finally:
+            await reader.close()
 
 
 def _bury(folder: Path, grave: Path) -> None:

@@ -4,6 +4,7 @@ What is drawn is drawn from --seed, which is told, so that a finding can be look
 
     python tests/simulation/sweep.py                        all of it: well over an hour
     python tests/simulation/sweep.py --part worlds          only points, pairs, worlds, dialects, fleet, or restores
+    python tests/simulation/sweep.py --part worlds --database postgresql
     python tests/simulation/sweep.py --short                a small share of each, in about a minute
     python tests/simulation/sweep.py --short --seed 4711    the same share again
 """
@@ -14,7 +15,7 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from math import ceil
@@ -29,14 +30,17 @@ from simulation.crash_points import How, every_point, every_turn, pairs, play_de
 from simulation.fleet_plan import Blow
 from simulation.fleets import FleetOutcome, count_handover_points, play_fleet_seed, play_handover
 from simulation.log_silencing import silent_pool
+from simulation.plan import Database
 from simulation.plan_runner import Outcome
 from simulation.restores import RESTORES, play_restores
 from simulation.scenarios import Options
 from simulation.seeds import command_of, play_seed
+from simulation.served_queues import name_server
 from simulation.strangers import meet
 
 OPTIONS: Final = Options(days=2.0)
 RUSHED: Final = Options(days=2.0, is_rushed=True)
+CHOOSING: Final = Options(days=0.1, is_choosing=True)
 Runs = Iterator[tuple[str, Outcome]]  # with the command that plays each again
 PARTS: Final = ("points", "pairs", "worlds", "dialects", "fleet")
 HANDOVER_BLOWS: Final[tuple[Blow, ...]] = ("kill", "freeze")
@@ -51,6 +55,7 @@ class Extent:
     pairs: int
     account_days: int
     rushed_days: int  # of worlds in which the minutes are what is short: they take longest to play
+    choosing_days: int  # of worlds in which a person and a hook choose; they are short
     dialects: int  # of services that nobody has seen
     fleets: int  # worlds with several workers
     handovers: int  # every how many points of a handover
@@ -62,13 +67,22 @@ FULL: Final = Extent(
     pairs=5000,
     account_days=10_000,
     rushed_days=400,
+    choosing_days=200,
     dialects=10_000,
     fleets=1000,
     handovers=1,
     restores=1000,
 )
 SHORT: Final = Extent(
-    share=16, pairs=24, account_days=60, rushed_days=4, dialects=150, fleets=12, handovers=150, restores=24
+    share=16,
+    pairs=24,
+    account_days=60,
+    rushed_days=4,
+    choosing_days=8,
+    dialects=150,
+    fleets=12,
+    handovers=150,
+    restores=24,
 )
 
 
@@ -96,25 +110,34 @@ class Tally:
 def main() -> int:
     args = _arguments()
     extent = SHORT if args.short else FULL
+    if args.database == "postgresql":
+        name_server()
     print(f"seed {args.seed}, {args.processes} processes", flush=True)
     is_paired = args.part in {None, "pairs"}  # drawn with processes of their own, before those of the pool are there
     drawn = pairs(extent.pairs, args.seed, processes=args.processes) if is_paired else []
     with silent_pool(args.processes) as pool:
-        parts = _parts(pool, extent, args.seed, drawn)
+        parts = _parts(pool, extent, args.seed, drawn, args.database)
         broken = sum(_tell(name, runs) for part, name, runs in parts if args.part in {None, part})
     print("every promise was kept" if not broken else f"{broken} runs broke a promise")
     return 1 if broken else 0
 
 
-def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) -> Iterator[tuple[str, str, Runs]]:
+def _parts(
+    pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]], database: Database
+) -> Iterator[tuple[str, str, Runs]]:
     """Yield each part, its name, and its runs, which begin when they are iterated."""
     for how in get_args(How):
         yield "points", f"points, {how}", _every(pool, extent, how, seed)
     for number, how in enumerate(PAIRED):  # each way of dying has others of the pairs
         yield "pairs", f"pairs, {how}", _points(pool, drawn[number :: len(PAIRED)], how, seed)
     first_seed = seed * 1_000_000
-    yield "worlds", "worlds", _worlds(pool, first_seed, OPTIONS, extent.account_days, batch=20)
-    yield "worlds", "rushed worlds", _worlds(pool, first_seed, RUSHED, extent.rushed_days, batch=4)
+    for name, drawn_from, days, batch in (
+        ("worlds", OPTIONS, extent.account_days, 20),
+        ("rushed worlds", RUSHED, extent.rushed_days, 4),
+        ("choosing worlds", CHOOSING, extent.choosing_days, 8),
+    ):
+        options = replace(drawn_from, database=database)
+        yield "worlds", name, _worlds(pool, first_seed, options, days, batch=batch)
     yield "dialects", "dialects", _dialects(pool, seed, extent.dialects)
     yield "fleet", "fleets", _fleets(pool, first_seed, extent.fleets)
     for blow in HANDOVER_BLOWS:
@@ -154,7 +177,8 @@ def _dialects(pool: Pool, seed: int, count: int) -> Runs:
 
 
 def _every(pool: Pool, extent: Extent, how: How, seed: int) -> Runs:
-    deaths = every_turn(how, share=extent.share, offset=seed) if extent.share else every_point(how)
+    is_each = not extent.share and not how.startswith("choices")
+    deaths = every_point(how) if is_each else every_turn(how, share=extent.share or 1, offset=seed)
     yield from _points(pool, deaths, how, seed)
 
 
@@ -197,6 +221,7 @@ def _arguments() -> argparse.Namespace:
         choices=("points", "pairs", "worlds", "dialects", "fleet", "restores"),
         help="play only this part",
     )
+    parser.add_argument("--database", choices=get_args(Database), default="sqlite", help="of the worlds' queues")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(100_000), help="what is drawn from it is told")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()

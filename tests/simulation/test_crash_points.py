@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from .crash_points import How, broken, every_turn, pairs, play_quietly
+from .crash_points import How, broken, every_turn, pairs, plan_of, play_quietly
 from .log_silencing import silence
 from .plan_runner import play
 from .standard_run import plan
@@ -24,6 +24,17 @@ def test_standard_run_holds_by_itself() -> None:
 def test_same_run_passes_the_same_points() -> None:
     """A point has the same number in every run, so that a finding can be played again."""
     assert play_quietly((100,)) == play_quietly((100,))
+
+
+def test_run_with_choices_holds_by_itself() -> None:
+    """Its hook keeps, drops and redoes, and its points are those of one life."""
+    with silence():
+        outcome = play(plan_of((), "choices"), tells=True)
+
+    told = "\n".join(outcome.story)
+    assert outcome.violations == ()
+    assert outcome.points > 1300
+    assert all(word in told for word in ("hook_redo", "dropped by=on_saved", "kept by=on_saved", "kept by=a person"))
 
 
 @pytest.mark.long

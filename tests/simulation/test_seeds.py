@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support import postgres
+
 from .log_silencing import silence
 from .plan_runner import play
 from .scenarios import Options, draw
@@ -37,6 +39,29 @@ def test_rough_worlds_break_no_promise() -> None:
     broken = {seed: outcome.violations for seed, outcome in (play_seed(seed, ROUGH) for seed in range(5))}
 
     assert {seed: found for seed, found in broken.items() if found} == {}
+
+
+@pytest.mark.long
+def test_choosing_worlds_break_no_promise() -> None:
+    """Variants, reviews, verdicts that come late, redo and a hook: only what is kept is used, and each is paid once."""
+    choosing = Options(days=0.1, is_choosing=True)
+
+    broken = {seed: outcome.violations for seed, outcome in (play_seed(seed, choosing) for seed in range(4))}
+
+    assert {seed: found for seed, found in broken.items() if found} == {}
+
+
+@pytest.mark.long
+@pytest.mark.postgres
+@pytest.mark.parametrize("seed", range(3))
+def test_worlds_with_a_queue_in_postgresql_break_no_promise(seed: int) -> None:
+    """The same worlds on a real server; a program that dies loses its sessions."""
+    postgres.require()
+
+    _, outcome = play_seed(seed, Options(days=0.1, is_choosing=True, database="postgresql"))
+
+    assert outcome.violations == ()
+    assert outcome.generations > 5
 
 
 @pytest.mark.long

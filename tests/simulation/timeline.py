@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from .plan import Plan
+from .queue_sessions import is_there, reading
 
 _REQUESTS: Final = (
     "SELECT arrived_at_ms, account, kind, path, status, code, fault, generation_id FROM requests ORDER BY id"
@@ -27,6 +28,7 @@ _FATES: Final = (
     "clock_steps",
     "troubles",
     "rests",
+    "hook",
     "revoked_at",
     "stranger_until",
     "cuts_power",
@@ -69,7 +71,12 @@ def _requests(folder: Path, epoch: float) -> Iterator[Happening]:
 
 def _events(folder: Path, epoch: float) -> Iterator[Happening]:
     """Give the queue's events, by the machine's clock or the service's: whichever the program went by."""
-    for row in _rows(folder / "program" / "queue.db", _EVENTS):
+    queue = folder / "program" / "queue.db"
+    if not is_there(queue):
+        return
+    with reading(queue) as session:
+        rows = session.execute(_EVENTS).fetchall()
+    for row in rows:
         detail = json.loads(row["detail"] or "{}")
         told = " ".join(f"{name}={value}" for name, value in detail.items())
         state = f" -> {row['state']}" if row["state"] else ""

@@ -2,7 +2,7 @@
 
 Law 1: key and exact bytes of a create are on the disk before its first byte is sent. Law 2: whatever carries an
 idempotency key is what was recorded under it. Law 6: a create says what it may cost at most. What is made from another
-item carries the very image that this item has made.
+item carries the very image that this item offered when the attempt was recorded: nothing dropped, and nothing stale.
 """
 
 import hashlib
@@ -14,20 +14,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from .queue_sessions import reading
+from .source_history import hash_of, sources
+
 _CREATE: Final = re.compile(rb"POST /api/v1/(?:images|videos) HTTP/1\.1\r\n")
 MEDIA: Final = {".png", ".jpg", ".mp4"}
-_OFFERED: Final = """
-    SELECT item_source.place, output.sha256 FROM attempt
-    JOIN item_source ON item_source.item_id = attempt.item_id
-    LEFT JOIN item AS source ON source.id = item_source.source_id AND source.state = 'done' AND (
-        source.verdict = 'kept' OR (source.verdict IS NULL AND source.needs_review = 0) OR EXISTS (
-            SELECT 1 FROM event AS later
-            WHERE later.item_id = source.id AND later.kind IN ('dropped', 'verdict_undone') AND later.id > (
-                SELECT max(sent.id) FROM event AS sent
-                WHERE sent.item_id = attempt.item_id AND sent.kind = 'attempt_recorded')))
-    LEFT JOIN output ON output.attempt_id = source.version_id AND output.number = item_source.output
-    WHERE attempt.idempotency_key = ? AND attempt.sends = 1
-"""
+_SENT: Final = (
+    "SELECT attempt.id, attempt.item_id, max(event.id) AS recorded, max(event.detail) AS detail FROM attempt"
+    " JOIN event ON event.attempt_id = attempt.id AND event.kind = 'attempt_recorded'"
+    " WHERE attempt.idempotency_key = ? AND attempt.sends = 1"
+    " AND EXISTS (SELECT 1 FROM item_source WHERE item_source.item_id = attempt.item_id)"
+    " GROUP BY attempt.id, attempt.item_id"
+)
 _KEY: Final = re.compile(rb"\r\nIdempotency-Key: ([^\r]*)\r\n", re.IGNORECASE)
 
 
@@ -39,6 +37,7 @@ class Watch:
         self._queue = queue
         self._assets = assets
         self._head = b""
+        self.handed_over = 0  # images that were made by one item, and sent for another
         self.violations: list[str] = []
 
     def see(self, node: str, content: bytes) -> None:
@@ -73,26 +72,28 @@ class Watch:
             self.violations += self._made_from_others(key, json.loads(body), self._assets)
 
     def _made_from_others(self, key: str, body: dict[str, Any], assets: Path) -> Iterator[str]:
-        """Tell of an image that another item makes, and that is not what that item has made by now.
+        """Tell of an image that another item makes, and that was not what that item offered when it was recorded.
 
         Only the first send counts: later ones carry the same bytes, whatever has become of the source and the upload.
         """
-        for place, offered in self._offered(key):
+        with reading(self._queue) as session:
+            sent = session.execute(_SENT, (key,)).fetchone()
+            if sent is None or "is_recovered" in (sent["detail"] or ""):  # what a lost copy offered is lost with it
+                return
             urls = [each["url"] for each in body.get("inputs", [])]
-            sent = assets / urls[place].rpartition("/")[2] if place < len(urls) else assets / "none"
-            if offered is None:
-                yield f"create {key} was sent before what it is made from was there"
-            elif not sent.exists() or hashlib.sha256(sent.read_bytes()).hexdigest() != offered:
-                yield f"create {key} was sent with another image than its source has made"
-
-    def _offered(self, key: str) -> list[tuple[int, str | None]]:
-        """Return place and hash of what each source of a create that is sent for the first time offers now."""
-        with closing(sqlite3.connect(f"{self._queue.as_uri()}?mode=ro", uri=True)) as connection:
-            return connection.execute(_OFFERED, (key,)).fetchall()
+            for source in sources(session, sent["item_id"], sent["recorded"]):
+                self.handed_over += 1
+                asset = assets / urls[source.place].rpartition("/")[2] if source.place < len(urls) else assets / "none"
+                if source.version_id is None:
+                    yield f"create {key} was sent though what it is made from was not offered"
+                elif not asset.exists() or hashlib.sha256(asset.read_bytes()).hexdigest() != hash_of(
+                    session, source.version_id, assets.parent / "service.db"
+                ):
+                    yield f"create {key} was sent with another image than its source offered"
 
     def _recorded(self, key: str) -> bytes | None:
-        with closing(sqlite3.connect(f"{self._queue.as_uri()}?mode=ro", uri=True)) as connection:
-            row = connection.execute("SELECT body FROM attempt WHERE idempotency_key = ?", (key,)).fetchone()
+        with reading(self._queue) as session:
+            row = session.execute("SELECT body FROM attempt WHERE idempotency_key = ?", (key,)).fetchone()
         return None if row is None else bytes(row[0])
 
 

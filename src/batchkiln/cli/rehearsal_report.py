@@ -12,6 +12,7 @@ from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import STYLES, format_duration, format_minute, plural, sanitize
 from batchkiln.presentation.item_documents import iso
+from batchkiln.rehearsal.reviewing import ReviewFigures
 from batchkiln.rehearsal.simulation import RehearsalResult
 
 _LONGEST_MESSAGE: Final = 160
@@ -61,6 +62,9 @@ def _facts(result: RehearsalResult) -> Table:
     span = format_duration((result.ends_at - result.starts_at).total_seconds())
     table.add_row("time", f"{span}, from {format_minute(result.starts_at)} to {format_minute(result.ends_at)}")
     table.add_row("days", _days(result))
+    reviews = result.reviews
+    if reviews != ReviewFigures():
+        table.add_row("reviews", f"{reviews.kept:,} kept, {reviews.dropped:,} dropped, {reviews.redone:,} made again")
     for window in result.report.windows:
         name = window.budget if window.account == "main" else f"{window.budget} ({window.account})"
         table.add_row(
@@ -144,6 +148,7 @@ def rehearsal_document(result: RehearsalResult, *, level: str, seed: int) -> dic
                 for day in report.days.entries
             ],
         },
+        "reviews": asdict(result.reviews),
         "requests": [asdict(entry) for entry in report.requests],
         "windows": [asdict(window) for window in report.windows],
         "troubles": [asdict(incident) for incident in result.incidents],

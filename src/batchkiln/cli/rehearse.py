@@ -32,21 +32,28 @@ if TYPE_CHECKING:
     help="How often the service fails and connections break.",
 )
 @click.option("--seed", type=int, default=0, metavar="N", help="The random seed; default 0.")
+@click.option(
+    "--kept",
+    type=click.FloatRange(0, 1),
+    default=1.0,
+    metavar="SHARE",
+    help="The share of reviewed results that is kept, from 0 to 1; default 1. The rest is made again or dropped.",
+)
 def rehearse(
-    common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
+    common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int, kept: float
 ) -> ExitStatus:
     """Run each MANIFEST to its end in virtual time against the local service. A month takes less than a minute.
 
     The limits are those of the profile; prices and durations are those of the local service. The queue, the outputs
-    and the account stay unchanged: all files are temporary, and no request leaves this process. `-` reads standard
-    input.
+    and the account stay unchanged: all files are temporary, and no request leaves this process. Reviews and choices are
+    drawn: what is missing then is made again, at most three times. `-` reads standard input.
     """
     with _stopped_by_signals():
-        return _rehearse(common, manifests, faults=faults, seed=seed)
+        return _rehearse(common, manifests, faults=faults, seed=seed, kept=kept)
 
 
 def _rehearse(
-    common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
+    common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int, kept: float
 ) -> ExitStatus:
     # These imports take longer than a whole `status` command.
     from batchkiln.api.app_context import AppContext  # noqa: PLC0415
@@ -59,7 +66,7 @@ def _rehearse(
     # The report lists all incidents; with -v the log also shows them as they occur.
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
     app = AppContext(common.queue, common.load_config(), common.profile)
-    options = RehearsalOptions(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
+    options = RehearsalOptions(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common), kept)
     result = play(app, options)
     if is_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")

@@ -31,6 +31,7 @@ from batchkiln.rehearsal.fault_profiles import ConnectionCuts, Level, fault_rule
 from batchkiln.rehearsal.incidents import Incident, lost_requests, read_incidents
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
+from batchkiln.rehearsal.reviewing import ReviewFigures, Reviewing
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
 from batchkiln.store import ApplyOptions, JobSummary, Paid, Reader, Store
 from batchkiln.worker.run_state import RunState
@@ -46,6 +47,7 @@ PROGRESS_SECONDS: Final = 1800.0  # in virtual time
 class RehearsalOptions:
     """The options of a rehearsal: manifests, fault level and random seed.
 
+    `kept` is the share of what is reviewed that is kept, from 0 to 1.
     `on_progress` receives the virtual time and the number of items left, a few times a virtual day.
     """
 
@@ -55,6 +57,7 @@ class RehearsalOptions:
     starts_at: datetime
     stdin: BinaryIO
     on_progress: Callable[[datetime, int], None] = field(default=lambda _, __: None)
+    kept: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +71,17 @@ class RehearsalResult:
     paid: Paid
     report: Report
     incidents: tuple[Incident, ...]
+    reviews: ReviewFigures = field(default_factory=ReviewFigures)
 
     @property
     def charged_twice(self) -> int:
-        """Number of charged generations beyond one for each item, according to the service."""
+        """Number of charged generations beyond one for each item and each redo, according to the service."""
         kept = sum(
             account.succeeded_generations + account.canceled_generations + account.active_generations
             for account in self.report.accounts
         )
-        return kept - self.paid.items
+        extra = kept - self.paid.items
+        return extra - min(max(extra, 0), self.reviews.redone)  # a redo that fails is not charged
 
     @property
     def charged_credits(self) -> int:
@@ -168,6 +173,7 @@ class _Simulation:
         self._folder = folder
         self._options = options
         self._cuts = cuts
+        self._reviewing = Reviewing(options.kept, options.seed, self._wall)
         self._service_folder = folder / "service"
         self._queue = folder / "queue.db"
         self._app = replace(
@@ -205,6 +211,14 @@ class _Simulation:
                 await store.close()
 
     async def _drive(self, store: Store, profile: Profile, applied: Sequence[Applied]) -> None:
+        """Run until nothing is left, and again after each round of reviews."""
+        jobs = [entry.job.name for entry in applied]
+        is_reviewed = True
+        while is_reviewed:
+            await self._run(store, profile, applied)
+            is_reviewed = await self._reviewing.review(store, jobs)
+
+    async def _run(self, store: Store, profile: Profile, applied: Sequence[Applied]) -> None:
         control = RunState(scope=scope_of(applied))
         alone = Config(
             {profile.name: profile}, profile.name
@@ -260,6 +274,7 @@ class _Simulation:
             paid=reader.generations.paid(),
             report=report,
             incidents=tuple(incident_log.by_kind()),
+            reviews=self._reviewing.figures,
         )
 
     def _profile_of(self, applied: Sequence[Applied]) -> Profile:

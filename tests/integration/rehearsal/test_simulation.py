@@ -244,3 +244,53 @@ def test_a_signal_is_taken_at_once_while_manifests_are_read(tmp_path: Path, monk
 
     with pytest.raises(KeyboardInterrupt):
         played(tmp_path)
+
+
+CHOICES = """
+version: 1
+job: owls
+defaults: {{model: epsilon-2, mode: text-to-image, parameters: {{resolution: 512x512}}}}
+output: {{dir: "{out}"}}
+items:
+  - {{id: owl, prompt: An owl, variants: 4, choose: 2}}
+  - {{id: fox, prompt: A fox, review: true}}
+  - {{id: ink, prompt: The owl in ink, mode: image-to-image, inputs: [{{item: owl, choice: 2}}]}}
+  - {{id: snow, prompt: The fox in snow, mode: image-to-image, inputs: [{{item: fox}}]}}
+"""
+
+
+def reviewed(folder: Path, kept: float) -> RehearsalResult:
+    """Rehearse a manifest with a group and a review."""
+    manifest = folder / "owls.yaml"
+    manifest.write_text(CHOICES.format(out=folder / "out"))
+    return rehearse(app(folder), RehearsalOptions([str(manifest)], "none", 5, START, io.BytesIO(), kept=kept))
+
+
+def test_rehearsal_keeps_what_is_reviewed_and_makes_the_rest_of_a_chain(tmp_path: Path) -> None:
+    """Without a share everything is kept, as far as it is chosen."""
+    outcome = reviewed(tmp_path, 1.0)
+
+    assert outcome.is_all_done
+    assert outcome.is_sound
+    assert (outcome.reviews.kept, outcome.reviews.dropped, outcome.reviews.redone) == (3, 2, 0)
+    assert outcome.charged_credits == 14
+
+
+def test_rehearsal_pays_for_what_is_made_again(tmp_path: Path) -> None:
+    """With a smaller share, what is missing is made again, and the bill holds it."""
+    outcome = reviewed(tmp_path, 0.3)
+
+    assert outcome.is_sound
+    assert outcome.reviews.redone
+    assert outcome.charged_credits == outcome.jobs[0].credits.charged > 14
+    assert outcome.is_all_done == (outcome.jobs[0].items[ItemState.QUEUED] == 0)
+
+
+def test_rehearsal_without_a_good_result_ends(tmp_path: Path) -> None:
+    """Each item is made again three times at most; what waits for it is told as not done."""
+    outcome = reviewed(tmp_path, 0.0)
+
+    assert outcome.is_sound
+    assert (outcome.reviews.kept, outcome.reviews.redone) == (0, 9)
+    assert outcome.jobs[0].items[ItemState.QUEUED] == 2
+    assert rehearsal_document(outcome, level="none", seed=5)["reviews"]["redone"] == 9
