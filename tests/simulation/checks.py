@@ -32,6 +32,14 @@ from .source_history import sources
 from .wire_checks import MEDIA
 
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
+_FETCHED_TOO_LATE: Final = """
+    SELECT item.name, job.name AS job, asked.at AS asked_at, ended.at AS decided_at FROM event AS asked
+    JOIN event AS ended ON ended.item_id = asked.item_id AND ended.id > asked.id AND ended.kind = 'retention_ended'
+    JOIN item ON item.id = asked.item_id JOIN job ON job.id = item.job_id
+    WHERE asked.kind = 'fetch_requested' AND item.state = 'expired' AND NOT EXISTS (
+        SELECT 1 FROM event AS other WHERE other.at > asked.at + :hours AND other.at < ended.at - :minutes)
+"""
+"""Files that a person deleted and wanted again, and nothing happened in the queue until the service had deleted them."""
 UPSET_MS: Final = MINUTE_MS + LATE_MS  # for how long a late request can be in the way of others
 BLIND_MS: Final = MINUTE_MS + 15_000  # a minute and a poll interval, and the start
 TOO_MANY_REQUESTS: Final = 429
@@ -124,6 +132,7 @@ class Aftermath:
             " WHERE hold.kind = 'key_forgotten' AND item.state = 'expired'"
             " GROUP BY hold.id, item.name, job.name, hold.at"
         ).fetchall()
+        self._decisions += session.execute(_FETCHED_TOO_LATE, {"hours": 2 * 3_600_000, "minutes": 600_000}).fetchall()
         self._sources = session.execute("SELECT item_id, source_id, group_id, sha256 FROM item_source").fetchall()
         self._members = session.execute("SELECT id, group_id FROM item WHERE group_id IS NOT NULL").fetchall()
         queued = [row["id"] for row in self._items if row["state"] == "queued"]
@@ -324,6 +333,7 @@ class Aftermath:
         """Return the items that were handed to a person in time, who decided only after the service's retention.
 
         The program was away for almost the whole retention, and its key may have been forgotten (Service rule 4.2).
+        Likewise those whose file a person deleted, and wanted again shortly before the program was away.
         """
         ends_at = {made.item: made.created_at_ms + RETENTION_MS for made in self._made}
         return {

@@ -83,10 +83,13 @@ class Watch:
             urls = [each["url"] for each in body.get("inputs", [])]
             for source in sources(session, sent["item_id"], sent["recorded"]):
                 self.handed_over += 1
-                asset = assets / urls[source.place].rpartition("/")[2] if source.place < len(urls) else assets / "none"
+                if source.place >= len(urls):
+                    yield f"create {key} was sent without the image of place {source.place}"
+                    continue
+                asset = assets / urls[source.place].rpartition("/")[2]
                 if source.version_id is None:
                     yield f"create {key} was sent though what it is made from was not offered"
-                elif not asset.exists() or hashlib.sha256(asset.read_bytes()).hexdigest() != hash_of(
+                elif asset.exists() and hashlib.sha256(asset.read_bytes()).hexdigest() != hash_of(
                     session, source.version_id, assets.parent / "service.db"
                 ):
                     yield f"create {key} was sent with another image than its source offered"
