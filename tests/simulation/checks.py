@@ -39,7 +39,7 @@ _FETCHED_TOO_LATE: Final = """
     WHERE asked.kind = 'fetch_requested' AND item.state = 'expired' AND NOT EXISTS (
         SELECT 1 FROM event AS other WHERE other.at > asked.at + :hours AND other.at < ended.at - :minutes)
 """
-"""Files that a person deleted and wanted again, and nothing happened in the queue until the service had deleted them."""
+"""Files that a person deleted and wanted again; nothing happened in the queue until the service had deleted them."""
 UPSET_MS: Final = MINUTE_MS + LATE_MS  # for how long a late request can be in the way of others
 BLIND_MS: Final = MINUTE_MS + 15_000  # a minute and a poll interval, and the start
 TOO_MANY_REQUESTS: Final = 429
