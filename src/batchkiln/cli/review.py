@@ -167,7 +167,8 @@ class _Session:
             if item is None:
                 step, name = await self._step(step.next_at), None
                 continue
-            left = await self._changes.reader.read(lambda reader: reader.reviews.left(self._job))
+            first = step.items[0].id
+            left = await self._changes.reader.read(lambda reader, first=first: reader.reviews.left(self._job, at=first))
             self._show(step, item, left)
             key = _key()
             if key in _ENDS:
@@ -220,14 +221,14 @@ class _Session:
             await self._changes.redo(self._job, [item.name])
             print_status("It is queued again; `batchkiln work` makes it.")
 
-    def _show(self, step: ReviewStep, item: ItemSummary, left: int) -> None:
+    def _show(self, step: ReviewStep, item: ItemSummary, left: str) -> None:
         if self._shown == (step.at, item.name):
             return
         self._shown = (step.at, item.name)
         number = f"{step.items.index(item) + 1} of {len(step.items)}" if step.group is not None else ""
         choose = f", choose {step.choose}, {step.kept} kept" if step.choose is not None else ""
         print_status("")
-        print_status(f"{item.name}  {number}{choose}  ({item.verdict or 'no verdict'}; {left:,} left)")
+        print_status(f"{item.name}  {number}{choose}  ({item.verdict or 'no verdict'}; {left})")
         print_status(f"  {sanitize(item.prompt)}")
         for _, file in step.inputs:
             print_status(f"  made from {file.path}")

@@ -68,9 +68,10 @@ async def _page(
 
 def _read(
     reader: Reader, job: str, at: int | None, last: int | None, *, is_all: bool
-) -> tuple[ReviewStep | None, ItemSummary | None, int]:
+) -> tuple[ReviewStep | None, ItemSummary | None, str]:
     step = reader.reviews.step(job, at, is_all=is_all)
-    return step, None if last is None else reader.reviews.item(job, last), reader.reviews.left(job)
+    left = "" if step is None else reader.reviews.left(job, at=step.items[0].id)
+    return step, None if last is None else reader.reviews.item(job, last), left
 
 
 def _is_all(request: web.Request) -> bool:

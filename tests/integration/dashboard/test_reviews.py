@@ -42,7 +42,7 @@ async def test_group_is_shown_side_by_side_with_its_input(browser: Browser) -> N
     assert page.status == 200
     assert [f">owl-{n}</a>" in page.text for n in (1, 2, 3, 4)] == [True] * 4
     assert "made from branch.png" in page.text
-    assert "choose 1, <strong>0 kept</strong> · 3 left" in page.text
+    assert "choose 1, <strong>0 kept</strong> · 3 left from here" in page.text
 
 
 async def test_input_is_served_by_its_id_and_hash_alone(browser: Browser, tmp_path: Path) -> None:
