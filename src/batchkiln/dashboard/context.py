@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from aiohttp import web
 from jinja2 import Environment
 
 from batchkiln.api import QueueLocation
+from batchkiln.api.changes import Changes, open_changes
 from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access
@@ -73,8 +75,25 @@ class Context:
     engine: EngineProbe | None = None
     templates: Environment = field(default_factory=environment)
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
+    kept: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _changes: Changes | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams: int = 0
+
+    @asynccontextmanager
+    async def changes(self) -> AsyncIterator[Changes]:
+        """Yield the queue, opened for changes once and kept; afterwards, wake the process that runs it.
+
+        Opening a file checks all of it while another connection is open, which takes longer the more items there are.
+        """
+        async with self._opening:
+            if self._changes is None:
+                self._changes = await self.kept.enter_async_context(open_changes(self.queue, self.machine_now))
+        try:
+            yield self._changes
+        finally:
+            self._changes.wake_driver()
 
     async def snapshot(self, job: str | None = None) -> PageSnapshot:
         """Read the current state of the queue, or of one job."""

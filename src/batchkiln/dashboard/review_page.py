@@ -5,7 +5,6 @@ from typing import Final
 from aiohttp import web
 
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
-from batchkiln.api.changes import open_changes
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.rendering import review_url
 
@@ -30,7 +29,7 @@ async def act(request: web.Request) -> web.Response:
     if version is None:
         raise web.HTTPBadRequest(text="The version is missing; nothing was changed.\n")
     at, is_all = _number(form.get("at")), _is_all(request)
-    async with open_changes(context.queue, context.machine_now) as changes:
+    async with context.changes() as changes:
         report = await changes.review(job, {name: version}, decided, by=BY)
     if report.skipped:
         return await _page(context, request, refused=report, at=at)

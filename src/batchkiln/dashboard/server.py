@@ -79,6 +79,7 @@ async def serving_dashboard(
         finally:
             context.stopping.set()
             await runner.cleanup()
+            await context.kept.aclose()
 
 
 async def _listen(runner: web.AppRunner, port: int | None) -> None:
