@@ -208,7 +208,7 @@ def draw_terminals(to: Path) -> None:
             draw(to / f"{picture}.svg", (command, in_terminal(folder, command)))
         command = "batchkiln run night.yaml --yes"
         frames = _NEXT_FRAME.split(in_terminal(folder, command))
-        begun = [frame for frame in frames if "active" in frame and "estimated end" in frame]
+        begun = [frame for frame in frames if "active" in frame and "so far, ends" in frame]
         draw(to / "run.svg", (command, begun[len(begun) * 2 // 3]))
         commands = ("batchkiln status", "batchkiln status night", "batchkiln show night whole-herd")
         screens = [(command, in_terminal(folder, command)) for command in commands]

@@ -5,6 +5,7 @@ Values of listed fields are cut to a maximum length, and URLs with queries and t
 """
 
 import logging
+import os
 import re
 import sys
 import traceback
@@ -49,7 +50,10 @@ def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is
     level = _level(verbosity + is_server)
     is_for_people = log_format == "auto" and _is_terminal()
     last = structlog.dev.ConsoleRenderer(
-        colors=is_for_people, pad_event_to=0, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+        colors=is_for_people and not os.environ.get("NO_COLOR"),
+        pad_event_to=0,
+        sort_keys=False,
+        exception_formatter=structlog.dev.plain_traceback,
     )
     structlog.configure(
         processors=[

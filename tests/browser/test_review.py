@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
+from batchkiln.core.states import Event
 from browser.conftest import PATIENCE_SECONDS, Opened, served
-from integration.dashboard.review_queue import fill_review
+from integration.dashboard.review_queue import fill_review, paint
 
 
 @pytest.fixture
@@ -32,22 +33,28 @@ def verdicts(opened: Opened) -> dict[str, str]:
     return dict(opened.queue.all("SELECT name, verdict FROM item WHERE verdict IS NOT NULL"))
 
 
+def press(page: Page, key: str) -> None:
+    """Press a key once the page's script is there."""
+    page.wait_for_load_state("domcontentloaded")
+    page.keyboard.press(key)
+
+
 def test_keys_go_through_the_review(review: Opened) -> None:
     """Choose a variant, drop, keep, undo, and go on; each key does what its button does."""
     page = review.page
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("d")
+    press(page, "ArrowRight")
+    press(page, "d")
     expect(page.locator(".last")).to_contain_text("owl-2 is dropped")
-    page.keyboard.press("3")
-    page.keyboard.press("k")
+    press(page, "3")
+    press(page, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox")
-    page.keyboard.press("u")
+    press(page, "u")
     expect(page.locator(".last")).to_contain_text("owl-3 has no verdict")
-    page.keyboard.press("k")
+    press(page, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox")
-    page.keyboard.press("k")
+    press(page, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox-clip")
-    page.keyboard.press("k")
+    press(page, "k")
 
     expect(page.get_by_text("Nothing is left to review.")).to_be_visible()
     assert verdicts(review) == {"owl-1": "kept", "owl-2": "dropped", "fox": "kept", "fox-clip": "kept"}
@@ -68,3 +75,30 @@ def test_review_fits_a_phone_and_its_clip_plays(review: Opened) -> None:
     expect(page.locator(".last")).to_contain_text("fox-clip is dropped")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert review.faults == []
+
+
+def test_decision_goes_through_the_http_interface(review: Opened) -> None:
+    """The same route as that of other programs, with the session and the mark of the page."""
+    sent: list[str] = []
+    review.page.on("request", lambda request: sent.append(f"{request.method} {request.url.partition('/jobs/')[2]}"))
+
+    review.press(page, "d")
+    expect(review.page.locator(".last")).to_contain_text("owl-1 is dropped")
+
+    assert "POST birds/drop" in sent
+    assert "POST birds/review" not in sent
+    assert review.queue.all("SELECT detail FROM event WHERE kind = 'dropped'") == [
+        ('{"by": "dashboard", "version": 1}',)
+    ]
+
+
+def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened, tmp_path: Path) -> None:
+    """The page then shows what is current, and why nothing was decided."""
+    review.queue.move("owl-1", Event.REDO_REQUESTED)
+    paint(tmp_path / "owl-1.v2.png", 3)
+    review.queue.finish("owl-1", str(tmp_path / "owl-1.v2.png"))
+
+    review.press(page, "k")
+
+    expect(review.page.get_by_role("alert")).to_contain_text("version 2 is current now")
+    assert verdicts(review) == {}

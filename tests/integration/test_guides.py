@@ -8,7 +8,9 @@ next command, and each line after `<!-- shows -->` is part of what the commands 
 
 import os
 import shutil
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -72,5 +74,15 @@ def test_page_can_be_followed(page: Path, tmp_path: Path) -> None:
     blocks = blocks_of(page)
     assert any(block.language == "sh" for block in blocks), "a page without commands is no guide"
 
-    for block in [*blocks_of(BEFORE), *blocks]:
-        reader.follow(block)
+    try:
+        for block in [*blocks_of(BEFORE), *blocks]:
+            reader.follow(block)
+    finally:
+        end_programs(folder)
+
+
+def end_programs(folder: Path) -> None:
+    """End what a page has started in the background, where following it failed before its last command."""
+    for path in folder.glob("*.pid"):
+        with suppress(ProcessLookupError, ValueError):
+            os.kill(int(path.read_text()), signal.SIGTERM)

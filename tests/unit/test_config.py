@@ -48,6 +48,7 @@ def test_whole_profile_is_read(tmp_path: Path) -> None:
               poll_interval_seconds: 2.5
               output_bytes: 3 GiB
             allow_http_links: true
+            credit_price: 0.02 EUR
             time_scale: 60
             day_seconds: 600
             day_start: "2026-01-01T00:00:17Z"
@@ -65,6 +66,8 @@ def test_whole_profile_is_read(tmp_path: Path) -> None:
     assert profile.limits.poll_interval_seconds == 2.5
     assert profile.limits.output_bytes == 3 * 1024**3
     assert profile.allow_http_links
+    assert profile.credit_price is not None
+    assert profile.credit_price.of(154) == "3.08 EUR"
     assert profile.time_scale == 60.0
     assert (profile.day.seconds, profile.day.start) == (600.0, datetime(2026, 1, 1, 0, 0, 17, tzinfo=UTC))
 

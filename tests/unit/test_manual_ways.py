@@ -16,7 +16,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(
+        page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "site"
+    ),  # those lead a site of its own
 ]
 TASKS: Final = {
     "first-batch",
@@ -26,6 +28,7 @@ TASKS: Final = {
     "several-accounts",
     "several-machines",
     "held",
+    "http",
     "new-account",
     "pipelines",
     "quality-filter",

@@ -15,6 +15,8 @@ from batchkiln.store import DatabaseUrl, QueueLocation
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
+    from batchkiln.manifest import FileAccess
+
 _KEPT_MINUTES: Final = 5.0
 """Number of limit minutes that the request log covers: more than a sliding minute plus one request's duration."""
 
@@ -47,7 +49,7 @@ class AppContext:
     """The context of a command. `profile` is --profile, which takes precedence over a manifest's profile.
 
     If `output_root` is set, as in a rehearsal, all files go there, in a folder per job, and not where the manifests
-    say.
+    say. `access` is set for manifests that another machine has sent.
     """
 
     queue: QueueLocation
@@ -56,6 +58,7 @@ class AppContext:
     working_dir: Path = field(default_factory=Path.cwd)
     environment: Environment = field(default_factory=Environment)
     output_root: Path | None = None
+    access: "FileAccess | None" = None
 
     @property
     def shared_dir(self) -> Path | None:

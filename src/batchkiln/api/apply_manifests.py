@@ -141,7 +141,12 @@ def read_manifest(
     Raise `InputError` if its profile, an account or a notifier is not configured.
     """
     manifest = open_manifest(
-        path, stdin=stdin, stdin_name=stdin_name, working_dir=app.working_dir, output_base=app.output_base
+        path,
+        stdin=stdin,
+        stdin_name=stdin_name,
+        working_dir=app.working_dir,
+        output_base=app.output_base,
+        access=app.access,
     )
     profile = app.config.profile(app.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]

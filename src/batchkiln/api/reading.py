@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from batchkiln.presentation.item_context import ItemContext
     from batchkiln.presentation.overview import JobView, Overview
     from batchkiln.presentation.worker_views import SharedBy, WorkerView
-    from batchkiln.store import ItemDetail, JobSummary, RequestRecord
+    from batchkiln.store import ItemDetail, JobSummary, LoggedEvent, RequestRecord
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,6 +85,10 @@ class QueueReader:
     async def item(self, config: "Config", job: str, item: str) -> ItemReport:
         """Read the report of one item. Raise `InputError` for an unknown job or item."""
         return await self._store.read(read_item_report, config, job, item, machine_now())
+
+    async def events_after(self, after: int, most: int) -> "list[LoggedEvent]":
+        """Return the next events after the one with this id, oldest first, at most `most`."""
+        return await self._store.read(lambda reader: reader.events.after(after, most))
 
     async def data_version(self) -> int:
         """Return a number that changes with each change of the queue. This reads only a few bytes."""

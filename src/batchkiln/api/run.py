@@ -143,6 +143,8 @@ class Run:
         self._jobs: Sequence[str] | None = None
         self._reader = reader
         self._last_event = after_event
+        self._spent_before: dict[str, int] = {}
+        self._spent: dict[str, int] = {}  # also of jobs that have ended, and are not shown any more
 
     async def limit_to(self, jobs: Sequence[str]) -> None:
         """Run only these jobs. Raise `InputError` for an unknown job."""
@@ -156,6 +158,7 @@ class Run:
         Raise the error that prevents the run; everything is on disk then, and the next run continues.
         """
         before = await self._overview(self._jobs)
+        self._spent_before = {view.summary.name: view.summary.credits.spent for view in before.jobs}
         async with self._observed():  # also without work: notifications of an earlier run may be pending
             if self.options.selection:
                 await self._select()
@@ -191,6 +194,11 @@ class Run:
             work = await self._reader.read(lambda reader: reader.jobs.work(self.engine.control.scope))
             jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
         return await self._overview(jobs)
+
+    def spent(self, overview: Overview) -> int:
+        """Return the credits spent since the run began, refunds deducted, by the latest overviews of its jobs."""
+        self._spent |= {view.summary.name: view.summary.credits.spent for view in overview.jobs}
+        return sum(spent - self._spent_before.get(name, 0) for name, spent in self._spent.items())
 
     async def new_events(self) -> list[LoggedEvent]:
         """Return the next events that were recorded since the lock was taken, at most `EVENTS_AT_ONCE`."""

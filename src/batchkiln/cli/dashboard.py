@@ -4,15 +4,18 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
-from batchkiln.cli.command import Common, command, run_async
+from batchkiln.cli.command import Common, Signals, command, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_status
-from batchkiln.core.errors import BatchkilnError, ExitStatus
+from batchkiln.config import Config, HttpSettings, host_problem, network_of, public_url_problem
+from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
@@ -24,54 +27,135 @@ if TYPE_CHECKING:
     "--port", type=click.IntRange(1, 65535), metavar="N", help="Default: 8642, or a free port if that is taken."
 )
 @click.option("--no-open", "no_browser", is_flag=True, help="Do not open a browser.")
-def dashboard(common: Common, *, port: int | None, no_browser: bool) -> ExitStatus:
-    """Serve the web dashboard of this queue until a signal, on this machine only.
+@click.option("--host", metavar="ADDRESS", help="The address to listen on; default 127.0.0.1. Others need a token.")
+@click.option("--public-url", metavar="URL", help="The dashboard's URL as browsers see it, such as that of a proxy.")
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    metavar="NETWORK",
+    multiple=True,
+    help="A proxy whose X-Forwarded-Host and X-Forwarded-Proto count, as address or network; can be repeated.",
+)
+def dashboard(
+    common: Common,
+    *,
+    port: int | None,
+    no_browser: bool,
+    host: str | None,
+    public_url: str | None,
+    proxies: tuple[str, ...],
+) -> ExitStatus:
+    """Serve the web dashboard of this queue until a signal, on this machine only unless --host is given.
 
     Works with or without a process that runs the queue. The dashboard only reads the queue, except for the actions
-    `retry`, `cancel`, `pause`, `unpause` and `resolve`. Each states its possible cost first.
+    `retry`, `cancel`, `pause`, `unpause` and `resolve`. Each states its possible cost first. With http.tokens in the
+    configuration, other programs may use the queue over HTTP below /api/v1.
     """
-    return run_async(_dashboard(common, port, no_browser=no_browser))
+    config = common.load_config()
+    config.http = _with_options(config.http, host, public_url, proxies)
+    return run_async(_dashboard(common, config, port, no_browser=no_browser))
 
 
-async def _dashboard(common: Common, port: int | None, *, no_browser: bool) -> ExitStatus:
+def _with_options(http: HttpSettings, host: str | None, public_url: str | None, proxies: Sequence[str]) -> HttpSettings:
+    """Return the settings with those of the command line. Raise `InputError` for an invalid one."""
+    if host is not None and (problem := host_problem(host)):
+        raise InputError(f"--host {host}: {problem}; nothing was served")
+    if public_url is not None and (problem := public_url_problem(public_url)):
+        raise InputError(f"--public-url: {problem}; nothing was served")
+    try:
+        networks = tuple(network_of(text) for text in proxies)
+    except ValueError as error:
+        raise InputError(f"--trusted-proxy: {error}; nothing was served") from None
+    return replace(
+        http,
+        host=host or http.host,
+        public_url=public_url.rstrip("/") if public_url is not None else http.public_url,
+        trusted_proxies=networks or http.trusted_proxies,
+    )
+
+
+async def _dashboard(common: Common, config: Config, port: int | None, *, no_browser: bool) -> ExitStatus:
     from batchkiln.dashboard.auth import token_file  # noqa: PLC0415  a server's libraries are slow to import
     from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with serving_dashboard(common.queue, common.load_config(), port=port) as served:
+    async with serving_dashboard(common.queue, config, profile=common.profile, port=port) as served:
         if common.is_json:
             print_json({"url": served.url, "token_file": str(token_file(common.queue))})
         else:
             _print_link(served)
+        _print_warning(served)
         if not no_browser and not common.is_json:
             await _open_browser(served)
         await stop.wait()
     return ExitStatus.OK
 
 
+async def stay_open(common: Common, during_run: "ServedDashboard | None", signals: Signals) -> None:
+    """Serve the dashboard of a run that ended by itself on a terminal, at the same address, until a signal.
+
+    The queue is free for other processes meanwhile.
+    """
+    if during_run is None or signals.received is not None or not is_terminal(sys.stderr):
+        return
+    from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
+
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        config, port = common.load_config(), urlsplit(during_run.listens_at).port
+        async with serving_dashboard(common.queue, config, profile=common.profile, port=port) as served:
+            print_status(f"The run has ended. Its dashboard stays at {served.url} until Ctrl-C.")
+            await stop.wait()
+    except (BatchkilnError, OSError) as error:
+        print_status(f"The run has ended, and its dashboard with it: {error}")
+
+
 @asynccontextmanager
-async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
+async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIterator["ServedDashboard | None"]:
     """Serve the dashboard while the block runs. If that fails, print the reason; the run continues without it."""
     async with AsyncExitStack() as stack:
+        served = None
         if is_wanted:
             from batchkiln.dashboard.live_state import EngineProbe  # noqa: PLC0415  as above
             from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
 
+            app, probe = engine.app, EngineProbe(engine)
             try:
                 served = await stack.enter_async_context(
-                    serving_dashboard(engine.app.queue, engine.app.config, engine=EngineProbe(engine))
+                    serving_dashboard(app.queue, app.config, profile=app.profile, engine=probe)
                 )
             except (BatchkilnError, OSError) as error:
                 print_status(f"The run continues without a dashboard: {error}")
             else:
                 _print_link(served)
-        yield
+                _print_warning(served)
+        yield served
 
 
 def _print_link(served: "ServedDashboard") -> None:
-    print_status(f"The dashboard is at {served.link} (anyone with this link has access).")
+    """Print the link that signs in; only the address where the output may be kept for others, as of a container."""
+    if served.http.is_beyond_loopback:
+        print_status(f"The dashboard is at {served.url}. Sign in there with a token of http.tokens.")
+    else:
+        print_status(f"The dashboard is at {served.link} (anyone with this link has access).")
+
+
+def _print_warning(served: "ServedDashboard") -> None:
+    """Say that other machines can reach the queue, and whether their tokens cross the network unencrypted."""
+    if not served.http.is_beyond_loopback:
+        return
+    names = ", ".join(token.name for token in served.http.tokens)
+    print_status(f"Warning: other machines can reach this queue at {served.listens_at}, with the tokens {names}.")
+    if served.url.startswith("https://"):
+        print_status(f"Let only the proxy of {served.url} reach that address: it is not encrypted.")
+    else:
+        print_status(
+            "Tokens cross the network unencrypted. Put a proxy with TLS in front, and name it by --public-url."
+        )
 
 
 async def _open_browser(served: "ServedDashboard") -> None:

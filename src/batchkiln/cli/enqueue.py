@@ -9,6 +9,7 @@ import click
 from batchkiln.api import ApplyOptions, ApplyReport, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
+from batchkiln.api.documents import applied_document
 from batchkiln.api.queue import opened
 from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
@@ -113,35 +114,6 @@ def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Seq
         print_status(f"Warning: {warning}")
     if len(warnings) > WARNINGS_SHOWN:
         print_status(f"… and {len(warnings) - WARNINGS_SHOWN} more warnings; --json lists more of them")
-
-
-def applied_document(entry: Applied) -> dict[str, Any]:
-    """Return the result of one manifest as `enqueue --json` prints it."""
-    report = entry.report
-    return {
-        "job": entry.job.name,
-        "profile": entry.profile,
-        "new": report.new,
-        "known": report.known,
-        "updated": report.updated,
-        "kept": report.kept,
-        "requeued": report.requeued,
-        "redone": report.redone,
-        "redo_may_cost": report.redo_cost,
-        "redo_unquoted": report.redo_unquoted,
-        "missing": report.missing,
-        "pruned": report.pruned,
-        "warnings": [
-            {
-                "file": warning.file,
-                "line": warning.line,
-                "column": warning.column,
-                "reason": warning.reason,
-                "remedy": warning.remedy,
-            }
-            for warning in report.warnings
-        ],
-    }
 
 
 def _names(report: ApplyReport) -> str:

@@ -13,9 +13,10 @@ from typing import Any, Final
 import click
 
 from batchkiln.api import Filter, JobSummary, Reader
+from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
-from batchkiln.cli.item_filters import ItemSelection, item_filters
+from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.sample_names import DatasetRow, Splits

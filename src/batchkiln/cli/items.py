@@ -3,19 +3,21 @@
 import shutil
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from batchkiln.api import PAGE, ItemSource, ItemSummary, OutputSummary, Reader
+from batchkiln.api import PAGE, ItemSummary, Reader
+from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import ItemSelection, item_filters
+from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import waits_text
 from batchkiln.presentation.formatting import sanitize
+from batchkiln.presentation.item_documents import item_document
 
 _NARROWEST: Final = 60
 
@@ -48,37 +50,6 @@ def _print(reader: Reader, job: str, selection: ItemSelection, limit: int | None
             table.print(page)
     if table is not None:
         table.end()
-
-
-def item_document(item: ItemSummary) -> dict[str, Any]:
-    """Return an item as `items --json` prints it."""
-    return {
-        "item": item.name,
-        "index": item.index,
-        "state": item.state.value,
-        "model": item.model,
-        "prompt": item.prompt,
-        "attempts": item.attempts,
-        "generation_id": item.generation_id,
-        "credits": item.credits,
-        "outputs": [output_document(output) for output in item.outputs],
-        "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
-        "metadata": dict(item.metadata),
-        "version": item.version,
-        "group": item.group,
-        "verdict": item.verdict,
-        "waits_for": [_source_document(source) for source in item.sources if source.is_open],
-        "stale": any(source.is_stale for source in item.sources),
-    }
-
-
-def output_document(output: OutputSummary) -> dict[str, Any]:
-    """Return a saved file as `items --json` prints it."""
-    return {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
-
-
-def _source_document(source: ItemSource) -> dict[str, Any]:
-    return {"job": source.job, "item": source.item, "state": None if source.state is None else source.state.value}
 
 
 class _Table:

@@ -2,14 +2,16 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from batchkiln.api import Decision, RetryReport, Skipped, check_resolvable
+from batchkiln.api import Decision, Skipped, check_resolvable
 from batchkiln.api.changes import Action, open_changes
+from batchkiln.api.documents import canceled_document, retried_document
+from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import ItemSelection, item_filters, names_of
+from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import NOT_DELIVERED
@@ -57,24 +59,13 @@ async def _retry(
         report = await changes.retry(job, items)
         number = sum(report.requeued.values())
     if common.is_json:
-        print_json(_retry_document(job, report))
+        print_json(retried_document(job, report))
     else:
         print_result(f"{job}: {plural(number, 'item')} queued again.")
         print_skipped(report.skipped)
         if number:
             print_result("`batchkiln work` runs the queued items.")
     return ExitStatus.OK
-
-
-def _retry_document(job: str, report: RetryReport) -> dict[str, Any]:
-    return {
-        "job": job,
-        "requeued": {state.value: number for state, number in report.requeued.items()},
-        "may_cost": report.may_cost,
-        "unquoted": report.unquoted,
-        "paying_again": report.paying_again,
-        "skipped": skipped_document(report.skipped),
-    }
 
 
 @command("cancel", example="batchkiln cancel field-guide red-fox\nbatchkiln cancel field-guide --yes")
@@ -98,8 +89,7 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
             return print_unchanged()
         report = await changes.cancel(job, items)
     if common.is_json:
-        skipped = skipped_document(report.skipped)
-        print_json({"job": job, "canceled": report.canceled, "waiting": report.waiting, "skipped": skipped})
+        print_json(canceled_document(job, report))
     else:
         print_result(f"{job}: {plural(report.canceled, 'item')} canceled.")
         print_skipped(report.skipped)
@@ -152,11 +142,6 @@ def print_skipped(skipped: Sequence[Skipped]) -> None:
         print_result(f"  unchanged: {entry.name}: {entry.reason}")
     if len(skipped) > SKIPPED_SHOWN:
         print_result(f"  and {len(skipped) - SKIPPED_SHOWN:,} more")
-
-
-def skipped_document(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
-    """Return the named items that stay unchanged as JSON values."""
-    return [{"item": entry.name, "reason": entry.reason} for entry in skipped]
 
 
 @command(

@@ -1,20 +1,30 @@
 """The progress display on a terminal."""
 
+from collections.abc import Iterator
+from math import ceil
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.control import Control
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
+from batchkiln.cli.output import line_breaks
 from batchkiln.cli.progress import NOTHING_TO_DO, ProgressState, WorkerState, describe
 from batchkiln.cli.rich_console import SafeConsole
-from batchkiln.presentation.formatting import format_minute, plural
+from batchkiln.presentation.formatting import plural
 
-_BAR_WIDTH = 40
-_ITEMS_SHOWN = 6
+_WIDEST_BAR: Final = 40
+_NARROWEST_BAR: Final = 10
+_ITEMS_SHOWN: Final = 4
+_ACCOUNTS_SHOWN: Final = 3
+_FEWEST: Final = 3  # the rank of the counts that leaves out all but the first
+_INDENT: Final = " " * 8
 
 
 class LiveDisplay:
@@ -24,6 +34,8 @@ class LiveDisplay:
         """Draw on `console`, by default on standard error."""
         self._console = console or SafeConsole(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
+        self._width = 0
+        self._lengths: list[int] = []  # of the lines that were drawn last, in cells
 
     def __enter__(self) -> Self:
         return self
@@ -34,54 +46,119 @@ class LiveDisplay:
         if self._live.is_started:
             self._live.stop()
 
+    def announce(self, line: str) -> None:
+        """Print a line that stays, above the display."""
+        self._console.print(Text(line, style="red"), soft_wrap=True)
+
     def show(self, state: ProgressState, real_seconds: float) -> None:
         """Draw a state. The first call starts the display."""
         del real_seconds
         if not self._live.is_started:
             self._live.start()
-        self._live.update(panel(state), refresh=True)
+        block = panel(state)
+        self._erase_wrapped()
+        lines = [line for line in self._console.render_lines(block, pad=False) if line]
+        lengths = [sum(segment.cell_length for segment in line) for line in lines]
+        missing = max(0, len(self._lengths) - len(lengths))  # the block keeps its height, so that nothing jumps
+        self._lengths = lengths + [0] * missing
+        self._live.update(Group(block, *[Text()] * missing), refresh=True)
+
+    def _erase_wrapped(self) -> None:
+        """Erase the rows that the last block takes up more since the terminal became narrower and wrapped its lines."""
+        width = self._console.width
+        if self._lengths and width < self._width:
+            more = sum(ceil(length / width) - 1 for length in self._lengths if length)
+            up = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
+            self._console.control(Control(*up * more))
+        if width != self._width:
+            self._width, self._lengths = width, []
+
+
+class _Panel:
+    """The layout of a state. The bar includes items that ended before this run. No word is cut."""
+
+    def __init__(self, state: ProgressState) -> None:
+        self._state = state
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        width = options.max_width
+        yield from _head(self._state, width) if self._state.total else [Text(NOTHING_TO_DO)]
+        for label, text in _rows(self._state):
+            breaks = line_breaks(text.plain, width - len(_INDENT), cell_len)
+            for place, line in enumerate(text.divide(breaks)):
+                line.rstrip()
+                yield Text.assemble((f"  {label:<6}", "dim") if place == 0 else _INDENT, line)
 
 
 def panel(state: ProgressState) -> RenderableType:
-    """Return the layout of a state. The bar includes items that ended before this run."""
-    lines: list[RenderableType] = [_head(state)]
-    under_way = state.under_way
-    lines += [Text(f"  {describe(entry, now)}", style="cyan") for entry, now in under_way[:_ITEMS_SHOWN]]
-    if len(under_way) > _ITEMS_SHOWN:
-        lines.append(Text(f"  and {len(under_way) - _ITEMS_SHOWN} more", style="cyan"))
-    for worker in state.workers:
-        lines.append(_windows(worker))
-        if worker.wait is not None:
-            lines.append(Text(f"  {worker.wait}", style="yellow"))
-    if state.is_stopping:
-        lines.append(Text("  stopping: finishing the current work", style="yellow"))
-    elif state.estimated_end_at is not None:
-        lines.append(Text(f"  estimated end: {format_minute(state.estimated_end_at)}", style="dim"))
-    return Group(*lines)
+    """Return the layout of a state."""
+    return _Panel(state)
 
 
-def _head(state: ProgressState) -> RenderableType:
-    if not state.total:
-        return Text(NOTHING_TO_DO)
+def _head(state: ProgressState, width: int) -> Iterator[RenderableType]:
+    """Yield the job's name, a bar, and the counts: on one line if they fit, otherwise on two."""
     ended = state.total - state.left
-    counts = Text(f"{ended:,}/{state.total:,}  ")
-    counts.append(f"{state.done:,} done", style="green")
-    if state.problems:
-        counts.append(f"  {plural(state.problems, 'problem')}", style="red")
-    counts.append(f"  {state.left:,} left")
     names = [view.summary.name for view in state.jobs]
-    title = names[0] if len(names) == 1 else f"{len(names)} jobs"
+    title = Text(names[0] if len(names) == 1 else f"{len(names)} jobs", style="bold")
+    is_one_line = len(title) + _NARROWEST_BAR + 2 + len(_counts(state, 0)) <= width
+    free = width - 1 - (len(title) + 1 if is_one_line else 0)
+    ranked = (_counts(state, rank) for rank in range(_FEWEST))
+    counts = next((text for text in ranked if len(text) + _NARROWEST_BAR <= free), _counts(state, _FEWEST))
+    bar = ProgressBar(max(1, state.total), ended, width=max(1, min(_WIDEST_BAR, free - len(counts))))
+    if not is_one_line:
+        yield title
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True, max_width=24)
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_row(Text(title, style="bold"), ProgressBar(max(1, state.total), ended, width=_BAR_WIDTH), counts)
-    return grid
+    cells: list[RenderableType] = [title, bar, counts] if is_one_line else [bar, counts]
+    for _ in cells:
+        grid.add_column(no_wrap=True)
+    grid.add_row(*cells)
+    yield grid
 
 
-def _windows(worker: WorkerState) -> Text:
-    return Text(
-        f"  {worker.account}: credits today {worker.credits_today:,}/{worker.credits_limit:,}, "
-        f"this minute creates {worker.creates}/{worker.creates_limit}, reads {worker.reads}/{worker.reads_limit}",
-        style="dim",
-    )
+def _counts(state: ProgressState, rank: int) -> Text:
+    """Return the counts; each higher rank leaves out one of them."""
+    counts = Text(f"{state.total - state.left:,}/{state.total:,}")
+    if state.problems and rank < _FEWEST:
+        counts.append(f"  {plural(state.problems, 'problem')}", style="red")
+    if rank < 1:
+        counts.append(f"  {state.done:,} done", style="green")
+    if rank < _FEWEST - 1:
+        counts.append(f"  {state.left:,} left")
+    return counts
+
+
+def _rows(state: ProgressState) -> Iterator[tuple[str, Text]]:
+    """Yield each line below the bar with its label."""
+    under_way = state.under_way
+    shown = [Text(describe(entry, now), style="cyan") for entry, now in under_way[:_ITEMS_SHOWN]]
+    if len(under_way) > _ITEMS_SHOWN:
+        shown.append(Text(f"and {len(under_way) - _ITEMS_SHOWN} more", style="cyan"))
+    for place, text in enumerate(shown or [Text("nothing is active", style="dim")]):
+        yield "now" if place == 0 else "", text
+    if state.last is not None:
+        yield "last", Text(state.last, style="green")
+    waits = list(dict.fromkeys(_wait(worker, state) for worker in state.workers if worker.wait is not None))
+    for wait in waits[:_ACCOUNTS_SHOWN]:
+        yield "wait", Text(wait, style="yellow")
+    yield "cost", Text("; ".join([state.money_text, *_day_texts(state.workers)]))
+    stopping = Text("stopping: finishing the current work", style="yellow")
+    yield "time", stopping if state.is_stopping else Text(state.time_text)
+    for note in state.notes:
+        yield "note", Text(note, style="dim")
+
+
+def _wait(worker: WorkerState, state: ProgressState) -> str:
+    return f"{worker.account}: {worker.wait}" if len(state.workers) > 1 else f"{worker.wait}"
+
+
+def _day_texts(workers: tuple[WorkerState, ...]) -> list[str]:
+    """Return the usage of each account, or of all together if there are many."""
+    if len(workers) > _ACCOUNTS_SHOWN:
+        used, limit = sum(each.credits_today for each in workers), sum(each.credits_limit for each in workers)
+        return [f"{used:,}/{limit:,} credits today on {len(workers)} accounts"]
+    return [
+        f"{worker.account}: {worker.credits_today:,}/{worker.credits_limit:,} credits today, "
+        f"{worker.creates}/{worker.creates_limit} creates and {worker.reads}/{worker.reads_limit} reads this minute"
+        for worker in workers
+    ]

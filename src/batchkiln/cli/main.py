@@ -4,6 +4,8 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
@@ -11,9 +13,9 @@ from typing import Any, Final
 import click
 
 from batchkiln.cli.command import common_options
-from batchkiln.cli.output import print_status
+from batchkiln.cli.output import print_json_lines, print_status
 from batchkiln.cli.streams import OutputClosed
-from batchkiln.core.errors import BatchkilnError, ExitStatus
+from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 
 _VERBOSE: Final = re.compile("-q*v+")
@@ -25,6 +27,7 @@ _COMMANDS: Final = {
     "work": ("batchkiln.cli.run", "work"),
     "watch": ("batchkiln.cli.watch", "watch"),
     "status": ("batchkiln.cli.status", "status"),
+    "events": ("batchkiln.cli.events_command", "events"),
     "items": ("batchkiln.cli.items", "items"),
     "show": ("batchkiln.cli.show", "show"),
     "retry": ("batchkiln.cli.job_commands", "retry"),
@@ -46,6 +49,7 @@ _COMMANDS: Final = {
     "export": ("batchkiln.cli.export_command", "export"),
     "report": ("batchkiln.cli.report", "report"),
     "dashboard": ("batchkiln.cli.dashboard", "dashboard"),
+    "token": ("batchkiln.cli.token", "token"),
     "init": ("batchkiln.cli.setup_commands", "init"),
     "schema": ("batchkiln.cli.setup_commands", "schema"),
     "serve": ("batchkiln.cli.serve", "serve"),
@@ -82,10 +86,11 @@ class Program(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command with its summary, without importing its module."""
+        """Write each command with its summary, in groups, without importing its module."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, SUMMARIES[name]) for name in names])
 
 
 SUMMARIES: Final = {
@@ -96,6 +101,7 @@ SUMMARIES: Final = {
     "work": "Run the whole queue.",
     "watch": "Run manifests that appear in a folder, and write the results beside them.",
     "status": "Show the progress of the jobs and when they will end.",
+    "events": "Print the history of the queue, and what happens in it.",
     "items": "List a job's items with their states.",
     "show": "Show the state and the whole history of one item.",
     "retry": "Queue ended items again.",
@@ -117,11 +123,32 @@ SUMMARIES: Final = {
     "export": "Make a dataset from the outputs of a job.",
     "report": "Write a job as one HTML file to view and share.",
     "dashboard": "Serve the web dashboard of this queue.",
+    "token": "Generate a token for the HTTP interface.",
     "init": "Write a first manifest.",
     "schema": "Print the JSON Schema of the manifest, for editors.",
     "serve": "Run the local service as a separate server.",
     "completion": "Print the completion script for a shell.",
 }
+
+GROUPS: Final = {
+    "Make pictures and clips": ("init", "plan", "rehearse", "run", "enqueue", "work", "watch"),
+    "See what happens": ("status", "events", "items", "show", "dashboard", "models", "balance"),
+    "Choose, repeat, decide": (
+        "review",
+        "redo",
+        "use-version",
+        "fetch",
+        "retry",
+        "cancel",
+        "pause",
+        "unpause",
+        "resolve",
+        "ask-again",
+    ),
+    "Use the results": ("export", "report"),
+    "Set up and look after": ("doctor", "serve", "migrate", "queue", "workers", "token", "schema", "completion"),
+}
+"""The sections of `batchkiln --help`: each command is in one."""
 
 
 @click.group(
@@ -130,7 +157,7 @@ SUMMARIES: Final = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example: batchkiln init && batchkiln run manifest.yaml",
 )
-@click.version_option(package_name="batchkiln", prog_name="batchkiln")
+@click.version_option(None, "-V", "--version", package_name="batchkiln", prog_name="batchkiln")
 def program() -> None:
     """Turn a manifest of prompts into images and videos on disk. No prompt is charged twice.
 
@@ -146,7 +173,10 @@ def run_program(arguments: Sequence[str]) -> int:
     except OutputClosed:
         return ExitStatus.OK
     except BaseException as error:  # noqa: BLE001  the outermost handler
-        return _report_error(error, arguments)
+        status = _report_error(error, arguments)
+        if isinstance(error, BatchkilnError | click.ClickException) and "--json" in arguments:
+            _print_error_document(error, status)
+        return status
 
 
 def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
@@ -173,6 +203,14 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
             else:
                 print_status("Run the command again with -v to see the origin of the error.")
             return ExitStatus.UNEXPECTED
+
+
+def _print_error_document(error: BatchkilnError | click.ClickException, status: int) -> None:
+    """Print the error as one line of JSON on standard output, where a program reads it."""
+    mistakes = [asdict(mistake) for mistake in error.mistakes] if isinstance(error, InputError) else []
+    message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
+        print_json_lines([{"error": message, "exit": int(status), "mistakes": mistakes}])
 
 
 def _is_verbose(arguments: Sequence[str]) -> bool:

@@ -1,14 +1,17 @@
 """Print results to standard output and status to standard error, with control characters removed."""
 
 import json
+import os
 import re
 import sys
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any, Final, TextIO
 
 import orjson
 
+_WORD: Final = re.compile(r"\s*\S+[^\S\n]*\n?")
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 
@@ -18,7 +21,7 @@ def print_json(document: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def print_json_lines(documents: list[dict[str, Any]]) -> None:
+def print_json_lines(documents: Sequence[Mapping[str, Any]]) -> None:
     """Print JSON documents to standard output, one per line."""
     if documents:
         sys.stdout.write(_encodable("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
@@ -39,7 +42,12 @@ def print_result(text: str = "") -> None:
 
 def print_status(text: str) -> None:
     """Print a line of progress, a warning or an error to standard error."""
-    sys.stderr.write(printable(text) + "\n")
+    shown = printable(text)
+    if is_terminal(sys.stderr):
+        with suppress(OSError, ValueError):  # not a real terminal: its width is unknown
+            breaks = [0, *line_breaks(shown, os.get_terminal_size(sys.stderr.fileno()).columns), len(shown)]
+            shown = "\n".join(shown[start:end].rstrip(" ") for start, end in pairwise(breaks))
+    sys.stderr.write(shown + "\n")
     sys.stderr.flush()
 
 
@@ -53,16 +61,23 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)
 
 
+def line_breaks(text: str, width: int, length: Callable[[str], int] = len) -> list[int]:
+    """Return where a text that is wrapped between words at `width` begins new lines.
+
+    A word that is too long, such as a path, is left whole, so that it can be copied.
+    """
+    breaks, column = list[int](), 0
+    for word in _WORD.finditer(text) if width > 0 else ():
+        if column and column + length(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            column = 0
+        column = 0 if word[0].endswith("\n") else column + length(word[0])
+    return breaks
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Return whether a stream is an open terminal."""
     try:
         return stream.isatty()
     except ValueError:  # closed
         return False
-
-
-def iso(instant: datetime | None) -> str | None:
-    """Return an instant as ISO 8601 in UTC with milliseconds, such as `2030-01-31T18:30:00.000Z`."""
-    if instant is None:
-        return None
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

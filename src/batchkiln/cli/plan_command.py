@@ -12,10 +12,11 @@ from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options
 from batchkiln.cli.output import print_json
 from batchkiln.cli.run import selection_options
-from batchkiln.core.errors import ExitStatus
+from batchkiln.core.errors import BatchkilnError, ExitStatus
 from batchkiln.core.selection import Selection
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
+from batchkiln.planning.plan_document import plan_document
 from batchkiln.planning.queue_access import open_access
 
 
@@ -59,7 +60,16 @@ def plan(
     """
     options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
     few = _Few(selection, show)
-    return run_async(_plan(common, manifests, options, few, is_detailed=is_detailed, is_unchecked=is_unchecked))
+    try:
+        return run_async(_plan(common, manifests, options, few, is_detailed=is_detailed, is_unchecked=is_unchecked))
+    except BatchkilnError as error:
+        if not is_detailed:
+            raise
+        raise PlanFailed(error) from error
+
+
+class PlanFailed(BatchkilnError):
+    """An error of `plan --detailed-exitcode`, which has an exit status of its own: 1 (contract, section 10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ async def _plan(
     is_detailed: bool,
     is_unchecked: bool,
 ) -> ExitStatus:
-    from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich is slow to import
+    from batchkiln.cli.plan_text import show_plan  # noqa: PLC0415  Rich is slow to import
 
     app = AppContext(common.queue, common.load_config(), common.profile)
     async with open_access(app) as access:
@@ -103,5 +113,5 @@ def _exit_status(made: Plan, *, is_detailed: bool) -> ExitStatus:
     """Return the error status that would end `run`; without one, 0, or the status of `--detailed-exitcode`."""
     status = max((failure.exit_status for failure in made.quotes.failures), default=ExitStatus.OK)
     if status is not ExitStatus.OK:
-        return status
+        return ExitStatus.UNEXPECTED if is_detailed else status
     return ExitStatus.USAGE if is_detailed and made.would_do_anything else ExitStatus.OK

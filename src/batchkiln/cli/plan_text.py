@@ -4,22 +4,27 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, time
 from textwrap import indent
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from batchkiln.api import Change, ChangeKind, PlannedItem
-from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
-from batchkiln.core.provider import create_path
-from batchkiln.core.request import request_body
-from batchkiln.core.states import ItemState
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.planning.plan import JobPlan, Plan
+from batchkiln.planning.plan_document import planned_request, under_way_of
 from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.presentation.forecasts import JobForecast
-from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import (
+    end_text,
+    format_duration,
+    format_minute,
+    plural,
+    sanitize,
+    service_note,
+)
 
 CHANGES_SHOWN: Final = 6
 """The number of items shown per kind of change; --json contains more."""
@@ -57,8 +62,8 @@ def show_plan(plan: Plan) -> None:
 def short_lines(plan: Plan) -> Iterator[str]:
     """Yield the short form of a plan, which `run` shows before its question."""
     for job in plan.jobs:
-        is_over = not job.to_send and not _under_way(job)
-        end = "" if job.end_at is None or is_over else f", estimated end {format_minute(job.end_at)}"
+        is_over = not job.to_send and not under_way_of(job)
+        end = "" if is_over or not (ends := _end_text(job, plan)) else f", ends {ends}"
         yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
         if job.manifest.unselected:
             yield f"{job.manifest.spec.name}: {_unselected(job)}"
@@ -90,15 +95,8 @@ def _show_job(out: Console, job: JobPlan) -> None:
         out.print(Text(indent(_request_text(item), "  ")))
 
 
-def _request(item: PlannedItem) -> dict[str, Any]:
-    """Return the request of an item. Images are named by their files, because their URLs are not known yet."""
-    urls = [f"the URL of the uploaded {path}" for path in item.inputs]
-    body = request_body(item.recipe, prompt=item.prompt, input_urls=urls, max_cost_credits=item.cost_credits)
-    return {"path": create_path(is_video=item.recipe.mode.makes_video), "body": json.loads(body)}
-
-
 def _request_text(item: PlannedItem) -> str:
-    request = _request(item)
+    request = planned_request(item)
     quote = "" if item.cost_credits is not None else "\nmax_cost_credits is added: the quote, which is not known yet"
     body = json.dumps(request["body"], ensure_ascii=False, indent=2)
     lines = (line if line.isprintable() else sanitize(line) for line in body.split("\n"))
@@ -154,16 +152,35 @@ def _cost_table(plan: Plan) -> Table:
     for heading in ("ITEMS", "CREDITS EACH", "CREDITS"):
         table.add_column(heading, justify="right", no_wrap=True)
     is_many = len({cost.profile for cost in plan.costs}) > 1
+    prices = {cost.profile: plan.profiles[cost.profile].credit_price for cost in plan.costs}
+    has_money = any(prices.values())
+    if has_money:
+        table.add_column("MONEY", justify="right", no_wrap=True)
     for cost in plan.costs:
         priced = cost.items - cost.unpriced
         each = "unknown" if not priced else f"{cost.credits / priced:,.1f}".removesuffix(".0")
         unpriced = f" + {cost.unpriced:,} unpriced" if cost.unpriced and priced else ""
         name = f"{cost.profile}/{cost.model}" if is_many else cost.model
-        table.add_row(
-            Text(sanitize(name)), f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown"
-        )
-    table.add_row(Text("total", style="bold"), f"{sum(cost.items for cost in plan.costs):,}", "", _cost_figure(plan))
+        price = prices[cost.profile]
+        money = [price.of(cost.credits) if price is not None and priced else ""] if has_money else []
+        known = f"{cost.credits:,}{unpriced}" if priced else "unknown"
+        table.add_row(Text(sanitize(name)), f"{cost.items:,}", each, known, *money)
+    table.add_row(
+        Text("total", style="bold"),
+        f"{sum(cost.items for cost in plan.costs):,}",
+        "",
+        _cost_figure(plan),
+        *([_total_money(plan, set(prices.values()))] if has_money else []),
+    )
     return table
+
+
+def _total_money(plan: Plan, prices: set[CreditPrice | None]) -> str:
+    """Return the total cost in money; empty if profiles have different prices of a credit."""
+    price = prices.pop() if len(prices) == 1 else None
+    if price is None:
+        return ""
+    return f"at most {price.of(plan.most)}" if plan.unpriced else price.of(plan.credits)
 
 
 def _cost_figure(plan: Plan) -> str:
@@ -207,10 +224,10 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
         name = sanitize(job.manifest.spec.name)
         if job.manifest.is_paused:
             yield Text(f"{name}: paused", style="yellow")
-        elif not job.to_send and not _under_way(job):
+        elif not job.to_send and not under_way_of(job):
             yield Text(f"{name}: nothing to send")
-        elif job.end_at is not None:
-            yield Text(f"{name}: estimated end {format_minute(job.end_at)}")
+        elif ends := _end_text(job, plan):
+            yield Text(f"{name}: ends {ends}")
         else:
             yield Text(f"{name}: the end cannot be estimated yet")
         if note := note_of_images_to_make(job, plan):
@@ -219,120 +236,17 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: {_unselected(job)}")
     for warning in warnings_of(plan):
         yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
+    for profile in sorted({job.manifest.profile for job in plan.jobs}):
+        known = plan.profiles[profile]
+        made_up = service_note(is_embedded=known.is_embedded, time_scale=known.time_scale)
+        if made_up is not None:
+            yield Text(f"{made_up[0].upper()}{made_up[1:]}.", style="dim")
     yield Text("Nothing was sent, spent or changed.", style="dim")
 
 
-def _under_way(job: JobPlan) -> int:
-    return sum(entry.count for entry in job.manifest.counts if entry.state is not ItemState.QUEUED)
+def _end_text(job: JobPlan, plan: Plan) -> str | None:
+    return end_text(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale)
 
 
 def _job_prefix(job: str | None) -> str:
     return "" if job is None else f"{sanitize(job)}: "
-
-
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """Return the plan as `plan --json` prints it."""
-    return {
-        "jobs": [_job_document(job) for job in plan.jobs],
-        "cost": {
-            "credits": plan.credits,
-            "at_most": plan.most,
-            "is_estimate": bool(plan.unpriced),
-            "unpriced_items": plan.unpriced,
-            "models": [
-                {
-                    "profile": cost.profile,
-                    "model": cost.model,
-                    "items": cost.items,
-                    "credits": cost.credits,
-                    "unpriced_items": cost.unpriced,
-                }
-                for cost in plan.costs
-            ],
-        },
-        "calendars": [_calendar_document(outlook) for outlook in plan.outlooks],
-        "accounts": [
-            {"profile": profile, "account": account, "balance": balance}
-            for (profile, account), balance in plan.quotes.balances.items()
-        ],
-        "other_jobs_queued": list(plan.others),
-        "has_work": plan.would_do_anything,
-        "warnings": [
-            {"code": warning.code, "job": warning.job, "message": warning.message} for warning in warnings_of(plan)
-        ],
-    }
-
-
-def _job_document(job: JobPlan) -> dict[str, Any]:
-    manifest, numbers = job.manifest, job.manifest.numbers
-    return {
-        "job": manifest.spec.name,
-        "profile": manifest.profile,
-        "manifest": manifest.spec.manifest_path,
-        "paused": manifest.is_paused,
-        "items": {"known": manifest.report.known} | {kind.value: number for kind, number in numbers.items()},
-        "to_send": job.to_send,
-        "under_way": _under_way(job),
-        "to_make": {"items": job.to_make, "unpriced": job.to_make_unpriced},
-        "stale": manifest.chains.stale,
-        "unpriced": job.unpriced_items,
-        "unpriced_groups": [
-            {
-                "model": group.model,
-                "mode": group.mode.value,
-                "parameters": dict(group.parameters),
-                "images": group.images,
-                "items": group.items,
-                "reason": group.reason,
-                "at_most_each": group.bound,
-                "bound_by": group.bound_by,
-            }
-            for group in job.unpriced
-        ],
-        "changes": [
-            {
-                "kind": change.kind.value,
-                "item": change.item,
-                "state": None if change.state is None else change.state.value,
-                "fields": list(change.fields) if change.kind is not ChangeKind.NEW else [],
-                "reason": change.reason,
-            }
-            for change in manifest.changes
-        ],
-        "uploads": {"files": manifest.uploads.files, "bytes": manifest.uploads.size_bytes},
-        "unpayable": [
-            {"code": each.obstacle.value, "items": each.count, "cost_credits": each.cost, "limit_credits": each.limit}
-            for each in job.unpayable
-        ],
-        "refused": [
-            {
-                "model": each.model,
-                "items": each.count,
-                "item": each.item,
-                "code": each.error.code,
-                "message": each.error.message,
-            }
-            for each in job.refused
-        ],
-        "estimated_end_at": iso(job.end_at),
-        "unselected": manifest.unselected,
-        "requests": [{"item": item.name, "prompt": item.prompt, **_request(item)} for item in manifest.shown],
-    }
-
-
-def _calendar_document(outlook: JobForecast) -> dict[str, Any]:
-    return {
-        "profile": outlook.profile,
-        "accounts": list(outlook.accounts),
-        "jobs": list(outlook.jobs),
-        "days": [
-            {
-                "day": iso(day.starts_at),
-                "items": day.items,
-                "credits": day.credits,
-                "slot_hours": round(day.busy.total_seconds() / 3600, 3),
-            }
-            for day in outlook.forecast.days
-            if day.items or day.busy
-        ],
-    }

@@ -1,15 +1,17 @@
 """The state that a progress display shows, and the display without a terminal: one line per change."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 from math import inf
 from typing import Final, Protocol
 
-from batchkiln.api import UnderWay
+from batchkiln.api import LoggedEvent, UnderWay
 from batchkiln.cli.output import print_status
 from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import REASONS, format_age, format_duration, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
 
 LINE_EVERY_SECONDS: Final = 5.0
@@ -60,20 +62,27 @@ class WorkerState:
 class ProgressState:
     """The state of a run at one moment.
 
-    `problems` counts items that failed, were rejected, expired or are held; `left`, items that a run can still change.
-    `under_way` are the items that were sent and have not ended, each with the current time of its service.
-    `estimated_end_at` is the latest end of all jobs, or None if the end of a job cannot be estimated.
+    `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` tells the item
+    that was done last. `problems` counts items that failed, were rejected, expired or are held; `left`, items that a
+    run can still change. `under_way` are the items that were sent and have not ended, each with the current time of its
+    service. `last_view` is the job that ends last, or None if the end of a job cannot be estimated. `notes` say what is
+    made up.
     """
 
     jobs: tuple[JobView, ...]
     workers: tuple[WorkerState, ...]
     is_stopping: bool = False
+    spent: int = 0
+    most: int | None = None
+    seconds: float = 0.0
+    last: str | None = None
     total: int = field(init=False)
     done: int = field(init=False)
     problems: int = field(init=False)
     left: int = field(init=False)
     under_way: list[tuple[UnderWay, datetime]] = field(init=False)
-    estimated_end_at: datetime | None = field(init=False)
+    last_view: JobView | None = field(init=False)
+    notes: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         summaries = [view.summary for view in self.jobs]
@@ -82,9 +91,26 @@ class ProgressState:
         self.problems = sum(summary.items[state] for summary in summaries for state in PROBLEM_STATES)
         self.left = sum(summary.items[state] for summary in summaries for state in WORKING_STATES)
         self.under_way = [(entry, view.now) for view in self.jobs for entry in view.summary.under_way]
-        ends = [view.estimated_end_at for view in self.jobs if not view.summary.is_finished]
-        known = [end for end in ends if end is not None]
-        self.estimated_end_at = max(known) if known and len(known) == len(ends) else None
+        ends = [(view.seconds_left, view) for view in self.jobs if not view.summary.is_finished]
+        known = [(seconds, view) for seconds, view in ends if seconds is not None]
+        is_known = bool(known) and len(known) == len(ends)
+        self.last_view = max(known, key=lambda each: each[0])[1] if is_known else None
+        self.notes = sorted({view.service_note for view in self.jobs if view.service_note is not None})
+
+    @property
+    def time_text(self) -> str:
+        """The age of the run and its estimated end as text."""
+        age = f"{format_duration(self.seconds)} so far"
+        return age if self.last_view is None else f"{age}, ends {self.last_view.end_text}"
+
+    @property
+    def money_text(self) -> str:
+        """The credits of the run as text."""
+        of = "" if self.most is None else f" of at most {self.most:,}"
+        prices = {view.credit_price for view in self.jobs}
+        price = prices.pop() if len(prices) == 1 else None
+        money = "" if price is None else f" ({price.of(self.spent)})"
+        return f"{plural(self.spent, 'credit')}{money}{of} in this run"
 
 
 class RefreshBackoff:
@@ -115,6 +141,9 @@ class RefreshBackoff:
 class Display(Protocol):
     """Shows the progress of a run."""
 
+    def announce(self, line: str) -> None:
+        """Print a line that stays."""
+
     def show(self, state: ProgressState, real_seconds: float) -> None:
         """Show a state. `real_seconds` is the machine's monotonic clock."""
 
@@ -126,6 +155,10 @@ class PlainDisplay:
         """Start without a previous line."""
         self._shown: object = None
         self._shown_at: float | None = None
+
+    def announce(self, line: str) -> None:
+        """Print a line that stays."""
+        print_status(line)
 
     def show(self, state: ProgressState, real_seconds: float) -> None:
         """Print a line if something changed and the previous line is at least `LINE_EVERY_SECONDS` old."""
@@ -148,8 +181,8 @@ def plain_line(state: ProgressState) -> str:
         parts.append(f"{whose}credits today {worker.credits_today:,} of {worker.credits_limit:,}")
         if worker.wait is not None:
             parts.append(worker.wait)
-    if state.estimated_end_at is not None:
-        parts.append(f"estimated end {format_minute(state.estimated_end_at)}")
+    if state.last_view is not None:
+        parts.append(f"ends {state.last_view.end_text}")
     return "; ".join(parts)
 
 
@@ -157,3 +190,33 @@ def describe(entry: UnderWay, now: datetime) -> str:
     """Return an active item's state, name, age and status as text."""
     status = f", {sanitize(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
     return f"{entry.state} {entry.item} for {format_age(entry.since, now)}{status}"
+
+
+_ALIKE_SHOWN: Final = 3
+
+
+def problem_lines(events: Iterable[LoggedEvent]) -> Iterator[str]:
+    """Yield a line for each item that failed, was rejected, expired or is held; of many alike, only the first few."""
+    ended = [event for event in events if event.item is not None and event.state in PROBLEM_STATES]
+    for (job, state, reason), alike in groupby(ended, key=lambda event: (event.job, event.state, _reason(event))):
+        group = list(alike)
+        yield from (f"{job}/{event.item}: {state}{reason}" for event in group[:_ALIKE_SHOWN])
+        if len(group) > _ALIKE_SHOWN:
+            yield f"{job}: {len(group) - _ALIKE_SHOWN:,} more {state}{reason}"
+
+
+def last_done(events: Iterable[LoggedEvent]) -> str | None:
+    """Return the name of the item that was done last, with its file; None if none of the events tells of one."""
+    last, paths = None, dict[tuple[str, str | None], str]()
+    for event in events:
+        if event.kind == "file_saved":
+            paths[event.job, event.item] = str(event.detail.get("path", ""))
+        elif event.state == ItemState.DONE:
+            path = sanitize(paths.get((event.job, event.item), ""))
+            last = f"{event.item} done" + (f": {path}" if path else "")
+    return last
+
+
+def _reason(event: LoggedEvent) -> str:
+    code, message = sanitize(str(event.detail.get("code", ""))), sanitize(str(event.detail.get("message", "")))
+    return f" ({code}: {message})" if code and message else f" ({code or message})" if code or message else ""

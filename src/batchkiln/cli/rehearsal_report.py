@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.api import JobSummary
-from batchkiln.cli.output import iso
 from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import STYLES, format_duration, format_minute, plural, sanitize
+from batchkiln.presentation.item_documents import iso
 from batchkiln.rehearsal.simulation import RehearsalResult
 
 _LONGEST_MESSAGE: Final = 160

@@ -109,7 +109,7 @@ def _progress(common: Common) -> Callable[[datetime, int], None]:
         return lambda _, __: None
 
     def print_progress(now: datetime, left: int) -> None:
-        sys.stderr.write(f"\r\x1b[K{format_minute(now)}: {plural(left, 'item')} left")
+        sys.stderr.write(f"\r\x1b[KRehearsing {format_minute(now)}: {plural(left, 'item')} left")
         sys.stderr.flush()
 
     return print_progress

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchkiln.api import OutputSummary, Reader, ReportRow
+from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import ItemSelection, item_filters
-from batchkiln.cli.output import is_terminal, iso, print_json, print_result
+from batchkiln.cli.item_filters import item_filters
+from batchkiln.cli.output import is_terminal, print_json, print_result
 from batchkiln.cli.redaction import known_keys, mask_keys, redact_text, strip_folders
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.item_documents import iso
 from batchkiln.presentation.overview import JobView
 
 if TYPE_CHECKING:

@@ -6,20 +6,21 @@ import termios
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
 from batchkiln.api.changes import Action, Changes, open_changes
+from batchkiln.api.documents import reviewed_document
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.items import item_document
-from batchkiln.cli.job_commands import print_skipped, skipped_document
+from batchkiln.cli.job_commands import print_skipped
 from batchkiln.cli.output import is_terminal, print_json, print_json_lines, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.overview import review_line
+from batchkiln.presentation.show_documents import review_step_document
 
 _SHOWN: Final = 1000
 _KEYS: Final = "k keep, d drop, r make again, u undo, n next, p previous, q quit"
@@ -74,17 +75,11 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
         await changes.reader.read(_check_names, job, named)  # before anything is changed
         reports = {one: await changes.review(job, items, one) for one, items in decisions.items() if items}
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
-    skipped = [entry for report in reports.values() for entry in report.skipped]
     if common.is_json:
-        document: dict[str, Any] = {"job": job}
-        for one, word in ((Decided.KEEP, "kept"), (Decided.DROP, "dropped"), (Decided.UNDO, "undone")):
-            document[word] = list(reports[one].changed) if one in reports else []
-        left = {"to_review": summary.to_review, "to_choose": summary.to_choose}
-        ready = sum(report.made_ready for report in reports.values())
-        print_json(document | {"made_ready": ready, "skipped": skipped_document(skipped)} | left)
+        print_json(reviewed_document(job, reports, summary))
     else:
         print_result(f"{job}: {', '.join(_done(one, report) for one, report in reports.items())}.")
-        print_skipped(skipped)
+        print_skipped([entry for report in reports.values() for entry in report.skipped])
         if line := review_line(summary):
             print_result(line)
     return ExitStatus.OK
@@ -101,7 +96,7 @@ async def _list(common: Common, job: str, *, is_all: bool) -> ExitStatus:
         while step is not None:
             is_empty = False
             if common.is_json:
-                print_json_lines([_document(step)])
+                print_json_lines([review_step_document(step)])
             else:
                 for line in _lines(step):
                     print_result(line)
@@ -109,16 +104,6 @@ async def _list(common: Common, job: str, *, is_all: bool) -> ExitStatus:
         if is_empty and not common.is_json:
             print_result(f"{job}: nothing waits for a review.")
     return ExitStatus.OK
-
-
-def _document(step: ReviewStep) -> dict[str, Any]:
-    return {
-        "group": step.group,
-        "choose": step.choose,
-        "kept": step.kept,
-        "inputs": [file.path for _, file in step.inputs],
-        "items": [item_document(item) for item in step.items],
-    }
 
 
 def _lines(step: ReviewStep) -> list[str]:
@@ -220,14 +205,14 @@ class _Session:
             await self._changes.redo(self._job, [item.name])
             print_status("It is queued again; `batchkiln work` makes it.")
 
-    def _show(self, step: ReviewStep, item: ItemSummary, left: str) -> None:
+    def _show(self, step: ReviewStep, item: ItemSummary, left: int) -> None:
         if self._shown == (step.at, item.name):
             return
         self._shown = (step.at, item.name)
         number = f"{step.items.index(item) + 1} of {len(step.items)}" if step.group is not None else ""
         choose = f", choose {step.choose}, {step.kept} kept" if step.choose is not None else ""
         print_status("")
-        print_status(f"{item.name}  {number}{choose}  ({item.verdict or 'no verdict'}; {left})")
+        print_status(f"{item.name}  {number}{choose}  ({item.verdict or 'no verdict'}; {left:,} left)")
         print_status(f"  {sanitize(item.prompt)}")
         for _, file in step.inputs:
             print_status(f"  made from {file.path}")
@@ -269,6 +254,6 @@ def _after(step: ReviewStep, item: ItemSummary) -> str | None:
     return next(iter(following), None)
 
 
-def _left(reader: Reader, job: str, step: ReviewStep) -> str:
+def _left(reader: Reader, job: str, step: ReviewStep) -> int:
     """Return how many steps from this one on have something to review."""
     return reader.reviews.left(job, at=step.items[0].id)

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
-from batchkiln.cli.output import printable
+from batchkiln.cli.output import line_breaks, printable
 
 
 class SafeConsole(Console):
@@ -16,10 +18,27 @@ class SafeConsole(Console):
         """Initialize with rich's settings."""
         super().__init__(highlight=False, markup=False, emoji=False, **settings)
 
+    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401  rich's own
+        """Print; on a terminal, text is wrapped between words (see `line_breaks`)."""
+        if self.is_terminal:
+            objects = tuple(_wrapped(each, self.width) for each in objects)
+        super().print(*objects, **options)
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render with rich, and remove control characters from each segment of text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def _wrapped(printed: Any, width: int) -> Any:  # noqa: ANN401  what rich prints
+    """Return a text with line breaks between words. Anything else is returned as it is."""
+    if not isinstance(printed, str | Text):
+        return printed
+    text = Text(printed) if isinstance(printed, str) else printed
+    lines = text.divide(line_breaks(text.plain, width, cell_len))
+    for line in lines[:-1]:
+        line.rstrip()
+    return Text("\n").join(lines)
 
 
 def console() -> Console:

@@ -17,7 +17,7 @@ from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import RunOptions, Until
 from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
-from batchkiln.cli.dashboard import dashboard_during_run
+from batchkiln.cli.dashboard import dashboard_during_run, stay_open
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
@@ -197,8 +197,10 @@ async def _run(
             if mode.is_asking:
                 await ask_before_paying_again(applied)
             await active_run.limit_to([entry.job.name for entry in applied])
-            async with dashboard_during_run(active_run.engine, is_wanted=mode.has_dashboard):
-                return await RunDisplay(common, active_run, signals).run()
+            async with dashboard_during_run(active_run.engine, is_wanted=mode.has_dashboard) as served:
+                status = await RunDisplay(common, active_run, signals).run()
+    await stay_open(common, served, signals)
+    return status
 
 
 async def _applied(
@@ -274,5 +276,7 @@ async def _work(common: Common, jobs: Sequence[str], run_options: RunOptions, *,
         ):
             if jobs:
                 await active_run.limit_to(jobs)
-            async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard):
-                return await RunDisplay(common, active_run, signals).run()
+            async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard) as served:
+                status = await RunDisplay(common, active_run, signals).run()
+    await stay_open(common, served, signals)
+    return status

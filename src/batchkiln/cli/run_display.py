@@ -7,14 +7,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import inf
-from typing import Any, Final
+from typing import Final
 
-from batchkiln.api import LoggedEvent, hide_passwords
+from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
-from batchkiln.cli.output import is_terminal, iso, print_json_lines, print_status
-from batchkiln.cli.progress import LINE_EVERY_SECONDS, Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
-from batchkiln.cli.status import job_document
+from batchkiln.cli.output import is_terminal, print_json_lines, print_status
+from batchkiln.cli.progress import (
+    LINE_EVERY_SECONDS,
+    Display,
+    PlainDisplay,
+    ProgressState,
+    RefreshBackoff,
+    WorkerState,
+    last_done,
+    problem_lines as new_problem_lines,
+)
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
 from batchkiln.core.states import PROBLEM_STATES, ItemState
@@ -22,7 +30,9 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
-from batchkiln.presentation.overview import JobView, Overview, review_line
+from batchkiln.presentation.item_documents import event_document
+from batchkiln.presentation.job_documents import job_document
+from batchkiln.presentation.overview import JobView, Overview, review_line, service_notes
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
@@ -38,6 +48,7 @@ class RunDisplay:
         self._run = active_run
         self._engine = active_run.engine
         self._signals = signals
+        self._last_done: str | None = None
 
     async def run(self) -> ExitStatus:
         """Run to the end, print the summary, and return the exit status."""
@@ -46,9 +57,11 @@ class RunDisplay:
             result = await self._run_with_display()
             return await self._print_end(replace(result, signal_status=self._signals.exit_status))
         except BatchkilnError as error:
-            if self._common.is_json:
-                print_json_lines([{"event": "run_ended", "exit": error.exit_status, "error": str(error), "jobs": []}])
-            raise
+            if not self._common.is_json:
+                raise
+            print_json_lines([{"event": "run_ended", "exit": error.exit_status, "error": str(error), "jobs": []}])
+            print_status(f"batchkiln: {error}")
+            return error.exit_status
 
     # --- during the run ---
 
@@ -79,6 +92,7 @@ class RunDisplay:
     async def _refresh(self, display: Display | None, ended: asyncio.Event) -> None:
         """Print events and progress several times a second while items are active, otherwise on a change."""
         ticker, backoff, pause = ServiceClock(), RefreshBackoff(TICK_SECONDS), TICK_SECONDS
+        started_at = ticker.monotonic()
         while not ended.is_set():
             await ticker.sleep_until(ticker.monotonic() + pause, ended)
             if isinstance(display, PlainDisplay) and not self._common.is_json:
@@ -86,45 +100,47 @@ class RunDisplay:
             news = self._engine.news.next()  # before reading, so that no change is missed
             has_active_items = False
             with suppress(QueueBusy):  # the run itself decides whether it goes on without its database
-                await self._print_events()
+                await self._print_events(display)
                 if display is not None and not ended.is_set():
-                    state = await self._state()
+                    state = await self._state(ticker.monotonic() - started_at)
                     display.show(state, ticker.monotonic())
                     has_active_items = bool(state.under_way)
             if not ended.is_set():
                 await ticker.sleep_until(ticker.monotonic() + backoff.next(has_active_items=has_active_items), news)
                 backoff.on_change(is_news=news.is_set())
 
-    async def _print_events(self) -> None:
-        while self._common.is_json and (events := await self._run.new_events()):
-            print_json_lines([_event_document(event) for event in events])
+    async def _print_events(self, display: Display | None) -> None:
+        """Print the new events: all of them as JSON, or those of items with problems as text."""
+        while (self._common.is_json or display is not None) and (events := await self._run.new_events()):
+            self._last_done = last_done(events) or self._last_done
+            if self._common.is_json:
+                print_json_lines([event_document(event) for event in events])
+            elif display is not None:
+                for line in new_problem_lines(events):
+                    display.announce(line)
 
-    async def _state(self) -> ProgressState:
+    async def _state(self, seconds: float) -> ProgressState:
         overview = await self._run.progress()
-        workers = tuple(_worker_state(worker, overview) for worker in self._engine.workers)
-        return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
+        return ProgressState(
+            overview.jobs,
+            tuple(_worker_state(worker, overview) for worker in self._engine.workers),
+            is_stopping=self._signals.received is not None,
+            spent=self._run.spent(overview),
+            most=self._run.options.max_credits,
+            seconds=seconds,
+            last=self._last_done,
+        )
 
     # --- at its end ---
 
     async def _print_end(self, result: RunResult) -> ExitStatus:
-        await self._print_events()
+        await self._print_events(None)
         if self._common.is_json:
             jobs = [job_document(view) for view in result.views]
             rest = {} if result.unselected is None else {"unselected": result.unselected}
             print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs} | rest])
         print_run_summary(result, self._common)
         return result.exit_status
-
-
-def _event_document(event: LoggedEvent) -> dict[str, Any]:
-    base: dict[str, Any] = {
-        "event": event.kind,
-        "at": iso(event.at),
-        "job": event.job,
-        "item": event.item,
-        "state": event.state,
-    }
-    return base | {key: value for key, value in event.detail.items() if key not in base}
 
 
 def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
@@ -173,7 +189,7 @@ def _job_line(view: JobView, *, did_anything: bool) -> str:
     parts += [f"{items[state]:,} {state}" for state in (*PROBLEM_STATES, ItemState.CANCELED) if items[state]]
     if left := left_of(view):
         parts.append(f"{left:,} left")
-    money = f"{plural(spent.charged, 'credit')} charged"
+    money = f"{plural(spent.charged, 'credit')} charged{view.money(spent.charged)}"
     if spent.refunded:
         money += f", {spent.refunded:,} refunded"
     if spent.reserved:
@@ -197,6 +213,8 @@ def _waits(views: Sequence[JobView]) -> Iterator[str]:
 
 def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     """Yield the problems that need a person, and the command that resumes."""
+    if not common.is_quiet:
+        yield from service_notes(result.views)
     yield from _waits(result.views)
     for profile, account, error in result.blocked:
         message = sanitize(f"{error.error.code}: {error.error.message}")

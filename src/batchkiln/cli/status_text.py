@@ -2,67 +2,64 @@
 
 from collections.abc import Iterable, Iterator
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from batchkiln.api import ProblemGroup
-from batchkiln.cli.rich_console import console
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.account_errors import CALLS, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
-from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line, service_notes
 from batchkiln.presentation.worker_views import SharedBy
 
 _LONGEST_MESSAGE = 160
 
 
-def show_overview(overview: Overview) -> None:
-    """Print all jobs, the accounts, and the process that runs the queue."""
-    out = console()
+def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
+    """Yield all jobs, the accounts, and the process that runs the queue."""
     if not overview.jobs:
-        out.print("The queue is empty. `batchkiln init` writes a first manifest, and `batchkiln run` runs it.")
+        yield "The queue is empty. `batchkiln init` writes a first manifest, and `batchkiln run` runs it."
         return
-    out.print(_job_table(overview.jobs))
+    yield _job_table(overview.jobs)
     if overview.accounts:
-        out.print()
-        out.print(_account_table(overview.accounts, overview.shared_by))
-    out.print()
-    out.print(_driver(overview))
+        yield ""
+        yield _account_table(overview.accounts, overview.shared_by)
+    yield ""
+    yield _driver(overview)
     for each in overview.shared_by.undriven if overview.shared_by is not None else ():
-        out.print(Text(f"Warning: nobody drives {each.name}: {each.reason}.", style="yellow"))
-    for line in _unread_reply_lines(overview.accounts):
-        out.print(line)
+        yield Text(f"Warning: nobody drives {each.name}: {each.reason}.", style="yellow")
+    for note in service_notes(overview.jobs):
+        yield Text(note, style="dim")
+    yield from _unread_reply_lines(overview.accounts)
     for view in overview.jobs:
         if to_review := review_line(view.summary):
-            out.print(Text(f"{view.summary.name}: {to_review}.", style="yellow"))
+            yield Text(f"{view.summary.name}: {to_review}.", style="yellow")
         for warning in alerts_of(view):
-            out.print(Text(f"Warning: {view.summary.name}: {warning}.", style="yellow"))
+            yield Text(f"Warning: {view.summary.name}: {warning}.", style="yellow")
 
 
-def show_job(overview: Overview) -> None:
-    """Print one job: counts, credits, active items, problems, estimated end, and warnings."""
+def job_blocks(overview: Overview) -> Iterator[RenderableType]:
+    """Yield one job: counts, credits, active items, problems, estimated end, and warnings."""
     view = overview.jobs[0]
     summary = view.summary
-    out = console()
     title = Text(summary.name, style="bold")
     if summary.description:
         title.append(f"  {sanitize(summary.description)}", style="dim")
-    out.print(title)
-    out.print(_counts(view))
-    for line in job_lines(view):
-        out.print(line)
-    for line in _unread_reply_lines(each for each in overview.accounts if each.summary.profile == summary.profile):
-        out.print(line)
-    out.print(_driver(overview))
+    yield title
+    yield _counts(view)
+    yield from job_lines(view)
+    yield from _unread_reply_lines(each for each in overview.accounts if each.summary.profile == summary.profile)
+    yield _driver(overview)
 
 
 def job_lines(view: JobView) -> Iterator[Text]:
     """Yield the text below the counts of a job."""
     summary = view.summary
     spent = summary.credits
-    money = f"credits: {spent.charged - spent.refunded:,} spent ({spent.charged:,} charged, "
+    money = f"credits: {spent.spent:,} spent{view.money(spent.spent)} ({spent.charged:,} charged, "
     money += f"{spent.refunded:,} refunded), {spent.reserved:,} reserved"
     if summary.budget_credits is not None:
         money += f", budget {summary.budget_credits:,}"
@@ -80,7 +77,9 @@ def job_lines(view: JobView) -> Iterator[Text]:
     elif summary.is_finished:
         yield Text(f"finished; the files are in {summary.output_dir}")
     elif view.estimated_end_at is not None:
-        yield Text(f"estimated end: {format_minute(view.estimated_end_at)}")
+        yield Text(f"estimated end: {view.end_text}")
+    if view.service_note is not None:
+        yield Text(view.service_note, style="dim")
     for warning in alerts_of(view):
         yield Text(f"Warning: {warning}.", style="yellow")
 
@@ -130,7 +129,7 @@ def _job_table(views: tuple[JobView, ...]) -> Table:
             f"{left:,}",
             Text(f"{bad:,}", style="red" if bad else ""),
             f"{summary.items[ItemState.CANCELED]:,}",
-            f"{summary.credits.charged - summary.credits.refunded:,}",
+            f"{summary.credits.spent:,}",
             _end(view),
         )
     return table
@@ -141,7 +140,7 @@ def _end(view: JobView) -> Text:
         return Text("paused", style="yellow")
     if view.summary.is_finished:
         return Text("finished")
-    return Text("not known yet" if view.estimated_end_at is None else format_minute(view.estimated_end_at))
+    return Text(view.end_text or "not known yet")
 
 
 def _account_table(views: tuple[AccountView, ...], shared_by: SharedBy | None) -> Table:

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from batchkiln.api.changes import Action, FetchReport, open_changes
+from batchkiln.api.changes import Action, open_changes
+from batchkiln.api.documents import fetched_document, redone_document
+from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import JOB, Common, command, run_async
-from batchkiln.cli.item_filters import ItemSelection, item_filters, names_of
-from batchkiln.cli.job_commands import ITEMS, YES, is_confirmed, print_skipped, print_unchanged, skipped_document
+from batchkiln.cli.item_filters import item_filters
+from batchkiln.cli.job_commands import ITEMS, YES, is_confirmed, print_skipped, print_unchanged
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import ItemState
@@ -47,16 +49,7 @@ async def _redo(
             return print_unchanged()
         report = await changes.redo(job, items)
     if common.is_json:
-        skipped = skipped_document(report.skipped)
-        print_json(
-            {
-                "job": job,
-                "redone": report.redone,
-                "may_cost": report.may_cost,
-                "unquoted": report.unquoted,
-                "skipped": skipped,
-            }
-        )
+        print_json(redone_document(job, report))
     else:
         print_result(f"{job}: {plural(report.redone, 'item')} queued again.")
         print_skipped(report.skipped)
@@ -103,7 +96,7 @@ async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         report = await changes.fetch(job, items)
     if common.is_json:
-        print_json(_fetch_document(job, report))
+        print_json(fetched_document(job, report))
         return ExitStatus.OK
     print_result(
         f"{job}: {plural(report.present, 'file')} on disk; {plural(report.fetched, 'item')} to download again."
@@ -117,13 +110,3 @@ async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
     if report.fetched:
         print_result("`batchkiln work` downloads them.")
     return ExitStatus.OK
-
-
-def _fetch_document(job: str, report: FetchReport) -> dict[str, object]:
-    return {
-        "job": job,
-        "present": report.present,
-        "items_to_fetch": report.fetched,
-        "lost": [{"item": file.item, "path": file.path} for file in report.lost],
-        "skipped": skipped_document(report.skipped),
-    }

@@ -11,20 +11,22 @@ import click
 from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import check_output_folder
+from batchkiln.api.documents import applied_document
 from batchkiln.api.engine import Engine
 from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import Run, RunOptions, RunResult, Until
 from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.dashboard import dashboard_during_run
-from batchkiln.cli.enqueue import ON_CHANGE, applied_document
-from batchkiln.cli.output import iso, print_status
+from batchkiln.cli.enqueue import ON_CHANGE
+from batchkiln.cli.output import print_status
 from batchkiln.cli.run import run_control_options
 from batchkiln.cli.run_display import RunDisplay
-from batchkiln.cli.status import job_document
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.item_documents import iso
+from batchkiln.presentation.job_documents import job_document
 from batchkiln.watch.watcher import Watcher, watch_events
 from batchkiln.worker.loop import first_error
 
@@ -50,13 +52,13 @@ class QueueSink:
         await check_output_folder(self._queue.app, str(path))
         applied = await self._queue.apply([str(path)], options=self._options, stdin=io.BytesIO())
         self._engine.on_wakeup()
-        return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
+        return applied[0].job.name, {"at": iso(machine_now()), **applied_document(applied[0])}
 
     async def ended(self, job: str) -> Mapping[str, Any]:
         """Return a job as `status JOB --json` prints it, with the exit code that `run` would have."""
         view = await self._queue.status(job)
         exit_status = RunResult(views=(view,)).exit_status
-        return {"at": iso(machine_now()), "exit": int(exit_status)} | job_document(view)
+        return {"at": iso(machine_now()), "exit": int(exit_status), **job_document(view)}
 
     def refused(self, error: InputError) -> Mapping[str, Any]:
         """Return the errors of a manifest with their positions."""

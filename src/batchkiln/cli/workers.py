@@ -8,8 +8,9 @@ from batchkiln.api import DatabaseUrl
 from batchkiln.api.queue import awaiting_journals, drained, without_machine
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import Command, Common, command, run_async
-from batchkiln.cli.output import iso, print_json, print_result
+from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.presentation.item_documents import iso
 
 if TYPE_CHECKING:
     from batchkiln.presentation.worker_views import SharedBy, WorkerView

@@ -3,6 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from batchkiln.config.http_settings import (
+    AccessScope,
+    HttpSettings,
+    HttpToken,
+    host_problem,
+    network_of,
+    public_url_problem,
+    token_digest,
+)
 from batchkiln.config.model import (
     ENV,
     LOCAL,
@@ -24,9 +33,12 @@ from batchkiln.core.errors import InputError
 __all__ = [
     "ENV",
     "LOCAL",
+    "AccessScope",
     "Account",
     "Config",
     "Hook",
+    "HttpSettings",
+    "HttpToken",
     "KeySource",
     "Notifier",
     "Profile",
@@ -34,10 +46,14 @@ __all__ = [
     "Traces",
     "config_of",
     "find_file",
+    "host_problem",
     "is_loopback",
     "load_config",
+    "network_of",
+    "public_url_problem",
     "queue_path",
     "queue_setting",
+    "token_digest",
 ]
 
 

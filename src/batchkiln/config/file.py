@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from batchkiln.config.http_file import HttpSection
 from batchkiln.config.model import (
     LOCAL,
     Account,
@@ -42,6 +43,7 @@ from batchkiln.config.model import (
     clear_text_problem,
     is_web,
 )
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.notifications import NotificationKind
 from batchkiln.core.rate_limits import Limits, ServiceDay
@@ -158,6 +160,7 @@ class _Profile(_Model):
     limits: _Limits = _Limits()
     allow_http_links: bool = False
     replies: _Replies = _Replies()
+    credit_price: str | None = None
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -173,6 +176,13 @@ class _Profile(_Model):
         if problem and not info.data.get("allow_http"):
             raise ValueError(problem)
         return value.rstrip("/")
+
+    @field_validator("credit_price")
+    @classmethod
+    def _is_price(cls, value: str | None) -> str | None:
+        if value is not None:
+            CreditPrice.parse(value)
+        return value
 
     @field_validator("day_start")
     @classmethod
@@ -202,6 +212,7 @@ class _Profile(_Model):
             folder=folder,
             allow_http_links=self.allow_http_links,
             replies=ReplyRules(dict(self.replies.fields), tuple(refusals)),
+            credit_price=None if self.credit_price is None else CreditPrice.parse(self.credit_price),
         )
 
 
@@ -298,6 +309,7 @@ class _File(_Model):
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
     on_saved: _Hook | None = None
+    http: HttpSection = HttpSection()
 
     def config(self, folder: Path) -> Config:
         """Return the configuration; relative files are resolved against `folder`."""
@@ -308,6 +320,7 @@ class _File(_Model):
             confirm_above_credits=self.confirm_above_credits,
             traces=None if self.traces is None else Traces(self.traces.endpoint),
             on_saved=None if self.on_saved is None else self.on_saved.hook(folder),
+            http=self.http.settings(folder),
         )
 
 
@@ -389,8 +402,8 @@ def _reason(problem: ErrorDetails) -> str:
 def _diagnostic(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Diagnostic:
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
-    if source is not None and "://" in source and "base_url" not in source:
-        source = None  # a notifier's URL is a secret (Law 8); line and column are enough to find it
+    if source is not None and (("://" in source and "base_url" not in source) or "sha256" in source):
+        source = None  # a notifier's URL, or a token in place of its hash, is a secret (Law 8); the place is enough
     return Diagnostic(reason, file=str(path), line=line, column=column, source_line=source)
 
 

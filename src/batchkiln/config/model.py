@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
+from batchkiln.config.http_settings import HttpSettings
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import ReplyRules
@@ -86,6 +88,7 @@ class Profile:
     `scale` is the configured number of service seconds per real second, or None. Relative key files are resolved
     against `folder`. `allows_http` permits API keys over plain http to another machine; `allow_http_links` permits a
     service with https to give download links with plain http. `replies` are the user's rules for reading replies.
+    `credit_price` is shown beside credits.
     """
 
     name: str
@@ -98,6 +101,7 @@ class Profile:
     folder: Path = field(default_factory=Path)
     allow_http_links: bool = False
     replies: ReplyRules = field(default_factory=ReplyRules)
+    credit_price: CreditPrice | None = None
 
     @property
     def is_embedded(self) -> bool:
@@ -231,6 +235,7 @@ class Config:
         confirm_above_credits: int | None = None,
         traces: Traces | None = None,
         on_saved: Hook | None = None,
+        http: HttpSettings = HttpSettings(),  # noqa: B008  frozen
     ) -> None:
         """Take profiles by name, the default one's name, and the settings; None means the default value."""
         self.profiles = dict(profiles)
@@ -238,6 +243,7 @@ class Config:
         self.notifiers = {notifier.name: notifier for notifier in notifiers}
         self.traces = traces
         self.on_saved = on_saved
+        self.http = http
         self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
 
     def profile(self, name: str | None) -> Profile:
@@ -250,8 +256,9 @@ class Config:
         return self.profiles[wanted]
 
     def secret_variables(self) -> frozenset[str]:
-        """Return the names of the environment variables that hold keys, signing secrets and notifiers' addresses."""
+        """Return the names of the environment variables with keys, secrets, tokens and notifiers' addresses."""
         keys = [key for each in self.profiles.values() for account in each.accounts for key in account.keys]
+        keys += [token.source for token in self.http.tokens if token.source is not None]
         for notifier in self.notifiers.values():
             addresses = [each.source for each in (notifier.apprise, notifier.webhook) if each is not None]
             keys += [source for source in (*addresses, notifier.secret) if source is not None]

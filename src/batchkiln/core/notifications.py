@@ -1,4 +1,4 @@
-"""The notifications of a run: six kinds of event for which a person or a program may want to act."""
+"""The notifications of a run: seven kinds of event for which a person or a program may want to act."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ class NotificationKind(StrEnum):
 
     JOB_ENDED = "job_ended"  # no item of the job can change without a person
     BUDGET_SPENT = "budget_spent"  # the day's credits are used up, but work is left
+    BUDGET_SHARE = "budget_share"  # a job has spent 50, 80 or 95 % of its budget
     ITEM_HELD = "item_held"  # an item waits for a person's decision
     RESULTS_EXPIRING = "results_expiring"  # charged, not downloaded, and about to be deleted by the service
     NOT_UNDERSTOOD = "not_understood"  # the service's successes cannot be read (Law 10)

@@ -1,8 +1,8 @@
-"""Access to the dashboard, by a token in a file beside the queue.
+"""Access to the dashboard and to the HTTP interface, by a token in a file beside the queue, and by configured tokens.
 
 Any web page can send requests to loopback, and a host name that resolves to 127.0.0.1 gives another site the same
-origin as the dashboard. A request therefore needs a loopback `Host` and a strict same-site cookie. A change also
-needs the dashboard's `Origin` and the CSRF token of its forms.
+origin as the dashboard. A request therefore needs a known `Host` (`server_names.py`), and a strict same-site cookie or
+a token. A change by cookie also needs the dashboard's `Origin` and the CSRF token of its pages.
 """
 
 import hmac
@@ -10,28 +10,64 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from batchkiln.api import QueueLocation, local_path
+from batchkiln.config import AccessScope, HttpToken, token_digest
 
-_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+OWNER: Final = "dashboard"
+"""The name of the person with the dashboard's own link, in the history of decisions."""
+
+_NONE: Final[Mapping[str, HttpToken]] = MappingProxyType({})
 _TOKEN_BYTES: Final = 32
 _LEAST_CHARACTERS: Final = 32
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-class Access:
-    """The access token, and the cookie and CSRF token derived from it. None is logged; only links contain the token."""
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who sends a request: the dashboard's owner, or the holder of a configured token.
 
-    def __init__(self, token: str) -> None:
-        """Derive the cookie and the CSRF token from a token of `read_token`."""
+    `csrf_token` is the one of the forms of this principal. `is_session` says whether the request has a cookie, which a
+    browser also sends with requests of other pages, or the token itself.
+    """
+
+    name: str
+    scopes: frozenset[AccessScope]
+    cookie: str = field(repr=False)
+    csrf_token: str = field(repr=False)
+    digest: str = field(repr=False)
+    is_session: bool = False
+
+
+class Access:
+    """The access token, the configured tokens, and the cookies and CSRF tokens that are derived from the first.
+
+    None is logged; only links contain the access token. All comparisons take the same time for any difference.
+    """
+
+    def __init__(self, token: str, others: Mapping[str, HttpToken] = _NONE) -> None:
+        """Derive the cookies and the CSRF tokens from a token of `read_token`. `others` are tokens by their hashes."""
         self._token = token
-        self._cookie = self._derived("cookie")
         self._one_time_codes: set[str] = set()
-        self.csrf_token = self._derived("form")
+        self.has_tokens = bool(others)
         self.cookie_name = f"batchkiln-{self._derived('name')[:8]}"  # two ports of a host share their cookies
+        self.owner = Principal(
+            OWNER, frozenset(AccessScope), self._derived("cookie"), self._derived("form"), token_digest(token)
+        )
+        self._principals = (
+            self.owner,
+            *(
+                Principal(
+                    each.name, each.scopes, self._derived(f"cookie:{digest}"), self._derived(f"form:{digest}"), digest
+                )
+                for digest, each in others.items()
+            ),
+        )
 
     def __repr__(self) -> str:
         return "Access()"
@@ -40,11 +76,6 @@ class Access:
     def query(self) -> str:
         """The query of a link that signs a person in."""
         return f"token={self._token}"
-
-    @property
-    def cookie(self) -> str:
-        """The value of the cookie of a person who is signed in."""
-        return self._cookie
 
     def one_time_query(self) -> str:
         """Return a query that signs in once. Other users can read a command line, so it must not contain the token."""
@@ -59,28 +90,27 @@ class Access:
             return True
         return _equal(query.get("token", ""), self._token)
 
-    def is_authenticated(self, *, cookie: str, authorization: str) -> bool:
-        """Return whether a request has the cookie, or the token as `Authorization: Bearer`, as programs send it."""
-        scheme, _, token = authorization.partition(" ")
-        return _equal(cookie, self._cookie) or (scheme.lower() == "bearer" and _equal(token.strip(), self._token))
+    def holder_of(self, token: str) -> Principal | None:
+        """Return who has a token; None for an unknown one."""
+        digest = token_digest(token)
+        found = [each for each in self._principals if _equal(each.digest, digest)]
+        return found[0] if found else None
 
-    def is_own_form(self, *, origin: str, host: str, csrf_token: str) -> bool:
-        """Return whether a form was sent from the dashboard's own page."""
-        return origin == f"http://{host}" and _equal(csrf_token, self.csrf_token)
+    def authenticated(self, *, cookie: str, authorization: str) -> Principal | None:
+        """Return who sends a request: by the token as `Authorization: Bearer`, as programs send it, else by cookie."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "bearer":
+            return self.holder_of(token.strip())
+        found = [each for each in self._principals if _equal(each.cookie, cookie)]
+        return replace(found[0], is_session=True) if found else None
 
     def _derived(self, purpose: str) -> str:
         return hmac.new(self._token.encode(), purpose.encode(), sha256).hexdigest()
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a `Host` header names this machine by a loopback name, which no other site can use.
-
-    Any port is accepted, because port forwarding through ssh changes it.
-    """
-    name, separator, port = host.rpartition(":")
-    if not separator or host.endswith("]"):
-        name, port = host, "80"
-    return name in _HOSTS and port.isdecimal()
+def is_own_form(principal: Principal, *, origin: str, own_origin: str, csrf_token: str) -> bool:
+    """Return whether a change was sent from the dashboard's own page, by the principal that the page was made for."""
+    return origin == own_origin and _equal(csrf_token, principal.csrf_token)
 
 
 def token_file(queue: QueueLocation) -> Path:

@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,12 +14,14 @@ from aiohttp import web
 from jinja2 import Environment
 
 from batchkiln.api import QueueLocation
+from batchkiln.api.app_context import AppContext
 from batchkiln.api.changes import Changes, open_changes
 from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
-from batchkiln.dashboard.auth import Access
+from batchkiln.dashboard.auth import Access, Principal
 from batchkiln.dashboard.live_state import EngineProbe, LiveState
 from batchkiln.dashboard.rendering import environment
+from batchkiln.dashboard.server_names import Origins
 from batchkiln.dashboard.snapshot import PageSnapshot, read_snapshot
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 
@@ -64,13 +67,24 @@ class Thumbnails:
 
 
 @dataclass(slots=True)
-class Context:
-    """The queue, opened for reading; the templates; the access token; and the engine, if it is in this process."""
+class Intake:
+    """The manifests that are being received over HTTP; `lock` is held by the one that is being applied."""
 
-    queue: QueueLocation
-    config: Config
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    receiving: int = 0
+
+
+@dataclass(slots=True)
+class Context:
+    """The queue, opened for reading; the templates; the access token; and the engine, if it is in this process.
+
+    `app` is the context in which manifests that were sent over HTTP are applied.
+    """
+
+    app: AppContext
     reader: QueueReader
     access: Access
+    origins: Origins
     machine_now: Callable[[], datetime]
     engine: EngineProbe | None = None
     templates: Environment = field(default_factory=environment)
@@ -80,6 +94,17 @@ class Context:
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams: int = 0
+    intake: Intake = field(default_factory=Intake)
+
+    @property
+    def queue(self) -> QueueLocation:
+        """The queue."""
+        return self.app.queue
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        return self.app.config
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[Changes]:
@@ -106,7 +131,7 @@ class Context:
     def render(self, template: str, **values: Any) -> str:  # noqa: ANN401  the values of the template
         """Render a template."""
         return self.templates.get_template(template).render(
-            csrf_token=self.access.csrf_token, queue=self.queue.name, **values
+            csrf_token=_CSRF_TOKEN.get(), queue=self.queue.name, **values
         )
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> web.Response:  # noqa: ANN401  as above
@@ -115,8 +140,22 @@ class Context:
 
 
 CONTEXT: Final = web.AppKey("context", Context)
+PRINCIPAL: Final = web.RequestKey("principal", Principal)
+
+_CSRF_TOKEN: Final[ContextVar[str]] = ContextVar("csrf_token", default="")
+
+
+def identify(request: web.Request, principal: Principal) -> None:
+    """Record who sends a request. The forms of its page get the sender's CSRF token."""
+    request[PRINCIPAL] = principal
+    _CSRF_TOKEN.set(principal.csrf_token)
 
 
 def context_of(request: web.Request) -> Context:
     """Return the context of a request."""
     return request.app[CONTEXT]
+
+
+def identify_nobody() -> None:
+    """Record that the sender is unknown: a page for them has no CSRF token, also not of the request before."""
+    _CSRF_TOKEN.set("")

@@ -43,7 +43,7 @@ async def thumbnail(request: web.Request) -> web.StreamResponse:
 
 async def media(request: web.Request) -> web.StreamResponse:
     """Return a file, or the requested range of it."""
-    return await _whole(request, await _file(request))
+    return await whole_file(await _file(request), is_download="download" in request.query)
 
 
 async def input_media(request: web.Request) -> web.StreamResponse:
@@ -52,10 +52,12 @@ async def input_media(request: web.Request) -> web.StreamResponse:
     file = await context_of(request).reader.read(lambda reader: reader.items.input_file(wanted))
     if file is None or not file.sha256.startswith(request.match_info["sha"]):
         raise InputError("the queue has no such file")
-    return await _whole(request, OutputFile(file.path, file.size_bytes, file.sha256, file.media_type))
+    found = OutputFile(file.path, file.size_bytes, file.sha256, file.media_type)
+    return await whole_file(found, is_download="download" in request.query)
 
 
-async def _whole(request: web.Request, file: OutputFile) -> web.FileResponse:
+async def whole_file(file: OutputFile, *, is_download: bool) -> web.FileResponse:
+    """Return a file; aiohttp then sends the requested range of it. Raise `InputError` if it is gone."""
     path = Path(file.path)
     if not await asyncio.to_thread(path.is_file):
         raise InputError("the file was moved or deleted")
@@ -64,7 +66,7 @@ async def _whole(request: web.Request, file: OutputFile) -> web.FileResponse:
         "Content-Type": file.media_type if is_shown else "application/octet-stream",
         "Cache-Control": "private, no-cache",
     }
-    if not is_shown or "download" in request.query:
+    if not is_shown or is_download:
         headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(path.name, safe='')}"
     return web.FileResponse(path, headers=headers)
 

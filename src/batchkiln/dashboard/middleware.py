@@ -1,5 +1,6 @@
 """Middleware for every request: access checks, security headers, and error pages."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -7,9 +8,12 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from batchkiln.config import AccessScope
 from batchkiln.core.errors import BatchkilnError, InputError, QueueBusy, QueueUnusable
-from batchkiln.dashboard.auth import is_loopback, token_file
-from batchkiln.dashboard.context import context_of
+from batchkiln.dashboard.auth import Access, Principal, is_own_form, token_file
+from batchkiln.dashboard.context import context_of, identify, identify_nobody
+from batchkiln.dashboard.http_api.operation import PREFIX
+from batchkiln.dashboard.http_api.problems import Kind, ProblemError, problem_of, status_of
 
 log = structlog.get_logger()
 
@@ -31,6 +35,12 @@ _CLIENT_CLOSED: Final = 499
 
 _PUBLIC: Final = ("/static/", "/favicon.ico")
 
+SIGN_IN: Final = "/sign-in"
+SIGN_IN_SECONDS: Final = 10.0
+CSRF_HEADER: Final = "X-CSRF-Token"
+
+_FOREIGN_HOST: Final = "The dashboard does not answer to this host name, which another site could point to it."
+
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the security headers, and forbid caching of everything but pictures and static files."""
@@ -41,63 +51,128 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 @web.middleware
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests without access, without a loopback `Host`, or with a form of another site."""
-    if not is_loopback(request.headers.get("Host", "")):
-        raise web.HTTPMisdirectedRequest(text="The dashboard accepts requests to 127.0.0.1 and localhost only.\n")
+    """Refuse requests without access, with a foreign `Host`, without a scope, or with a form of another site."""
     context = context_of(request)
-    access = context.access
+    access, origin = context.access, context.origins.of(request)
+    if origin is None:
+        raise ProblemError(Kind.HOST, _FOREIGN_HOST, "Use the server's address, or set http.public_url to this name.")
     if request.path.startswith(_PUBLIC):
         return await handler(request)
     if request.path == "/" and request.method == "GET" and access.accepts_link(request.query):
-        return _sign_in(request)
+        return _sign_in(request, access.owner, origin)
+    if request.path == SIGN_IN and request.method == "POST":
+        return await _sign_in_by_form(request, origin)
     cookie = request.cookies.get(access.cookie_name, "")
-    if not access.is_authenticated(cookie=cookie, authorization=request.headers.get("Authorization", "")):
+    principal = access.authenticated(cookie=cookie, authorization=request.headers.get("Authorization", ""))
+    if is_interface(request):
+        _check_interface(request, access, principal, origin)
+    elif principal is None:
+        identify_nobody()
         return context.page("unauthorized.html", status=401, token_file=token_file(context.queue))
-    if request.method == "POST":
-        form = await request.post()
-        token = form.get("csrf_token", "")
-        origin, host = request.headers.get("Origin", ""), request.headers.get("Host", "")
-        if not access.is_own_form(origin=origin, host=host, csrf_token=token if isinstance(token, str) else ""):
-            raise web.HTTPForbidden(text="This form was not sent from the dashboard; nothing was changed.\n")
+    else:
+        await _check_page(request, principal, origin)
+    assert principal is not None, "a request without a sender was refused"
+    identify(request, principal)
     return await handler(request)
 
 
-def _sign_in(request: web.Request) -> web.Response:
+def is_interface(request: web.Request) -> bool:
+    """Return whether a request is one of the HTTP interface, whose errors are problem details."""
+    return request.path.startswith(f"{PREFIX}/") or request.path == PREFIX
+
+
+def _check_interface(request: web.Request, access: Access, principal: Principal | None, origin: str) -> None:
+    """Refuse a request to the HTTP interface: it is off, the token is unknown, or another site sent the request."""
+    if not access.has_tokens and (principal is None or not principal.is_session):
+        told = "The configuration has no token for the HTTP interface, so it is off."
+        raise ProblemError(Kind.OFF, told, "Set http.tokens in the configuration; `batchkiln token NAME` makes one.")
+    if principal is None:
+        headers = {"WWW-Authenticate": 'Bearer realm="batchkiln"'}
+        told = "The request has no token, or an unknown one."
+        raise ProblemError(Kind.NO_TOKEN, told, "Send `Authorization: Bearer TOKEN`.", headers=headers)
+    if principal.is_session and request.method != "GET":
+        sent, token = request.headers.get("Origin", ""), request.headers.get(CSRF_HEADER, "")
+        if not is_own_form(principal, origin=sent, own_origin=origin, csrf_token=token):
+            told = f"A change by a browser's session needs the dashboard's Origin and its token in {CSRF_HEADER}."
+            raise ProblemError(Kind.FOREIGN_FORM, told, "Use the dashboard, or a token as `Authorization: Bearer`.")
+
+
+async def _check_page(request: web.Request, principal: Principal, origin: str) -> None:
+    """Refuse a page or a form that the sender's token does not permit, and a form of another site."""
+    is_form = request.method == "POST"
+    needed = AccessScope.DECIDE if is_form else AccessScope.LOOK
+    if needed not in principal.scopes:
+        told = f"The token {principal.name} has no scope {needed}; nothing was changed.\n"
+        raise web.HTTPForbidden(text=told)
+    if is_form:
+        token = (await request.post()).get("csrf_token", "")
+        sent = request.headers.get("Origin", "")
+        given = token if isinstance(token, str) else ""
+        if not is_own_form(principal, origin=sent, own_origin=origin, csrf_token=given):
+            raise web.HTTPForbidden(text="This form was not sent from the dashboard; nothing was changed.\n")
+
+
+async def _sign_in_by_form(request: web.Request, origin: str) -> web.Response:
+    """Sign in by a token that a person has pasted. A form of another site signs nobody in."""
+    try:
+        async with asyncio.timeout(SIGN_IN_SECONDS):  # nobody is known yet
+            form = await request.post()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text="The form arrives too slowly.\n", headers={"Connection": "close"}) from None
+    context, token = context_of(request), form.get("token", "")
+    principal = context.access.holder_of(token.strip()) if isinstance(token, str) else None
+    if principal is None or request.headers.get("Origin", "") != origin:
+        identify_nobody()
+        return context.page("unauthorized.html", status=401, token_file=token_file(context.queue))
+    return _sign_in(request, principal, origin)
+
+
+def _sign_in(request: web.Request, principal: Principal, origin: str) -> web.Response:
     """Set the cookie on a page that reloads itself, because a browser omits it after a redirect from another site."""
-    access = context_of(request).access
+    identify(request, principal)
     response = context_of(request).page("welcome.html")
     response.set_cookie(
-        access.cookie_name, access.cookie, max_age=COOKIE_SECONDS, httponly=True, samesite="Strict", path="/"
+        context_of(request).access.cookie_name,
+        principal.cookie,
+        max_age=COOKIE_SECONDS,
+        httponly=True,
+        samesite="Strict",
+        secure=origin.startswith("https://"),
+        path="/",
     )
     return response
 
 
 @web.middleware
 async def error_pages(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return an error as a page. No error of the dashboard reaches a run in the same process."""
+    """Return an error as a page, or as problem details. No error reaches a run in the same process."""
     try:
         return await handler(request)
-    except web.HTTPNotFound:
-        return _page(request, 404, "Not found", "there is no such page")
-    except web.HTTPException:
-        raise
     except ConnectionResetError:  # the page was closed
         return web.Response(status=_CLIENT_CLOSED)
-    except BatchkilnError as error:
-        return _error_response(request, error)
     except Exception as error:  # noqa: BLE001  the outermost handler of a request
-        log.error("dashboard_page_failed", error=type(error).__name__, call=request.method, path=request.path)  # noqa: TRY400  an exception's text may contain secrets
-        return _page(request, 500, "The page failed", "This is a bug in the dashboard; the queue is unchanged.")
+        if is_interface(request):
+            return problem_of(error, is_read=request.method == "GET").response()
+        return _error_page(request, error)
 
 
-def _error_response(request: web.Request, error: BatchkilnError) -> web.Response:
+def _error_page(request: web.Request, error: Exception) -> web.StreamResponse:
     match error:
+        case web.HTTPNotFound():
+            return _page(request, 404, "Not found", "there is no such page")
+        case web.HTTPException():
+            raise error
+        case ProblemError():
+            return web.Response(status=status_of(error.kind), text=f"{error.detail} {error.next}\n")
         case QueueUnusable() | QueueBusy():
             return _page(request, 503, "The queue is not available", str(error))
         case InputError():
             return _page(request, 404 if request.method == "GET" else 409, "This is not possible", str(error))
-        case _:
+        case BatchkilnError():
             return _page(request, 500, "This is not possible", str(error))
+        case _:
+            log.error("dashboard_page_failed", error=type(error).__name__, call=request.method, path=request.path)
+            return _page(request, 500, "The page failed", "This is a bug in the dashboard; the queue is unchanged.")
 
 
 def _page(request: web.Request, status: int, title: str, text: str) -> web.Response:

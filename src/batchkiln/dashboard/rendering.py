@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -42,9 +43,9 @@ def environment() -> Environment:
         "code": code,
         "plural": plural,
         "detail": detail,
-        "minute": format_minute,
+        "minute": partial(format_minute, zone=UTC),
         "one_line": sanitize,
-        "second": format_second,
+        "second": partial(format_second, zone=UTC),
         "sentence": sentence,
         "size": size,
         "thousands": lambda number: f"{number:,}",

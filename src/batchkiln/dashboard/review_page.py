@@ -5,10 +5,9 @@ from typing import Final
 from aiohttp import web
 
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
-from batchkiln.dashboard.context import Context, context_of
+from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.rendering import review_url
 
-BY: Final = "dashboard"
 _DIGITS_MAX: Final = 18
 
 
@@ -30,7 +29,7 @@ async def act(request: web.Request) -> web.Response:
         raise web.HTTPBadRequest(text="The version is missing; nothing was changed.\n")
     at, is_all = _number(form.get("at")), _is_all(request)
     async with context.changes() as changes:
-        report = await changes.review(job, {name: version}, decided, by=BY)
+        report = await changes.review(job, {name: version}, decided, by=request[PRINCIPAL].name)
     if report.skipped:
         return await _page(context, request, refused=report, at=at)
     step, item = await context.reader.read(_after, job, name, at, is_all=is_all)
@@ -67,9 +66,9 @@ async def _page(
 
 def _read(
     reader: Reader, job: str, at: int | None, last: int | None, *, is_all: bool
-) -> tuple[ReviewStep | None, ItemSummary | None, str]:
+) -> tuple[ReviewStep | None, ItemSummary | None, int]:
     step = reader.reviews.step(job, at, is_all=is_all)
-    left = "" if step is None else reader.reviews.left(job, at=step.items[0].id)
+    left = 0 if step is None else reader.reviews.left(job, at=step.items[0].id)
     return step, None if last is None else reader.reviews.item(job, last), left
 
 

@@ -1,8 +1,8 @@
-"""The dashboard's HTTP server on loopback."""
+"""The dashboard's HTTP server: the pages, and the HTTP interface. It listens on loopback unless a host is set."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.resources import files
 from typing import Final
@@ -10,18 +10,21 @@ from typing import Final
 from aiohttp import web
 
 from batchkiln.api import QueueLocation
+from batchkiln.api.app_context import AppContext
 from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
-from batchkiln.config import Config
+from batchkiln.config import Config, HttpSettings
 from batchkiln.core.errors import InputError
 from batchkiln.dashboard import file_responses, forms, pages, review_page, sse
 from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
+from batchkiln.dashboard.http_api.routes import operations
 from batchkiln.dashboard.live_state import EngineProbe
 from batchkiln.dashboard.metrics import metrics
 from batchkiln.dashboard.middleware import add_headers, authorize, error_pages
+from batchkiln.dashboard.server_names import Origins
+from batchkiln.manifest import FileAccess
 
-HOST: Final = "127.0.0.1"
 PORT: Final = 8642
 STOP_SECONDS: Final = 2.0
 FORM_MAX_BYTES: Final = 64 * 1024
@@ -38,10 +41,15 @@ _STATIC: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ServedDashboard:
-    """A running dashboard. Its links grant access, so they are only for the person who started it."""
+    """A running dashboard. Its links grant access, so they are only for the person who started it.
+
+    `url` is the public URL if there is one. `listens_at` is the address that the server listens at.
+    """
 
     url: str
     access: Access
+    listens_at: str
+    http: HttpSettings
 
     @property
     def link(self) -> str:
@@ -58,39 +66,54 @@ async def serving_dashboard(
     queue: QueueLocation,
     config: Config,
     *,
+    profile: str | None = None,
     port: int | None = None,
     engine: EngineProbe | None = None,
     clock: Callable[[], datetime] = machine_now,
 ) -> AsyncIterator[ServedDashboard]:
-    """Serve the dashboard of a queue. Without a port, use the default port, or a free one if that is taken.
+    """Serve the dashboard of a queue. Without a port, use the configured one, or the default or a free one.
 
-    Raise `QueueUnusable` if there is no usable queue, and `InputError` if the port is not available.
+    `profile` takes precedence over the one of a manifest that is sent over HTTP.
+
+    Raise `QueueUnusable` if there is no usable queue, and `InputError` if the port is not available, a token cannot be
+    read, or other machines could reach the server and no token is configured.
     """
+    http = config.http
+    tokens = http.digests()
+    if http.is_beyond_loopback and not tokens:
+        raise InputError(
+            f"{http.host}: other machines could reach this queue, and no token is configured; nothing was served. "
+            "`batchkiln token NAME` makes one for http.tokens in the configuration"
+        )
     async with open_reader(queue) as reader:
-        access = Access(read_token(queue))
-        context = Context(queue, config, reader, access, clock, engine)
+        access = Access(read_token(queue), tokens)
+        app = AppContext(queue, config, profile)
+        confined = replace(app, access=FileAccess(app.output_base, http.files))
+        context = Context(confined, reader, access, Origins(http), clock, engine)
         runner = web.AppRunner(
             application(context), access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
         await runner.setup()
         try:
-            await _listen(runner, port)
-            yield ServedDashboard(f"http://{HOST}:{runner.addresses[0][1]}", access)
+            await _listen(runner, http.host, http.port if port is None else port)
+            host = f"[{http.host}]" if ":" in http.host else http.host
+            address = f"http://{host}:{runner.addresses[0][1]}"
+            yield ServedDashboard(http.public_url or address, access, address, http)
         finally:
             context.stopping.set()
             await runner.cleanup()
             await context.kept.aclose()
 
 
-async def _listen(runner: web.AppRunner, port: int | None) -> None:
+async def _listen(runner: web.AppRunner, host: str, port: int | None) -> None:
     wanted = (PORT, 0) if port is None else (port,)
     for number in wanted:
         try:
-            await web.TCPSite(runner, HOST, number).start()
+            await web.TCPSite(runner, host, number).start()
         except OSError as error:
             if number == wanted[-1]:
                 raise InputError(
-                    f"the dashboard cannot be served at {HOST}:{number}: {error.strerror}; nothing was changed. "
+                    f"the dashboard cannot be served at {host}:{number}: {error.strerror}; nothing was changed. "
                     "Choose another port with --port"
                 ) from error
         else:
@@ -124,6 +147,7 @@ def application(context: Context) -> web.Application:
             web.get(r"/inputs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.input_media),
             web.get("/events", sse.events),
             web.get("/metrics", metrics),
+            *(operation.route() for operation in operations()),
             web.get("/static/{name}", _static()),
             web.get("/favicon.ico", _favicon),
         ]

@@ -72,6 +72,26 @@ def check_notifiers(config: Config) -> Iterator[CheckResult]:
             yield ok(check, "valid; nothing was sent")
 
 
+def check_http(config: Config) -> Iterator[CheckResult]:
+    """Check that the tokens of the HTTP interface are found, and who can reach it; without any setting, nothing."""
+    http = config.http
+    if not http.tokens and not http.is_beyond_loopback:
+        return
+    try:
+        tokens = http.digests()
+    except InputError as error:
+        yield warn("http", str(error), "fix it; until then, no dashboard is served")
+        return
+    if http.is_beyond_loopback and not tokens:
+        remedy = "`batchkiln token NAME` makes one for http.tokens, or remove http.host"
+        yield warn("http", f"{http.host}: other machines could reach the queue, and no token is configured", remedy)
+    elif http.is_beyond_loopback and not (http.public_url or "").startswith("https://"):
+        remedy = "put a proxy with TLS in front, and set http.public_url to its URL"
+        yield warn("http", f"{http.host}: tokens of the HTTP interface cross the network unencrypted", remedy)
+    else:
+        yield ok("http", f"tokens: {', '.join(token.name for token in http.tokens)}; {http.public_url or http.host}")
+
+
 def check_address(profile: Profile) -> CheckResult:
     """Check that API keys are not sent unencrypted and that the base URL contains the version."""
     if profile.base_url is None:

@@ -31,6 +31,7 @@ from batchkiln.doctor.local_checks import (
     check_configuration,
     check_file_names,
     check_folders,
+    check_http,
     check_key_sources,
     check_limits,
     check_notifiers,
@@ -80,7 +81,7 @@ async def run_checks(context: CheckContext) -> AsyncIterator[CheckResult]:
         for result in check_work(health, config):
             yield result
     if config is not None:
-        for result in (*check_shared_keys(config), *check_notifiers(config)):
+        for result in (*check_shared_keys(config), *check_notifiers(config), *check_http(config)):
             yield result
     if profile is None:
         yield warn(

@@ -11,6 +11,7 @@ from typing import Final
 
 from batchkiln.core.job import InputFile
 from batchkiln.manifest.diagnostics import InvalidValue, quoted
+from batchkiln.manifest.file_access import FileAccess
 
 MAX_SIZE_BYTES: Final = 30 << 20  # Service section 4, image upload flow, step 1
 MAX_PIXELS: Final = 100_000_000  # decoding takes four bytes a pixel
@@ -27,8 +28,9 @@ _BROKEN: Final = (
 class Images:
     """Checks inputs relative to a folder. Each file is read once; the results are cached by name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, access: FileAccess | None = None) -> None:
         self._folder = folder
+        self._access = access
         self._known: dict[str, InputFile | InvalidValue] = {}
 
     def get(self, name: str) -> InputFile:
@@ -36,7 +38,7 @@ class Images:
         known = self._known.get(name)
         if known is None:
             try:
-                known = _examine(self._folder, name)
+                known = _examine(self._folder, name, self._access)
             except InvalidValue as refused:
                 known = refused
             self._known[name] = known
@@ -45,11 +47,12 @@ class Images:
         return known
 
 
-def _examine(folder: Path, name: str) -> InputFile:
+def _examine(folder: Path, name: str, access: FileAccess | None) -> InputFile:
     if "://" in name:
         remedy = "download it, and name the local file: it is uploaded to your account (Service rule 2.2.4)"
         raise InvalidValue(f"`{quoted(name)}` is a URL; the service refuses external images", remedy)
-    path = Path(os.path.abspath(folder / name))  # noqa: PTH100  resolve() would follow links
+    # resolve() would follow links
+    path = Path(os.path.abspath(folder / name)) if access is None else access.path_of(name)  # noqa: PTH100
     try:
         str(path).encode()  # the queue stores it as UTF-8
         content = _read(path, name)

@@ -10,6 +10,7 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec, VariantGroup
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
+from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
 from batchkiln.manifest.settings import ResolvedSettings, SettingsReader, describe
@@ -61,6 +62,7 @@ class ManifestContext:
     folder: Path
     shown_folder: str
     remote: RemoteSources
+    access: FileAccess | None = None
     combinations_left: int = MAX_COMBINATIONS
 
     def invalid(self, mark: Mark, reason: str, remedy: Remedy = None) -> InvalidEntry:

@@ -17,7 +17,8 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order, Sidecar
-from batchkiln.manifest.diagnostics import Diagnostics, Unreadable, excerpt, read_lines
+from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Unreadable, excerpt, read_lines
+from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
 from batchkiln.manifest.remote_sources import RemoteSources
@@ -87,16 +88,17 @@ def open_manifest(
     stdin_name: str = STDIN_NAME,
     working_dir: Path,
     output_base: Path | None = None,
+    access: FileAccess | None = None,
 ) -> Manifest:
     """Open a manifest and read its header. The path `-` reads `stdin`, which is copied to a temporary file.
 
     Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raise `InputError` if the header is
     invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, or below
-    `working_dir`.
+    `working_dir`. With `access`, the manifest was sent by a stranger, and names only what that permits.
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
-    reader = _ManifestReader(text, Diagnostics(name, text.path))
+    reader = _ManifestReader(text, Diagnostics(name, text.path), access)
     if spool is not None:
         weakref.finalize(reader, spool.unlink, missing_ok=True)
     job = reader.job(output_base or working_dir)
@@ -110,8 +112,9 @@ def open_manifest(
 class _ManifestReader:
     """The two passes over one text. `diagnostics` are those of the header."""
 
-    def __init__(self, text: _ManifestText, diagnostics: Diagnostics) -> None:
+    def __init__(self, text: _ManifestText, diagnostics: Diagnostics, access: FileAccess | None = None) -> None:
         self._text = text
+        self._access = access
         self._version = _version_of(text.path)
         self.diagnostics = diagnostics
         self._header = MapNode(_Start(), {})
@@ -135,6 +138,7 @@ class _ManifestReader:
         output, budget = header.output, header.budget
         directory = os.path.abspath(output_base / ((output and output.dir) or DEFAULT_DIR))  # noqa: PTH100  resolve() would follow links
         self._check_header(header)
+        self._check_access(directory)
         if not self.diagnostics:
             self._check_path_lengths(directory, (output and output.filename) or DEFAULT_FILENAME)
         if self.diagnostics:
@@ -159,7 +163,7 @@ class _ManifestReader:
         """Yield the items, then raise `InputError` if there were errors."""
         diagnostics = self.diagnostics.copy()
         defaults = self._header.pairs.get("defaults")
-        images = Images(self._text.folder)
+        images = Images(self._text.folder, self._access)
         context = ManifestContext(
             diagnostics=diagnostics,
             settings=SettingsReader(
@@ -170,6 +174,7 @@ class _ManifestReader:
             folder=self._text.folder,
             shown_folder=self._text.shown_folder,
             remote=self._remote,
+            access=self._access,
         )
         try:
             with self._text.path.open("rb") as stream:
@@ -284,6 +289,16 @@ class _ManifestReader:
         )
         remedy = "write {version} once, with letters, digits, '.', '_' or '-' around it, as in \".v{version}\""
         self.diagnostics.at(output.pairs["versions"][1].start_mark, reason, remedy)
+
+    def _check_access(self, directory: str) -> None:
+        """Refuse an output folder that a stranger may not name."""
+        try:
+            if self._access is not None:
+                self._access.check_output(directory)
+        except InvalidValue as error:
+            output = self._header.pairs.get("output")
+            mark = output[1].start_mark if output is not None else self._header.start_mark
+            self.diagnostics.at(mark, error.reason, error.remedy)
 
     def _check_path_lengths(self, directory: str, pattern: str) -> None:
         """Refuse an output folder in which a paid file could get a path that the system does not allow."""

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from batchkiln.core.urls import redacted
-from batchkiln.manifest.diagnostics import Location, Mark, open_bytes
+from batchkiln.manifest.diagnostics import InvalidValue, Location, Mark, open_bytes
+from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
 from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of, is_url
 from batchkiln.manifest.row_template import ItemTemplate
@@ -66,9 +67,12 @@ def _rows_to_items(
 
 
 def _source(context: ManifestContext, name: str, node: Node) -> Source:
-    if is_url(name):
+    if context.access is not None:
+        path = _permitted(context, context.access, name, node)
+    elif is_url(name):
         return _remote_source(context, name, node)
-    path = Path(context.folder / name)
+    else:
+        path = Path(context.folder / name)
     shown_name = name if Path(name).is_absolute() or not context.shown_folder else f"{context.shown_folder}/{name}"
     source = source_for(path.name, path, shown_name)
     if source is None:
@@ -83,6 +87,14 @@ def _source(context: ManifestContext, name: str, node: Node) -> Source:
     if source.is_text:
         context.diagnostics.paths[shown_name] = path
     return source
+
+
+def _permitted(context: ManifestContext, access: FileAccess, name: str, node: Node) -> Path:
+    """Return the path of a source that a manifest of a stranger names."""
+    try:
+        return access.path_of(name)
+    except InvalidValue as error:
+        raise context.invalid(node.start_mark, error.reason, error.remedy) from error
 
 
 def _remote_source(context: ManifestContext, url: str, node: Node) -> Source:

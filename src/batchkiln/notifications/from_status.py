@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.notifications import Notification, NotificationKind
@@ -18,6 +18,9 @@ from batchkiln.store import ChangeNotifier, Expiring, Reader, Store
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import next_due
 from batchkiln.worker.run_state import RunState
+
+BUDGET_SHARES: Final = (50, 80, 95)
+"""The shares of a job's budget, in percent, of which a person is told once each."""
 
 _DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
 
@@ -50,6 +53,34 @@ async def status_notifications(engine: RunningEngine, reader: Store, uid: str) -
     for profile, worker in {worker.viewpoint.profile: worker for worker in engine.workers}.items():
         now = worker.ports.clock.now().instant
         notices += await reader.read(_expiring_notices, profile, now, worker.rates.day.start_of(now), uid)
+        notices += await reader.read(_budget_notices, scope, profile, now, uid)
+    return notices
+
+
+def _budget_notices(reader: Reader, scope: Scope, profile: str, now: datetime, uid: str) -> list[Notification]:
+    """Return a notification for each job with work that has reached a share of its budget."""
+    notices = []
+    for job in reader.jobs.work(scope).jobs:
+        spent = reader.jobs.credits(job.name, now) if job.profile == profile else None
+        if spent is None or not spent.budget:
+            continue
+        committed = spent.charged - spent.refunded + spent.reserved
+        reached = [share for share in BUDGET_SHARES if committed * 100 >= share * spent.budget]
+        if reached:
+            notices.append(
+                Notification(
+                    id=notice_id(uid, NotificationKind.BUDGET_SHARE, job.name, reached[-1], spent.budget),
+                    kind=NotificationKind.BUDGET_SHARE,
+                    at=now,
+                    title=f"{job.name}: {reached[-1]} % of its budget is used",
+                    text=(
+                        f"{committed:,} of {plural(spent.budget, 'credit')} are spent or reserved. "
+                        "At the budget's end no new item begins."
+                    ),
+                    recipients=reader.notifications.audience([job.name]),
+                    data={"job": job.name, "share": reached[-1], "credits": committed, "budget": spent.budget},
+                )
+            )
     return notices
 
 

@@ -177,6 +177,7 @@ async def make_plan(
     catalogues: Catalogues | None = None,
     selection: Selection = _ALL_ITEMS,
     show: int = 0,
+    stdin_name: str = "<stdin>",
 ) -> Plan:
     """Plan manifests: check their items against the catalogue, and ask for prices that the queue does not know.
 
@@ -189,7 +190,7 @@ async def make_plan(
         raise InputError("a manifest is named twice")
     store, app = access.store, access.app
     catalogues = catalogues or Catalogues(access)
-    found = [await store.run_in_thread(read_manifest, app, path, stdin) for path in paths]
+    found = [await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name) for path in paths]
     profiles = app.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found):
         refuse_shared_keys(profiles, name)

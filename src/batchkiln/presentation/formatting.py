@@ -1,7 +1,7 @@
 """Texts for states and wait reasons, and formats for times, numbers and untrusted text."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from batchkiln.core.states import ItemState
@@ -68,14 +68,38 @@ def format_age(since: datetime, now: datetime) -> str:
     return format_duration(max(timedelta(), now - since).total_seconds())
 
 
-def format_minute(instant: datetime) -> str:
-    """Format an instant of service time to the minute."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+def format_minute(instant: datetime, zone: tzinfo | None = None) -> str:
+    """Format an instant to the minute, with the name of the time zone; by default, that of this machine."""
+    return instant.astimezone(zone).strftime("%Y-%m-%d %H:%M %Z")
 
 
-def format_second(instant: datetime) -> str:
-    """Format an instant of service time to the second."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+def format_second(instant: datetime, zone: tzinfo | None = None) -> str:
+    """Format an instant to the second; the place of use names the time zone, by default that of this machine."""
+    return instant.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def zone_name(instant: datetime) -> str:
+    """Return the name of this machine's time zone at an instant, such as `CET`."""
+    return instant.astimezone().tzname() or "local time"
+
+
+def end_text(end_at: datetime | None, now: datetime, time_scale: float) -> str | None:
+    """Format an estimated end in service time; None if it is not known.
+
+    The clock of a service that runs faster is not the person's, so only the real time that is left is named.
+    """
+    if end_at is None:
+        return None
+    left = f"in about {format_duration(max(timedelta(), end_at - now).total_seconds() / time_scale)}"
+    return left if time_scale != 1 else f"{left}, at {format_minute(end_at)}"
+
+
+def service_note(*, is_embedded: bool, time_scale: float) -> str | None:
+    """Return what is made up about a service, as text; None for a service that is not a local one."""
+    if not is_embedded and time_scale == 1:
+        return None
+    speed = "" if time_scale == 1 else f", and its clock runs {time_scale:g} times as fast"
+    return f"local service: its credits are made up{speed}"
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from batchkiln.config import Config
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.presentation.formatting import format_age, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import end_text, format_age, format_minute, plural, sanitize, service_note
 from batchkiln.presentation.worker_views import SharedBy, read_shared_by
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
@@ -19,13 +20,39 @@ from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 class JobView:
     """A job's summary with its forecast.
 
-    `now` is service time. `examples` maps each group of problem items to the name of one of them.
+    `now` is service time. `examples` maps each group of problem items to the name of one of them. `time_scale` is
+    service seconds per real second; `is_embedded`, whether the service is the local one of this program.
+    `credit_price` is the configured price of a credit.
     """
 
     summary: JobSummary
     now: datetime
     estimated_end_at: datetime | None
     examples: Mapping[tuple[ItemState, str], str]
+    time_scale: float = 1.0
+    is_embedded: bool = False
+    credit_price: CreditPrice | None = None
+
+    def money(self, amount: int) -> str:
+        """Return what an amount of credits costs, in parentheses; empty if the price of a credit is not configured."""
+        return "" if self.credit_price is None else f" ({self.credit_price.of(amount)})"
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The estimated real seconds until the job's end; None if it cannot be estimated."""
+        if self.estimated_end_at is None:
+            return None
+        return max(0.0, (self.estimated_end_at - self.now).total_seconds()) / self.time_scale
+
+    @property
+    def end_text(self) -> str | None:
+        """The estimated end as text; None if it cannot be estimated."""
+        return end_text(self.estimated_end_at, self.now, self.time_scale)
+
+    @property
+    def service_note(self) -> str | None:
+        """What is made up about the job's service, as text; None for a service that is not a local one."""
+        return service_note(is_embedded=self.is_embedded, time_scale=self.time_scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +107,11 @@ def read_overview(
             now=times[summary.profile],
             estimated_end_at=ends.get(summary.name),
             examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
+            time_scale=profile.time_scale if profile else 1.0,
+            is_embedded=profile is not None and profile.is_embedded,
+            credit_price=profile.credit_price if profile else None,
         )
-        for summary in summaries
+        for summary, profile in ((each, config.profiles.get(each.profile)) for each in summaries)
     )
     held = reader.lease()
     lease = held if held is not None and held.is_alive else None
@@ -152,6 +182,12 @@ def _outlooks(
     loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
     return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages))
+
+
+def service_notes(views: Sequence[JobView]) -> list[str]:
+    """Return what is made up about the services of jobs, one sentence each."""
+    notes = sorted({view.service_note for view in views if view.service_note is not None})
+    return [f"{note[0].upper()}{note[1:]}." for note in notes]
 
 
 def review_line(summary: JobSummary) -> str | None:

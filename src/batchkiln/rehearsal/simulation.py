@@ -39,7 +39,7 @@ from batchkiln_service import AccountConfig, LocalService, Report, ServiceConfig
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"
 CREDITS: Final = 10**12  # for each account: a rehearsal finds out the cost, not whether the balance covers it
-PROGRESS_SECONDS: Final = 6 * 3600.0  # in virtual time
+PROGRESS_SECONDS: Final = 1800.0  # in virtual time
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,11 @@ class Credits:
     charged: int
     refunded: int
 
+    @property
+    def spent(self) -> int:
+        """The credits that are charged and not refunded."""
+        return self.charged - self.refunded
+
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:

@@ -162,11 +162,10 @@ class Reviews:
             previous_at=self._other("previous", job_id, at, group_id, is_all=is_all),
         )
 
-    def left(self, job_name: str, *, at: int = 0) -> str:
-        """Return how many steps from a place on have something to review, counted up to `LEFT_AT_MOST`: "12 left"."""
+    def left(self, job_name: str, *, at: int = 0) -> int:
+        """Return how many steps from a place on have something to review, counted up to `LEFT_AT_MOST`."""
         params = {"job_id": Jobs(self._connection).id_of(job_name), "at": at, "limit": LEFT_AT_MOST}
-        found: int = self._connection.execute(query("count_left"), params).fetchone()["n"]
-        return f"{found} left" if found < LEFT_AT_MOST else f"{LEFT_AT_MOST} or more left"
+        return int(self._connection.execute(query("count_left"), params).fetchone()["n"])
 
     def item(self, job_name: str, item_id: int) -> ItemSummary | None:
         """Return an item of a job by its id; None if the job has none with this id."""

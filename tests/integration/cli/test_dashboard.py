@@ -1,5 +1,6 @@
 """`dashboard`, and `--dashboard` of `run`: as a person starts them, and as they end."""
 
+import hashlib
 import json
 import re
 import signal
@@ -78,6 +79,23 @@ def test_a_run_has_a_dashboard_that_knows_what_only_the_run_knows(workspace: Wor
     assert result.exit == 0
 
 
+def test_the_dashboard_of_a_run_on_a_terminal_stays_until_it_is_closed(workspace: Workspace) -> None:
+    """Its pages are there when all has ended, the queue is free for others, and Ctrl-C ends it."""
+    process, terminal = workspace.start_at_terminal("run", workspace.manifest(), "--dashboard", "--yes")
+    shown = terminal.until("until")  # a terminal may break the line after it
+    token = (workspace.folder / ".batchkiln" / "queue.db.dashboard").read_text().strip()
+    url = re.search(r"http://127\.0\.0\.1:\d+", shown[shown.rindex("dashboard stays") :])
+    assert url is not None
+
+    page = read(f"{url[0]}/?token={token}", "/")
+    other = workspace.call("work")
+    interrupt(process)
+
+    assert "foxes" in page
+    assert other.exit == 0
+    assert finished(process).exit == 0
+
+
 def test_without_a_queue_there_is_nothing_to_show(workspace: Workspace) -> None:
     """A mistyped path makes no empty queue and no token."""
     result = workspace.call("dashboard", "--no-open")
@@ -97,3 +115,69 @@ def test_a_port_that_is_taken_is_named(workspace: Workspace) -> None:
     assert result.exit == 2
     assert f"127.0.0.1:{port}" in result.err
     assert "--port" in result.err
+
+
+HASH = "0" * 64
+HTTP = f"""
+http:
+  tokens:
+    team: {{sha256: {HASH}, scopes: [look]}}
+"""
+
+
+def test_server_for_other_machines_needs_a_token(workspace: Workspace) -> None:
+    """Nothing is served, and the next step is named."""
+    workspace.call("enqueue", workspace.manifest())
+
+    result = workspace.call("dashboard", "--no-open", "--host", "0.0.0.0")
+
+    assert result.exit == 2
+    assert "other machines could reach this queue, and no token is configured; nothing was served" in result.err
+    assert "batchkiln token NAME" in result.err
+
+
+def test_server_for_other_machines_is_announced_without_its_link(workspace: Workspace) -> None:
+    """The log of a container is read by others; it has a warning, and no token."""
+    workspace.configure(UNHURRIED + HTTP)
+    workspace.call("enqueue", workspace.manifest())
+    process = workspace.start("dashboard", "--no-open", "--host", "0.0.0.0")
+    assert process.stderr is not None
+
+    lines = [process.stderr.readline() for _ in range(3)]
+    interrupt(process)
+    result = finished(process)
+
+    token = (workspace.folder / ".batchkiln" / "queue.db.dashboard").read_text().strip()
+    assert "Warning: other machines can reach this queue at http://0.0.0.0:" in lines[1]
+    assert "with the tokens team" in lines[1]
+    assert "unencrypted" in lines[2]
+    assert token not in "".join(lines) + result.out + result.err
+    assert result.exit == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--host", "kiln", "an address to listen on is an IP address"),
+        ("--public-url", "https://example.org/kiln", "has no user, path"),
+        ("--trusted-proxy", "proxy", "neither an IP address nor a network"),
+    ],
+)
+def test_wrong_address_is_named(workspace: Workspace, option: str, value: str, reason: str) -> None:
+    workspace.call("enqueue", workspace.manifest())
+
+    result = workspace.call("dashboard", "--no-open", option, value)
+
+    assert result.exit == 2
+    assert reason in result.err
+
+
+def test_token_is_shown_once_with_its_hash(workspace: Workspace) -> None:
+    """The token alone is on standard output; the configuration gets the hash."""
+    result = workspace.call("token", "ci", "--scope", "look", "--scope", "enqueue")
+
+    token = result.out.strip()
+    assert f"ci: {{sha256: {hashlib.sha256(token.encode()).hexdigest()}, scopes: [look, enqueue]}}" in result.err
+    assert token not in result.err
+    assert len(token) > 40
+    assert workspace.call("token", "ci", "--json").document["scopes"] == ["look"]

@@ -53,6 +53,8 @@ def test_the_detailed_exit_code_shows_whether_there_is_something_to_do(workspace
     assert "nothing to send" in after.out
     assert "+ fox-3" in changed.out
     assert workspace.call("plan", manifest).exit == 0
+    assert workspace.call("plan", "gone.yaml", "--detailed-exitcode").exit == 1  # as Terraform has it
+    assert workspace.call("plan", "gone.yaml").exit == 2
 
 
 def test_a_queue_can_be_planned_for_while_it_is_driven(workspace: Workspace) -> None:
@@ -158,3 +160,25 @@ def test_a_bound_that_is_no_number_is_a_mistake(workspace: Workspace) -> None:
 
     assert result.exit == 2
     assert "batchkiln.yaml:1:24" in result.err
+
+
+def test_money_stands_beside_the_credits(workspace: Workspace) -> None:
+    """With the price of a credit, the plan, the end of a run and `status` tell money."""
+    workspace.configure("profiles: {local: {credit_price: 0.02 EUR, time_scale: 600}}\n")
+    manifest = workspace.manifest()
+    plan = workspace.call("plan", manifest)
+    run = workspace.call("run", manifest)
+
+    assert "0.08 EUR" in plan.out
+    assert "4 credits charged (0.08 EUR)" in run.out
+    assert "4 spent (0.08 EUR)" in workspace.call("status", "foxes").out
+
+
+def test_a_price_without_a_currency_is_refused_with_its_place(workspace: Workspace) -> None:
+    """A mistake in the configuration is told, and nothing is sent."""
+    workspace.configure("profiles: {local: {credit_price: cheap}}\n")
+
+    result = workspace.call("plan", workspace.manifest())
+
+    assert result.exit == 2
+    assert "such as 0.02 EUR" in result.err

@@ -5,7 +5,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from integration.cli.workspace import Workspace
+from integration.cli.workspace import Workspace, finished, interrupt, until_line
 
 
 def test_status_of_a_job_has_the_promised_names(done: Workspace) -> None:
@@ -144,3 +144,59 @@ def test_a_bundle_for_the_support_holds_no_key(done: Workspace, tmp_path: Path) 
     assert (again.exit, again.out) == (2, "")
     assert keys
     assert [secret for secret in (*keys, bytes(done.folder)) if secret in content] == []
+
+
+def test_status_that_watches_ends_when_all_jobs_have_ended(done: Workspace) -> None:
+    """One JSON line for each change, as `status --json` prints it; the text where nobody redraws it."""
+    (line,) = done.call("status", "--watch", "--json").lines
+
+    assert line["jobs"] == done.call("status", "--json").document["jobs"]
+    assert "foxes" in done.call("status", "foxes", "--watch").out
+
+
+def test_events_are_those_of_the_run(done: Workspace) -> None:
+    """All events of a job in their order, or the last few of the queue."""
+    lines = done.call("events", "foxes", "--json").lines
+
+    assert [line["event"] for line in lines][:1] == ["job_created"]
+    assert [(line["item"], line["state"]) for line in lines if line["event"] == "files_saved"] == [
+        ("fox-1", "done"),
+        ("fox-2", "done"),
+    ]
+    assert done.call("events", "--last", "2", "--json").lines == lines[-2:]
+    assert "foxes/fox-2  files_saved -> done" in done.call("events").out
+
+
+def test_events_of_an_unknown_job_are_an_error(done: Workspace) -> None:
+    """A mistyped job is not an empty history."""
+    assert done.call("events", "foxen").exit == 2
+
+
+def test_events_go_on_with_what_happens(workspace: Workspace) -> None:
+    """`--follow` prints what another process does, until a signal."""
+    workspace.call("enqueue", workspace.manifest())
+    follower = workspace.start("events", "--follow", "--json")
+    workspace.call("work")
+
+    assert '"item":"fox-1"' in until_line(follower, "files_saved")
+    interrupt(follower)
+    assert finished(follower).exit == 130
+
+
+def test_times_are_those_of_the_person(done: Workspace) -> None:
+    """Text is in the machine's time zone and names it; JSON stays in UTC."""
+    indian = done.starting_anew()
+
+    assert "history, times in IST" in indian.call("show", "foxes", "fox-1", TZ="Asia/Kolkata").out
+    assert indian.call("events", "--json", TZ="Asia/Kolkata").lines == done.call("events", "--json").lines
+
+
+def test_an_error_is_json_where_json_was_asked_for(done: Workspace) -> None:
+    """A program reads the message and the mistakes with their places; a person reads the same on standard error."""
+    wrong = done.call("plan", "gone.yaml", "--json")
+    unknown = done.call("status", "--json", "--nonsense")
+
+    assert (wrong.document["exit"], unknown.document["exit"]) == (2, 2)
+    assert wrong.document["mistakes"][0]["file"] == "gone.yaml"
+    assert "--nonsense" in unknown.document["error"]
+    assert "gone.yaml" in wrong.err

@@ -56,13 +56,14 @@ class Terminal:
     descriptor: int
     _unread: str = ""
 
-    def until(self, piece: str) -> None:
-        """Read on until `piece` was shown."""
+    def until(self, piece: str) -> str:
+        """Read on until `piece` was shown, and return what came before it."""
         while piece not in self._unread:
             more = self._read()
             assert more, f"{piece!r} never came: {self._unread}"
             self._unread += more
-        self._unread = self._unread.partition(piece)[2]
+        before, _, self._unread = self._unread.partition(piece)
+        return before
 
     def rest(self) -> str:
         """Read until the process has closed its end."""

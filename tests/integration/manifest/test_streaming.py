@@ -1,5 +1,6 @@
 """Long manifests are read without being kept."""
 
+import json
 import tracemalloc
 from pathlib import Path
 
@@ -20,3 +21,19 @@ def test_memory_does_not_grow_with_the_items(tmp_path: Path) -> None:
 
     assert count == 30_000
     assert peak_size_bytes < 3 << 20
+
+
+def test_memory_does_not_grow_with_an_array(tmp_path: Path) -> None:
+    """It may be on one line."""
+    rows = [{"prompt": f"a prompt number {n}", "text": "x" * 100} for n in range(30_000)]
+    (tmp_path / "p.json").write_text(json.dumps(rows))
+    del rows
+    (tmp_path / "m.yaml").write_text(HEADER + "- from: p.json\n")
+    tracemalloc.start()
+
+    count = sum(1 for _ in open_manifest("m.yaml", working_dir=tmp_path).items())
+    peak_size_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert count == 30_000
+    assert peak_size_bytes < 4 << 20

@@ -11,13 +11,14 @@ from PIL import Image
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import apply_manifests
-from batchkiln.cli.plan_text import plan_document, short_lines
+from batchkiln.cli.plan_text import short_lines
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
 from batchkiln.core.rate_limits import Limits, RequestKind
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
+from batchkiln.planning.plan_document import plan_document
 from batchkiln.planning.plan_warnings import warnings_of
 from batchkiln.planning.queue_access import QueueAccess, RecordRequest, open_access
 from batchkiln.planning.quotes import QuoteSession

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from batchkiln.cli.command import Command
-from batchkiln.cli.main import SUMMARIES, program
+from batchkiln.cli.main import GROUPS, SUMMARIES, program
 
 MANUAL = Path(__file__).parents[3] / "docs" / "commands.md"
 CONTEXT = click.Context(program, info_name="batchkiln")
@@ -60,3 +60,8 @@ def test_every_command_has_a_section_in_the_manual(name: str) -> None:
 def test_the_summary_of_each_command_is_there() -> None:
     """The group's help lists all commands and no others."""
     assert list(SUMMARIES) == NAMES
+
+
+def test_each_command_is_in_one_section_of_the_help() -> None:
+    """A command that no section has would be found by nobody."""
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(SUMMARIES)

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from batchkiln.cli.status import job_document
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.overview import alerts_of
 from batchkiln.store.jobs import Credits
 from support.view_builders import NOW, job_view, under_way

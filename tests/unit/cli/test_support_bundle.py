@@ -12,13 +12,13 @@ from typing import Any, Final
 import pytest
 
 from batchkiln.api.reading import read_item_report
-from batchkiln.cli.show import item_report_document
 from batchkiln.cli.support_bundle import write_bundle
 from batchkiln.client import fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.presentation.show_documents import shown_item_document
 from batchkiln.store import Reader
 from support.queue_file import NOW, QueueFile, spec
 
@@ -77,7 +77,7 @@ def bundle(queue: QueueFile, config: Config, path: Path) -> dict[str, bytes]:
     told = read_item_report(
         Reader(queue.connection), config, "birds", "fox", from_milliseconds(NOW) + timedelta(hours=2)
     )
-    write_bundle(path, told, item_report_document(told), config)
+    write_bundle(path, told, dict(shown_item_document(told.detail, told.explanation, told.context.wait)), config)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
         return {name: archive.read(name) for name in archive.namelist()}

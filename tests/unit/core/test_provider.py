@@ -10,7 +10,8 @@ from batchkiln.core import provider
 from batchkiln.core.provider import NamedLimit
 
 SOURCE: Final = Path(provider.__file__).parents[1]
-NOT_THE_PROVIDERS: Final = ("service", "rehearsal")  # the local service, and the reader of its request log
+NOT_THE_PROVIDERS: Final = ("service", "rehearsal", "dashboard")
+"""The local service, the reader of its request log, and the HTTP interface, which has paths of its own."""
 
 
 def test_paths_are_written_in_one_module() -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.dashboard.auth import Access, is_loopback, read_token, token_file
+from batchkiln.dashboard.auth import Access, is_own_form, read_token, token_file
+from batchkiln.dashboard.server_names import is_loopback
 
 
 @pytest.mark.parametrize(
@@ -61,9 +62,9 @@ def test_values_that_are_not_text_are_refused() -> None:
     """Bytes that are no UTF-8 reach us as halves of characters."""
     access = Access("t" * 43)
 
-    assert not access.is_authenticated(cookie="\udcff", authorization="Bearer \udcff")
+    assert not access.authenticated(cookie="\udcff", authorization="Bearer \udcff")
     assert not access.accepts_link({"token": "\udcff"})
-    assert not access.is_own_form(origin="http://localhost", host="localhost", csrf_token="\udcff")
+    assert not is_own_form(access.owner, origin="http://localhost", own_origin="http://localhost", csrf_token="\udcff")
 
 
 def test_a_one_time_link_works_once() -> None:
@@ -80,20 +81,20 @@ def test_empty_credentials_are_refused() -> None:
     access = Access("t" * 43)
 
     assert not access.accepts_link({})
-    assert not access.is_authenticated(cookie="", authorization="")
-    assert not access.is_authenticated(cookie="", authorization="Bearer ")
-    assert not access.is_own_form(origin="http://127.0.0.1:1", host="127.0.0.1:1", csrf_token="")
+    assert not access.authenticated(cookie="", authorization="")
+    assert not access.authenticated(cookie="", authorization="Bearer ")
+    assert not is_own_form(access.owner, origin="http://127.0.0.1:1", own_origin="http://127.0.0.1:1", csrf_token="")
 
 
 def test_the_cookie_is_not_the_token_nor_the_mark() -> None:
     """Neither a page nor a browser stores anything that reveals the link."""
     access = Access("t" * 43)
 
-    assert len({access.cookie, access.csrf_token, "t" * 43}) == 3
+    assert len({access.owner.cookie, access.owner.csrf_token, "t" * 43}) == 3
     assert "t" * 43 not in repr(access)
-    assert access.is_authenticated(cookie=access.cookie, authorization="")
-    assert not access.is_authenticated(cookie=access.csrf_token, authorization="")
-    assert access.is_authenticated(cookie="", authorization="Bearer " + "t" * 43)
+    assert access.authenticated(cookie=access.owner.cookie, authorization="")
+    assert not access.authenticated(cookie=access.owner.csrf_token, authorization="")
+    assert access.authenticated(cookie="", authorization="Bearer " + "t" * 43)
 
 
 @pytest.mark.parametrize(
@@ -109,5 +110,7 @@ def test_a_form_from_elsewhere_is_not_ours(origin: str, host: str) -> None:
     """It is refused even with a valid mark, because the browser names the origin."""
     access = Access("t" * 43)
 
-    assert not access.is_own_form(origin=origin, host=host, csrf_token=access.csrf_token)
-    assert access.is_own_form(origin=f"http://{host}", host=host, csrf_token=access.csrf_token)
+    assert not is_own_form(access.owner, origin=origin, own_origin=f"http://{host}", csrf_token=access.owner.csrf_token)
+    assert is_own_form(
+        access.owner, origin=f"http://{host}", own_origin=f"http://{host}", csrf_token=access.owner.csrf_token
+    )

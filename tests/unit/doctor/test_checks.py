@@ -20,6 +20,7 @@ from batchkiln.doctor.local_checks import (
     check_address,
     check_configuration,
     check_folder,
+    check_http,
     check_key_sources,
     check_limits,
     check_notifiers,
@@ -368,6 +369,38 @@ def test_a_wrong_clock_is_reported(ahead: int, word: str) -> None:
 
     assert word in found.message
     assert found.level is (Level.OK if word == "agrees" else Level.WARN)
+
+
+# --- the HTTP interface ---
+
+
+@pytest.mark.parametrize(
+    ("section", "level", "message"),
+    [
+        ("{}", None, ""),
+        ("{host: 127.0.0.1}", None, ""),
+        ("{tokens: {ci: {env: MISSING_TOKEN, scopes: [look]}}}", Level.WARN, "no token found"),
+        ("{host: 0.0.0.0}", Level.WARN, "no token is configured"),
+        ("{host: 0.0.0.0, tokens: {ci: {sha256: HASH, scopes: [look]}}}", Level.WARN, "unencrypted"),
+        ("{tokens: {ci: {sha256: HASH, scopes: [look]}}}", Level.OK, "tokens: ci"),
+        (
+            "{host: 0.0.0.0, public_url: 'https://kiln.invalid', tokens: {ci: {sha256: HASH, scopes: [look]}}}",
+            Level.OK,
+            "https://kiln.invalid",
+        ),
+    ],
+)
+def test_http_interface_that_cannot_be_used_is_reported(
+    tmp_path: Path, section: str, level: Level | None, message: str
+) -> None:
+    """A missing token, and what crosses a network unencrypted."""
+    path = tmp_path / "batchkiln.yaml"
+    path.write_text(f"http: {section.replace('HASH', '0' * 64)}\n")
+
+    findings = list(check_http(load_config(path, {})))
+
+    assert levels(findings) == ([] if level is None else [level])
+    assert message in "".join(finding.message for finding in findings)
 
 
 # --- notifiers ---

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
@@ -131,21 +130,6 @@ def test_an_element_has_a_bound() -> None:
         list(ArrayReader(endless()).elements())
 
     assert read < 64
-
-
-def test_memory_does_not_grow_with_an_array(tmp_path: Path) -> None:
-    """It may be on one line."""
-    rows = [{"prompt": f"a prompt number {n}", "text": "x" * 100} for n in range(30_000)]
-    (tmp_path / "p.json").write_text(json.dumps(rows))
-    del rows
-    tracemalloc.start()
-
-    count = sum(1 for _ in _items(tmp_path, "- from: p.json\n"))
-    peak_size_bytes = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert count == 30_000
-    assert peak_size_bytes < 4 << 20
 
 
 def _items(folder: Path, body: str) -> Iterator[Any]:

@@ -228,3 +228,15 @@ async def test_what_is_not_understood_is_reported_once(world: World) -> None:
     assert strange.shape in notice.text
     assert "cannot be reached" not in notice.text
     assert [one.id for one in await stands(world)] == [notice.id]
+
+
+@pytest.mark.parametrize(("made", "share"), [(3, None), (5, 50), (8, 80), (19, 95)])
+async def test_shares_of_a_budget_are_reported(world: World, made: int, share: int | None) -> None:
+    """The highest share of 50, 80 and 95 % that items of 10 credits reach, once, while work is left."""
+    world.enqueue(*(f"item-{number}" for number in range(1, made + 2)), budget_credits=100 if made < 10 else 200)
+    await world.run_until(f"item-{made}", ItemState.DONE)
+
+    found = [notice for notice in await stands(world) if notice.kind is NotificationKind.BUDGET_SHARE]
+
+    assert [notice.data["share"] for notice in found] == ([] if share is None else [share])
+    assert len({notice.id for notice in [*found, *await stands(world)]}) == len(found)

@@ -305,7 +305,7 @@ def test_steps_lead_forward_and_back_also_over_what_was_decided(queue: QueueFile
     first = reviews.step("birds")
     assert first is not None
     assert (first.previous_at, first.group, first.choose, first.is_decided) == (None, "owl", 1, False)
-    assert reviews.left("birds") == "3 left"
+    assert reviews.left("birds") == 3
 
     decide(queue, Decided.KEEP, "owl-1")
     second = reviews.step("birds", first.next_at)
@@ -313,7 +313,7 @@ def test_steps_lead_forward_and_back_also_over_what_was_decided(queue: QueueFile
     assert [item.name for item in second.items] == ["fox"]
     back = reviews.step("birds", second.previous_at)
     assert back is not None
-    assert (back.group, back.is_decided, reviews.left("birds")) == ("owl", True, "2 left")
+    assert (back.group, back.is_decided, reviews.left("birds")) == ("owl", True, 2)
     last = reviews.step("birds", second.next_at)
     assert last is not None
     assert ([item.name for item in last.items], last.next_at) == (["elk-1", "elk-2"], None)

@@ -43,6 +43,54 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// A decision goes through the HTTP interface, as those of other programs. The form does the same without this script.
+let isDeciding = false;
+
+async function decide(form, decided) {
+  const field = (name) => form.elements.namedItem(name).value;
+  const job = form.dataset.decision;
+  const answer = await fetch(`${job}/${decided}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRF-Token": field("csrf_token") },
+    body: JSON.stringify({ items: { [field("id")]: Number(field("version")) } }),
+  });
+  if (!answer.ok) {
+    throw new Error("refused");
+  }
+  const page = new URL(form.action);
+  const query = new URLSearchParams({ at: field("at") });
+  if (page.searchParams.has("all")) {
+    query.set("all", "true");
+  }
+  const step = await (await fetch(`${job}/review?${query}`)).json();
+  const place = decided !== "undo" && step.decided ? step.next : field("at");
+  if (place) {
+    page.searchParams.set("at", place);
+  }
+  page.searchParams.set("last", form.dataset.item);
+  location.assign(page);
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  const button = event.submitter;
+  if (!form.dataset.decision || !button || button.name !== "decided") {
+    return;
+  }
+  event.preventDefault();
+  if (isDeciding) {
+    return;
+  }
+  isDeciding = true;
+  decide(form, button.value).catch(() => {
+    // The page that the server returns says why: another version is current, or the connection is lost.
+    form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "decided", value: button.value }));
+    form.submit();
+  });
+});
+
+window.addEventListener("pageshow", () => (isDeciding = false));
+
 // A person who points at a variant means that one.
 candidates.forEach((one, place) => one.addEventListener("focusin", () => choose(place, false)));
 choose(chosen, false);

@@ -1,0 +1,68 @@
+"""The documentation as a site: `sphinx-build -W -c docs/site docs FOLDER`. A dead link ends the build."""
+
+import re
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Final
+
+from sphinx.application import Sphinx
+
+DOCS: Final = Path(__file__).parents[1]
+OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests|jobs|benchmarks|(?:\.\./)?README\.md)[^)]*\)")
+"""A link to a file that the repository has and the site has not."""
+
+project = "batchkiln"
+release = installed_version(project)
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinxcontrib.mermaid"]
+myst_fence_as_directive = ["mermaid"]
+root_doc = "site/index"
+exclude_patterns = ["README.md", "man", "compose"]
+html_theme = "furo"
+html_title = f"batchkiln {release}"
+myst_heading_anchors = 4
+myst_enable_extensions = ["attrs_inline"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+
+
+def prepared(_: Sphinx, name: str, source: list[str]) -> None:
+    """Fill the pages of this folder, and keep only the text of links to files that the site has not."""
+    text = source[0]
+    if name == root_doc:
+        text += contents()
+    elif name in {"site/contributing", "site/security"}:
+        page = (DOCS.parent / f"{Path(name).name.upper()}.md").read_text("utf-8")
+        text = (
+            page.replace("](docs/", "](../")
+            .replace("](CHANGELOG.md", "](../../README.md")
+            .replace("](tests/", "](../tests/")
+        )
+    text = OUTSIDE.sub(r"\1", text)
+    source[0] = re.sub(
+        r"\]\((?:\.\./)*(CONTRIBUTING|SECURITY)\.md", lambda found: f"](/site/{found[1].lower()}.md", text
+    )
+
+
+def contents() -> str:
+    """Return the pages in the order of docs/README.md, under its headings, and the guides in the order of theirs."""
+    parts = []
+    for section in (DOCS / "README.md").read_text("utf-8").split("\n## ")[1:]:
+        pages = re.findall(r"\[[^\]]+\]\(([^)#]+)\.md\)", section)
+        names = [f"/site/{Path(page).name.lower()}" if page.startswith("..") else f"/{page}" for page in pages]
+        if "/python" in names:
+            names.insert(names.index("/python") + 1, "/site/python-reference")
+        parts.append(toctree(section.splitlines()[0], names))
+    guides = re.findall(r"\]\(([^)/#]+)\.md\)", (DOCS / "guides" / "README.md").read_text("utf-8"))
+    parts.insert(1, toctree("Guides", [f"/guides/{guide}" for guide in dict.fromkeys(guides)]))
+    return "\n".join(parts)
+
+
+def toctree(caption: str, names: list[str]) -> str:
+    """Return a table of contents."""
+    listed = "\n".join(names)
+    return f"\n```{{toctree}}\n:caption: {caption}\n:maxdepth: 1\n{listed}\n```\n"
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the preparation of pages."""
+    app.connect("source-read", prepared)

@@ -1,0 +1,212 @@
+"""The results of the application layer as JSON values: `--json` prints them, and the HTTP interface replies with them.
+
+The documents of jobs, items and events are in `presentation`.
+"""
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from batchkiln.api.apply_manifests import Applied
+from batchkiln.api.changes import FetchReport
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.item_documents import SkippedDocument, skipped_document
+from batchkiln.store import CancelReport, Decided, JobSummary, RedoReport, RetryReport, ReviewReport
+
+
+class WarningDocument(TypedDict):
+    """A doubt about a manifest, with its place."""
+
+    file: str | None
+    line: int | None
+    column: int | None
+    reason: str
+    remedy: str | None
+
+
+class AppliedDocument(TypedDict):
+    """The result of one manifest. The counts are of items."""
+
+    job: str
+    profile: str
+    new: int
+    known: int
+    updated: int
+    kept: int
+    requeued: int
+    redone: int
+    redo_may_cost: int
+    redo_unquoted: int
+    missing: int
+    pruned: int
+    warnings: list[WarningDocument]
+
+
+class EnqueuedDocument(TypedDict):
+    """The results of manifests."""
+
+    jobs: list[AppliedDocument]
+
+
+class RetriedDocument(TypedDict):
+    """The items that are queued again, by their previous state. `may_cost` is null without any known quote."""
+
+    job: str
+    requeued: dict[str, int]
+    may_cost: int | None
+    unquoted: int
+    paying_again: int
+    skipped: list[SkippedDocument]
+
+
+class RedoneDocument(TypedDict):
+    """The number of done items that are made again. `may_cost` is null without any known quote."""
+
+    job: str
+    redone: int
+    may_cost: int | None
+    unquoted: int
+    skipped: list[SkippedDocument]
+
+
+class CanceledDocument(TypedDict):
+    """The number of canceled items. `waiting` other items wait for what these would have made."""
+
+    job: str
+    canceled: int
+    waiting: int
+    skipped: list[SkippedDocument]
+
+
+class PausedDocument(TypedDict):
+    """Whether a job is paused, and whether that was changed."""
+
+    job: str
+    paused: bool
+    changed: bool
+
+
+class LostDocument(TypedDict):
+    """A file that the service no longer keeps."""
+
+    item: str
+    path: str
+
+
+class FetchedDocument(TypedDict):
+    """The files that are there, the items that are downloaded again, and the files that are lost."""
+
+    job: str
+    present: int
+    items_to_fetch: int
+    lost: list[LostDocument]
+    skipped: list[SkippedDocument]
+
+
+class ChosenVersionDocument(TypedDict):
+    """An item whose files are now those of a version."""
+
+    job: str
+    item: str
+    state: ItemState
+    version: int
+
+
+class ReviewedDocument(TypedDict):
+    """The items whose verdict changed, and what is left to review."""
+
+    job: str
+    kept: list[str]
+    dropped: list[str]
+    undone: list[str]
+    made_ready: int
+    skipped: list[SkippedDocument]
+    to_review: int
+    to_choose: int
+
+
+def applied_document(entry: Applied) -> AppliedDocument:
+    """Return the result of one manifest as `enqueue --json` prints it."""
+    report = entry.report
+    return {
+        "job": entry.job.name,
+        "profile": entry.profile,
+        "new": report.new,
+        "known": report.known,
+        "updated": report.updated,
+        "kept": report.kept,
+        "requeued": report.requeued,
+        "redone": report.redone,
+        "redo_may_cost": report.redo_cost,
+        "redo_unquoted": report.redo_unquoted,
+        "missing": report.missing,
+        "pruned": report.pruned,
+        "warnings": [
+            {
+                "file": warning.file,
+                "line": warning.line,
+                "column": warning.column,
+                "reason": warning.reason,
+                "remedy": warning.remedy,
+            }
+            for warning in report.warnings
+        ],
+    }
+
+
+def retried_document(job: str, report: RetryReport) -> RetriedDocument:
+    """Return the result of a retry as `retry --json` prints it."""
+    return {
+        "job": job,
+        "requeued": {state.value: number for state, number in report.requeued.items()},
+        "may_cost": report.may_cost,
+        "unquoted": report.unquoted,
+        "paying_again": report.paying_again,
+        "skipped": skipped_document(report.skipped),
+    }
+
+
+def redone_document(job: str, report: RedoReport) -> RedoneDocument:
+    """Return the result of a redo as `redo --json` prints it."""
+    return {
+        "job": job,
+        "redone": report.redone,
+        "may_cost": report.may_cost,
+        "unquoted": report.unquoted,
+        "skipped": skipped_document(report.skipped),
+    }
+
+
+def canceled_document(job: str, report: CancelReport) -> CanceledDocument:
+    """Return the result of a cancellation as `cancel --json` prints it."""
+    return {
+        "job": job,
+        "canceled": report.canceled,
+        "waiting": report.waiting,
+        "skipped": skipped_document(report.skipped),
+    }
+
+
+def fetched_document(job: str, report: FetchReport) -> FetchedDocument:
+    """Return what `fetch` found as `fetch --json` prints it."""
+    return {
+        "job": job,
+        "present": report.present,
+        "items_to_fetch": report.fetched,
+        "lost": [{"item": file.item, "path": file.path} for file in report.lost],
+        "skipped": skipped_document(report.skipped),
+    }
+
+
+def reviewed_document(job: str, reports: Mapping[Decided, ReviewReport], summary: JobSummary) -> ReviewedDocument:
+    """Return the results of decisions, and what is left to decide, as `review --json` prints it."""
+    changed = {one: list(reports[one].changed) if one in reports else [] for one in Decided}
+    return {
+        "job": job,
+        "kept": changed[Decided.KEEP],
+        "dropped": changed[Decided.DROP],
+        "undone": changed[Decided.UNDO],
+        "made_ready": sum(report.made_ready for report in reports.values()),
+        "skipped": skipped_document([entry for report in reports.values() for entry in report.skipped]),
+        "to_review": summary.to_review,
+        "to_choose": summary.to_choose,
+    }

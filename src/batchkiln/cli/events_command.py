@@ -1,0 +1,66 @@
+"""`batchkiln events`: the history of the queue, and what happens in it."""
+
+import asyncio
+from typing import Final
+
+import click
+
+from batchkiln.api import LoggedEvent
+from batchkiln.api.reading import QueueReader, open_reader
+from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.output import print_json_lines, print_result
+from batchkiln.clock import ServiceClock
+from batchkiln.core.errors import ExitStatus
+from batchkiln.presentation.formatting import format_second, sanitize, zone_name
+from batchkiln.presentation.item_documents import event_document
+
+_AT_ONCE: Final = 1000
+_LOOK_SECONDS: Final = 0.5
+
+
+def event_line(event: LoggedEvent) -> str:
+    """Return an event as one line."""
+    name = event.job if event.item is None else f"{event.job}/{event.item}"
+    state = f" -> {event.state}" if event.state is not None else ""
+    detail = sanitize(", ".join(f"{key}={value}" for key, value in event.detail.items()))
+    return f"{format_second(event.at)} {zone_name(event.at)}  {name}  {event.kind}{state}  {detail}".rstrip()
+
+
+@command("events", example="batchkiln events field-guide\nbatchkiln events --follow --last 10")
+@click.argument("job", required=False, type=JOB)
+@click.option("--follow", "is_following", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--last", type=click.IntRange(min=0), metavar="N", help="Begin with the last N events of the queue.")
+def events(common: Common, job: str | None, *, is_following: bool, last: int | None) -> ExitStatus:
+    """Print the history of the queue or of JOB, oldest first.
+
+    Only reads the queue. Works while another process runs it. With --json: one line for each event, as `run --json`
+    prints them.
+    """
+    return run_async(_events(common, job, is_following=is_following, last=last))
+
+
+async def _events(common: Common, job: str | None, *, is_following: bool, last: int | None) -> ExitStatus:
+    ticker, never = ServiceClock(), asyncio.Event()
+    async with open_reader(common.queue) as queue:
+        if job is not None:
+            await queue.read(lambda reader: reader.jobs.id_of(job))  # an unknown job is an error
+        newest = 0 if last is None else await queue.read(lambda reader: reader.events.last_id())
+        after = max(0, newest - (last or 0))
+        while True:
+            after = await _print_after(common, queue, job, after)
+            if not is_following:
+                return ExitStatus.OK
+            await ticker.sleep_until(ticker.monotonic() + _LOOK_SECONDS, never)
+
+
+async def _print_after(common: Common, queue: QueueReader, job: str | None, after: int) -> int:
+    """Print all events after the given one, and return the id of the last."""
+    while found := await queue.events_after(after, _AT_ONCE):
+        wanted = [event for event in found if job is None or event.job == job]
+        if common.is_json:
+            print_json_lines([event_document(event) for event in wanted])
+        else:
+            for event in wanted:
+                print_result(event_line(event))
+        after = found[-1].id
+    return after

@@ -1,0 +1,49 @@
+"""What a manifest of a stranger may read and write on this machine: nothing but a folder each."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchkiln.manifest.diagnostics import InvalidValue, quoted
+from batchkiln.manifest.remote_sources import is_url
+
+
+@dataclass(frozen=True, slots=True)
+class FileAccess:
+    """The folders of a manifest that another machine has sent.
+
+    Input images and data files are in `files`, and relative to it; without it, the manifest names none. Results are
+    written below `outputs`. The refusal of a name does not tell whether the file exists.
+    """
+
+    outputs: Path
+    files: Path | None = None
+
+    def path_of(self, name: str) -> Path:
+        """Return the path of an input image or a data file. Raise `InvalidValue` if the manifest may not read it."""
+        if self.files is None:
+            reason = f"`{quoted(name)}` is a file of this server, which a manifest sent over HTTP may not read"
+            raise InvalidValue(reason, "its owner can set `http.files` to a folder of files that it may")
+        if is_url(name):
+            reason = f"`{quoted(name)}` is a URL, which a manifest sent over HTTP may not have read"
+            raise InvalidValue(reason, "name a file of the folder `http.files`")
+        path = Path(os.path.abspath(self.files / name))  # noqa: PTH100  the links are resolved below
+        if not _is_below(path, self.files):
+            reason = f"`{quoted(name)}` is outside the folder whose files a manifest sent over HTTP may read"
+            raise InvalidValue(reason, "name a file of the folder `http.files`")
+        return path
+
+    def check_output(self, directory: str) -> None:
+        """Raise `InvalidValue` for an output folder in another place."""
+        if is_url(directory) or not _is_below(Path(directory), self.outputs):
+            reason = "`output.dir` is outside the folder in which a manifest sent over HTTP may write"
+            raise InvalidValue(reason, "name a relative folder, as in `output: {dir: out/birds}`")
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    """Return whether a path is in a folder, also after its links are resolved."""
+    try:
+        root = folder.resolve()
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a name that is too long, or a null character
+        return False

@@ -1,0 +1,303 @@
+"""Jobs and accounts as JSON values: `status --json` prints them, and the HTTP interface replies with them.
+
+The field names are stable (docs/reference/contract.md, section 4).
+"""
+
+from typing import Any, TypedDict
+
+from batchkiln.core.rate_limits import HeldUntil
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.item_documents import iso
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
+from batchkiln.presentation.worker_views import SharedBy
+from batchkiln.store import UnderWay
+
+
+class CreditsDocument(TypedDict):
+    """The credits of a job."""
+
+    reserved: int
+    charged: int
+    refunded: int
+
+
+class BudgetDocument(TypedDict):
+    """The budget of a job, and the known cost of what is queued."""
+
+    credits: int | None
+    credits_per_day: int | None
+    queued_cost: int
+    queued_unquoted: int
+
+
+class UnderWayDocument(TypedDict):
+    """An item that was sent and has not ended."""
+
+    item: str
+    state: ItemState
+    account: str
+    since: str | None
+    age_seconds: float
+    sends: int
+    generation_id: str | None
+    status: str | None
+    retention_ends_at: str | None
+
+
+class JobProblemDocument(TypedDict):
+    """The items of a job that ended badly or are held for one cause."""
+
+    state: ItemState
+    code: str
+    count: int
+    message: str | None
+    item: str | None
+
+
+class BlockerDocument(TypedDict):
+    """An item that others wait for."""
+
+    job: str
+    item: str
+    state: ItemState
+    items: int
+
+
+_Waiting = TypedDict("_Waiting", {"items": int, "stuck": int, "for": list[BlockerDocument]})
+
+
+class WaitingDocument(_Waiting):
+    """The items that wait for the files of others."""
+
+
+class JobDocument(TypedDict):
+    """A job with its progress. `items` has a count for each state, and `total`."""
+
+    job: str
+    description: str
+    profile: str
+    manifest: str
+    output_dir: str
+    created_at: str | None
+    paused: bool
+    finished: bool
+    items: dict[str, int]
+    credits: CreditsDocument
+    budget: BudgetDocument
+    active: list[UnderWayDocument]
+    problems: list[JobProblemDocument]
+    to_review: int
+    to_choose: int
+    waiting: WaitingDocument
+    estimated_end_at: str | None
+    warnings: list[str]
+
+
+def job_document(view: JobView) -> JobDocument:
+    """Return a job as `status JOB --json` prints it."""
+    summary = view.summary
+    return {
+        "job": summary.name,
+        "description": summary.description,
+        "profile": summary.profile,
+        "manifest": summary.manifest_path,
+        "output_dir": summary.output_dir,
+        "created_at": iso(summary.created_at),
+        "paused": summary.is_paused,
+        "finished": summary.is_finished,
+        "items": {state.value: summary.items[state] for state in ItemState} | {"total": summary.total},
+        "credits": {
+            "reserved": summary.credits.reserved,
+            "charged": summary.credits.charged,
+            "refunded": summary.credits.refunded,
+        },
+        "budget": {
+            "credits": summary.budget_credits,
+            "credits_per_day": summary.budget_credits_per_day,
+            "queued_cost": summary.queued_cost,
+            "queued_unquoted": summary.queued_unquoted,
+        },
+        "active": [_under_way(entry, view) for entry in summary.under_way],
+        "problems": [
+            {
+                "state": problem.state,
+                "code": problem.code,
+                "count": problem.count,
+                "message": problem.example,
+                "item": view.examples.get((problem.state, problem.code)),
+            }
+            for problem in summary.problems
+        ],
+        "to_review": summary.to_review,
+        "to_choose": summary.to_choose,
+        "waiting": {
+            "items": summary.waiting,
+            "stuck": summary.stuck,
+            "for": [
+                {"job": each.job, "item": each.item, "state": each.state, "items": each.count}
+                for each in summary.blockers
+            ],
+        },
+        "estimated_end_at": iso(view.estimated_end_at),
+        "warnings": alerts_of(view),
+    }
+
+
+def _under_way(entry: UnderWay, view: JobView) -> UnderWayDocument:
+    return {
+        "item": entry.item,
+        "state": entry.state,
+        "account": entry.account,
+        "since": iso(entry.since),
+        "age_seconds": max(0.0, (view.now - entry.since).total_seconds()),
+        "sends": entry.sends,
+        "generation_id": entry.generation_id,
+        "status": entry.status,
+        "retention_ends_at": iso(entry.retention_ends_at),
+    }
+
+
+# --- accounts ---
+
+
+class TodayDocument(TypedDict):
+    """What an account has used today. Limits are null if its profile is not configured."""
+
+    credits: int
+    credits_limit: int | None
+    creates: int
+    creates_limit: int | None
+    reads: int
+    reads_limit: int | None
+    upload_files: int
+    upload_bytes: int
+
+
+class HeldDocument(TypedDict):
+    """A wait that the service imposed."""
+
+    until: str | None
+    reason: str
+
+
+class MisunderstoodDocument(TypedDict):
+    """A call whose reply was not understood."""
+
+    call: str
+    since: str | None
+    lacking: str
+    status: int | None
+    shape: str
+    remedy: str | None
+
+
+class _Account(TypedDict):
+    profile: str
+    account: str
+    today: TodayDocument
+    creates_held: HeldDocument | None
+    reads_held: HeldDocument | None
+    not_understood: list[MisunderstoodDocument]
+
+
+class AccountDocument(_Account, total=False):
+    """An account. `driven_by` is included only if workers share the queue."""
+
+    driven_by: str | None
+
+
+def account_document(view: AccountView, shared_by: SharedBy | None = None) -> AccountDocument:
+    """Return an account as `status --json` prints it."""
+    limits = view.limits
+    document: AccountDocument = {
+        "profile": view.summary.profile,
+        "account": view.summary.name,
+        "today": {
+            "credits": view.usage.credits,
+            "credits_limit": limits.credits_per_day if limits else None,
+            "creates": view.usage.creates,
+            "creates_limit": limits.creates_per_day if limits else None,
+            "reads": view.usage.reads,
+            "reads_limit": limits.reads_per_day if limits else None,
+            "upload_files": view.usage.upload_files,
+            "upload_bytes": view.usage.upload_bytes,
+        },
+        "creates_held": _held_document(view.summary.creates_held, view),
+        "reads_held": _held_document(view.summary.reads_held, view),
+        "not_understood": [
+            {
+                "call": entry.call.value,
+                "since": iso(entry.since),
+                "lacking": entry.lacking,
+                "status": entry.status,
+                "shape": entry.shape,
+                "remedy": entry.remedy or None,
+            }
+            for entry in view.summary.misunderstood
+        ],
+    }
+    if shared_by is not None:
+        document["driven_by"] = shared_by.driver_of(view.summary.profile, view.summary.name)
+    return document
+
+
+def _held_document(held: HeldUntil | None, view: AccountView) -> HeldDocument | None:
+    if held is None or held.until <= view.now:
+        return None
+    return {"until": iso(held.until), "reason": held.reason.value}
+
+
+class DriverDocument(TypedDict):
+    """The process that runs the queue."""
+
+    pid: int
+    host: str
+    command: str
+    started_at: str | None
+
+
+class UndrivenDocument(TypedDict):
+    """An account with work that nobody drives."""
+
+    profile: str
+    account: str
+    reason: str
+
+
+class _Accounts(TypedDict):
+    accounts: list[AccountDocument]
+    driver: DriverDocument | None
+
+
+class AccountsDocument(_Accounts, total=False):
+    """The accounts, and who runs the queue. `workers` and `undriven` are included only if workers share the queue."""
+
+    workers: list[str]
+    undriven: list[UndrivenDocument]
+
+
+def accounts_document(overview: Overview) -> AccountsDocument:
+    """Return the accounts, and who runs the queue."""
+    lease, shared_by = overview.lease, overview.shared_by
+    document: AccountsDocument = {
+        "accounts": [account_document(view, shared_by) for view in overview.accounts],
+        "driver": None
+        if lease is None
+        else {
+            "pid": lease.pid,
+            "host": lease.host,
+            "command": lease.command,
+            "started_at": iso(lease.started_at),
+        },
+    }
+    if shared_by is not None:
+        document["workers"] = [state.name for state in shared_by.alive]
+        document["undriven"] = [
+            {"profile": each.profile, "account": each.account, "reason": each.reason} for each in shared_by.undriven
+        ]
+    return document
+
+
+def overview_document(overview: Overview) -> dict[str, Any]:
+    """Return the whole queue as `status --json` prints it."""
+    return {"jobs": [job_document(view) for view in overview.jobs], **accounts_document(overview)}

@@ -1,0 +1,146 @@
+"""The live display on a terminal, as a terminal emulator of other hands shows it."""
+
+import io
+from dataclasses import replace
+from datetime import timedelta
+
+import pyte
+import pytest
+
+from batchkiln.cli.live_display import LiveDisplay
+from batchkiln.cli.progress import ProgressState, WorkerState, last_done, problem_lines
+from batchkiln.cli.rich_console import SafeConsole
+from batchkiln.core.states import ItemState
+from batchkiln.store import LoggedEvent
+from support.view_builders import NOW, job_view, under_way
+
+WIDTHS = (60, 80, 120, 200)
+LONG_NAME = "a-job-name-of-thirty-character"
+
+
+class Terminal:
+    """A terminal that wraps its lines anew when it becomes narrower, as most do."""
+
+    def __init__(self, width: int) -> None:
+        self.output = io.StringIO()
+        self._screen = pyte.Screen(width, 40)
+        self.console = SafeConsole(file=self.output, force_terminal=True, width=width, height=40, legacy_windows=False)
+
+    def rows(self) -> list[str]:
+        """Return the rows that hold text."""
+        pyte.Stream(self._screen).feed(self.output.getvalue().replace("\n", "\r\n"))
+        self.output.seek(0)
+        self.output.truncate()
+        return [row.rstrip() for row in self._screen.display if row.strip()]
+
+    def resize(self, width: int) -> None:
+        """Change the width, as the person drags the window."""
+        self.rows()
+        lines = [row.rstrip() for row in self._screen.display[: self._screen.cursor.y + 1]]
+        self._screen = pyte.Screen(width, 40)
+        pyte.Stream(self._screen).feed("\r\n".join(lines))  # the emulator wraps them
+        self.console.width = width
+
+
+def state(name: str = "birds", *, active: int = 1, failed: int = 2) -> ProgressState:
+    items = {ItemState.DONE: 175, ItemState.FAILED: failed, ItemState.ACTIVE: active, ItemState.QUEUED: 123 - active}
+    entries = [under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=40))] * active
+    view = replace(
+        job_view(items, name=name, under_way=entries, ends_at=NOW + timedelta(hours=3)), is_embedded=True, time_scale=60
+    )
+    account = WorkerState("local/main", 620, 2000, 3, 10, 14, 60, None, None)
+    return ProgressState((view,), (account,), spent=352, most=500, seconds=65, last="wren done: out/birds/wren.png")
+
+
+def event(item: str, state: ItemState, **detail: object) -> LoggedEvent:
+    return LoggedEvent(1, NOW, "birds", item, "moved", state.value, dict(detail))
+
+
+@pytest.mark.parametrize("name", ["birds", LONG_NAME])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_word_is_cut_at_any_width(width: int, name: str) -> None:
+    """What does not fit on a line goes to the next one, and the counts are always there."""
+    terminal, wide = Terminal(width), Terminal(400)
+    for each in (terminal, wide):
+        with LiveDisplay(each.console) as display:
+            display.show(state(name), 0.0)
+            rows = each.rows()
+            if each is terminal:
+                shown = rows
+    whole = {word for row in rows for word in row.split()}
+
+    assert {word for row in shown for word in row.split() if not word.startswith(("━", "╸", "╺"))} <= whole
+    assert any(f"{177:,}/300" in row for row in shown)
+    assert any("2 problems" in row for row in shown)
+    assert any(name in row for row in shown)
+    assert all(len(row) <= width for row in shown)
+
+
+def test_a_narrower_window_leaves_no_old_lines() -> None:
+    """A terminal that wraps the old lines makes the block taller; all of it is replaced."""
+    terminal = Terminal(120)
+    with LiveDisplay(terminal.console) as display:
+        terminal.console.print("before")
+        display.show(state(), 0.0)
+        terminal.resize(60)
+        display.show(state(), 0.0)
+
+        rows = terminal.rows()
+
+    assert rows[0] == "before"
+    assert sum("so far" in row for row in rows) == 1
+    assert sum("/300" in row for row in rows) == 1
+
+
+def test_the_block_keeps_its_height() -> None:
+    """What is below the cursor does not jump when fewer items are active."""
+    terminal = Terminal(80)
+    with LiveDisplay(terminal.console) as display:
+        display.show(state(active=3), 0.0)
+        terminal.rows()
+        high = terminal._screen.cursor.y
+        display.show(state(active=0), 0.0)
+        terminal.rows()
+
+        assert terminal._screen.cursor.y == high
+
+
+def test_a_problem_stays_above_the_display() -> None:
+    """A failure is told when it comes, and remains when the display is gone."""
+    terminal = Terminal(80)
+    with LiveDisplay(terminal.console) as display:
+        display.show(state(), 0.0)
+        display.announce("birds/heron: failed (generation_failed: The generation failed)")
+        display.show(state(), 0.0)
+
+    assert terminal.rows() == ["birds/heron: failed (generation_failed: The generation failed)"]
+
+
+def test_made_up_credits_and_a_fast_clock_are_named() -> None:
+    """Nobody takes the local service's credits for money, or its clock for theirs."""
+    terminal = Terminal(120)
+    with LiveDisplay(terminal.console) as display:
+        display.show(state(), 0.0)
+        shown = " ".join(terminal.rows())
+
+    assert "credits are made up" in shown
+    assert "60 times as fast" in shown
+    assert "ends in about 3 min" in shown
+
+
+def test_of_many_problems_alike_the_first_few_are_named() -> None:
+    """A thousand rejected items do not fill the terminal."""
+    events = [event(f"item-{n}", ItemState.REJECTED, code="invalid", message="no") for n in range(1000)]
+
+    assert list(problem_lines(events)) == [
+        *(f"birds/item-{n}: rejected (invalid: no)" for n in range(3)),
+        "birds: 997 more rejected (invalid: no)",
+    ]
+
+
+def test_the_last_file_is_named() -> None:
+    """A person can open what was saved last."""
+    saved = replace(event("fox", ItemState.DONE), kind="file_saved", state=None, detail={"path": "out/fox.png"})
+
+    assert last_done([saved, event("fox", ItemState.DONE)]) == "fox done: out/fox.png"
+    assert last_done([saved]) is None
