@@ -65,6 +65,7 @@ def pytest_configure() -> None:
         os.environ["BATCHKILN_TESTS_POSTGRES"] = tempfile.mkdtemp(prefix="batchkiln-pg-", dir=room)
         os.environ["BATCHKILN_TESTS_BEGUN_BY"] = str(os.getpid())
         os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="batchkiln-state-", dir=room)
+        os.environ["XDG_CACHE_HOME"] = str(Path(os.environ["XDG_STATE_HOME"], "cache"))
 
 
 def pytest_unconfigure() -> None:

@@ -1,40 +1,77 @@
-"""Input images for uploads: on the local disk, or copied by content into the folder that several machines share."""
+"""Input images for uploads: on the local disk, or copied by content to the place that several machines share."""
 
 import asyncio
 import hashlib
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import InputError, StorageError
 from batchkiln.core.job import InputFile
+from batchkiln.core.urls import is_url
+from batchkiln.object_storage import ObjectFolder, local_file, within
+from batchkiln.object_storage.object_folder import send_seconds, write_object
+from batchkiln.object_storage.threads import CALL_SECONDS
 
 CHUNK_BYTES: Final = 256 * 1024
 _REMEDY: Final = "Check that the folder of shared_dir is mounted and has room, then run the same command again"
+_URL_REMEDY: Final = "Check the credentials and the network, then run the same command again"
 
 
 INPUTS_FOLDER: Final = ".inputs"
 
 
 class LocalInputs:
-    """Images on the local disk; with a shared folder, the copies there, which each machine can read."""
+    """Images on the local disk; with a shared folder or URL, the copies there, which each machine can read.
 
-    def __init__(self, shared_dir: Path | None = None) -> None:
-        """Read images where their manifests name them, or by their content from the shared folder."""
+    What another item made may be an object. Of an object, a local copy is read.
+    """
+
+    def __init__(self, shared_dir: Path | str | None = None) -> None:
+        """Read images where their manifests name them, or by their content from the shared place."""
         self._shared_dir = shared_dir
 
     def path_of(self, file: InputFile) -> Path:
-        """Return where the image is read: one that was enqueued before the folder was shared has no copy there."""
+        """Return where the image is read: one that was enqueued before the place was shared has no copy there.
+
+        Blocking. Raise `OSError` if an object cannot be read.
+        """
+        if is_url(file.path):
+            return local_file(file.path, sha256=file.sha256, size_bytes=file.size_bytes)
         if self._shared_dir is None:
             return Path(file.path)
+        if isinstance(self._shared_dir, str):
+            return self._copy_of_object(self._shared_dir, file)
         copy = self._shared_dir / INPUTS_FOLDER / file.sha256
         return copy if copy.is_file() else self._shared_dir / file.path  # relative: what another item made
 
+    @staticmethod
+    def _copy_of_object(url: str, file: InputFile) -> Path:
+        try:
+            place = f"{url}/{INPUTS_FOLDER}/{file.sha256}"
+            return local_file(place, sha256=file.sha256, size_bytes=file.size_bytes)
+        except FileNotFoundError:
+            place = f"{url}/{file.path}"  # relative: what another item made
+            return local_file(place, sha256=file.sha256, size_bytes=file.size_bytes)
+
     async def is_unchanged(self, file: InputFile) -> bool:
-        """Return whether the file still has the size and hash that the manifest recorded."""
-        return await asyncio.to_thread(lambda: _holds(self.path_of(file), file))
+        """Return whether the file still has the size and hash that the manifest recorded.
+
+        Raise `StorageError` if an object cannot be read now, which says nothing about it.
+        """
+
+        def holds() -> bool:
+            try:
+                return _holds(self.path_of(file), file)
+            except OSError as error:
+                if isinstance(error.__cause__, StorageError):
+                    raise error.__cause__ from None
+                return False
+
+        return await asyncio.to_thread(holds)
 
     def content(self, file: InputFile) -> Callable[[], AsyncIterator[bytes]]:
         """Return a function that streams the file's bytes; each call starts from the beginning."""
@@ -45,6 +82,54 @@ class LocalInputs:
                     yield chunk
 
         return chunks
+
+
+def shared_inputs(shared_dir: Path | str) -> "SharedInputs | SharedInputObjects":
+    """Return what copies input images to a shared folder or URL."""
+    return SharedInputObjects(ObjectFolder(shared_dir)) if isinstance(shared_dir, str) else SharedInputs(shared_dir)
+
+
+class SharedInputObjects:
+    """Copies input images into shared object storage, by their content. Blocking."""
+
+    def __init__(self, folder: ObjectFolder) -> None:
+        """Copy below a URL."""
+        self._folder = folder
+        self._kept: set[str] = set()
+
+    def keep(self, file: InputFile) -> None:
+        """Create an object named by an image's hash, unless it exists with this content.
+
+        Raise `InputError` where that fails, where the image has changed, or where the name has other content.
+        """
+        if file.sha256 in self._kept:
+            return
+        name, place = f"{INPUTS_FOLDER}/{file.sha256}", Path(file.path)
+        holds = partial(self._folder.holds, name, size_bytes=file.size_bytes, sha256=file.sha256)
+        try:
+            if not within(CALL_SECONDS, holds):
+                if not _holds(place, file):
+                    raise InputError(f"{file.path}: the image changed or is gone. Nothing was enqueued of this job")
+                write = partial(write_object, self._folder, place, name, sha256=file.sha256, media_type=file.media_type)
+                if not within(send_seconds(file.size_bytes), write):
+                    raise InputError(
+                        f"{file.path}: {self._folder.url_of(name)} is there with other content, although its name is "
+                        "the hash of this image. Remove that object. Nothing was enqueued of this job"
+                    )
+        except StorageError as error:
+            reason = f"{file.path}: it cannot be copied to {self._folder.url}: {error}"
+            raise InputError(f"{reason}. {_URL_REMEDY}") from error
+        self._kept.add(file.sha256)
+
+    def keep_if_there(self, file: InputFile) -> bool:
+        """Copy an image as `keep` does; return whether it was there, or is an object already."""
+        try:
+            self.keep(file)
+        except InputError:
+            if _holds(Path(file.path), file):
+                raise
+            return False
+        return True
 
 
 class SharedInputs:

@@ -18,3 +18,4 @@ from .faults.fault_rules import Endpoint as Endpoint, FaultRule as FaultRule, Mi
 from .rules.catalog import Model as Model, load_catalog as load_catalog
 from .rules.validation import check_request as check_request
 from .server import LocalService as LocalService
+from .testing import RunningService as RunningService, running_service as running_service

@@ -1,6 +1,6 @@
-"""The operator's API, on loopback only: the report, fault rules at run time, and the end of stuck generations.
+"""The operator's API: the report, faults at run time, the clock, a new beginning, and the end of stuck generations.
 
-It needs no key: only this machine reaches it, and no web page.
+It needs no key: by default only this machine reaches it, and no web page.
 """
 
 import ipaddress
@@ -16,6 +16,7 @@ from aiohttp import hdrs, web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from batchkiln_service.clock import ServiceClock, iso
+from batchkiln_service.config import Seconds
 from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import count_active
 from batchkiln_service.db.report import Report
@@ -25,12 +26,10 @@ from batchkiln_service.faults.registry import ActiveRule, Faults
 from batchkiln_service.rules.lifecycle import Outcome
 from batchkiln_service.transport.bodies import http_date, refusal
 from batchkiln_service.transport.connections import SERVER
-from batchkiln_service.transport.listener import STOP_SECONDS, remembered_port
+from batchkiln_service.transport.listener import STOP_SECONDS, origin_of, remembered_port
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Body = TypeVar("Body", bound=BaseModel)
-HOST: Final = "127.0.0.1"  # regardless of `host`: every client of this port may do anything
-
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_RULES: Final = 1000  # compared with every request
 _log = logging.getLogger(__name__)
@@ -47,6 +46,9 @@ class AdminContext:
     faults: Faults
     end: Callable[[str, Outcome], Awaitable[bool]]
     report: Callable[[], Awaitable[Report]]
+    advance: Callable[[float], Awaitable[None]]
+    reset: Callable[[], Awaitable[None]]
+    is_open: bool = False  # whether other machines or containers may use it, by any host name
 
 
 class End(BaseModel):
@@ -55,6 +57,14 @@ class End(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: Outcome
+
+
+class Advance(BaseModel):
+    """The body of POST /clock."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    advance: Seconds
 
 
 ADMIN: Final = web.AppKey("operated", AdminContext)
@@ -67,6 +77,8 @@ _ENDPOINTS: Final = {
     "POST /faults": "adds a rule, with the fields of `faults` in the configuration",
     "DELETE /faults": "none any more",
     "DELETE /faults/{number}": "one rule less",
+    "POST /clock": 'advances service time by that many seconds, once pending files are drawn: {"advance": 600}',
+    "POST /reset": "starts over, as in a new folder: only API keys, the clock and the ports stay",
     "POST /generations/{id}/end": 'ends an active generation, as support would: {"outcome": "success|failed|canceled"}',
 }
 # fmt: on
@@ -85,6 +97,8 @@ def build_admin_app(admin: AdminContext) -> web.Application:
             web.post("/faults", _add_fault),
             web.delete("/faults", _clear_faults),
             web.delete("/faults/{number:[0-9]{1,9}}", _withdraw_fault),
+            web.post("/clock", _advance),
+            web.post("/reset", _reset),
             web.post("/generations/{id}/end", _end),
         ]
     )
@@ -92,7 +106,9 @@ def build_admin_app(admin: AdminContext) -> web.Application:
     return app
 
 
-async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state_dir: Path, port: int) -> str:
+async def listen_for_admin(
+    stack: AsyncExitStack, app: web.Application, *, state_dir: Path, host: str, port: int
+) -> str:
     """Bind the port until the stack is closed, and return its URL. Port 0 is the port of the last run, or any free one.
 
     Raise OSError if the port is in use.
@@ -104,7 +120,7 @@ async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state
     wanted = [port] if port else [*remembered_port(path), 0]
     for number in wanted:
         try:
-            await web.TCPSite(runner, HOST, number).start()
+            await web.TCPSite(runner, host, number).start()
         except OSError:
             if number == wanted[-1]:
                 raise
@@ -112,7 +128,7 @@ async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state
         break
     bound = int(runner.addresses[0][1])
     path.write_text(f"{bound}\n", encoding="ascii")
-    return f"http://{HOST}:{bound}"
+    return origin_of(host, bound)
 
 
 async def _set_date(request: web.Request, response: web.StreamResponse) -> None:
@@ -142,11 +158,12 @@ def _check_sender(request: web.Request) -> None:
     """Raise ApiError 403 for a request of a web page, even of one whose host name resolves to this machine."""
     if hdrs.ORIGIN in request.headers:
         raise ApiError(403, "origin_not_allowed", "the operator's port is not for web pages: send no Origin header")
-    if not _is_loopback(request.headers.get(hdrs.HOST, "")):
+    if not request.app[ADMIN].is_open and not is_loopback(request.headers.get(hdrs.HOST, "")):
         raise ApiError(403, "host_not_allowed", "header Host must be 127.0.0.1, [::1] or localhost")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host, with or without a port, is this machine's loopback interface."""
     name, _, port = host.rpartition(":") if host.count(":") == 1 or "]:" in host else (host, "", "")
     name = name.removeprefix("[").removesuffix("]")
     if port and not port.isdecimal():
@@ -204,6 +221,18 @@ async def _withdraw_fault(request: web.Request) -> web.Response:
     if not request.app[ADMIN].faults.withdraw(int(number)):
         raise ApiError(404, "not_found", f"no rule {number} is active; GET /faults lists them")
     return _json({"withdrawn": 1})
+
+
+async def _advance(request: web.Request) -> web.Response:
+    admin = request.app[ADMIN]
+    await admin.advance((await _body(request, Advance)).advance)
+    return _json({"now": iso(admin.clock.now_ms())})
+
+
+async def _reset(request: web.Request) -> web.Response:
+    admin = request.app[ADMIN]
+    await admin.reset()
+    return _json({"status": "ok", "now": iso(admin.clock.now_ms())})
 
 
 async def _end(request: web.Request) -> web.Response:

@@ -5,15 +5,16 @@ service time continues while the server is down and never goes back over a resta
 """
 
 import asyncio
+import contextlib
 import hashlib
 import heapq
 import itertools
 import math
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class ServiceClock(Protocol):
@@ -36,22 +37,37 @@ class Anchor:
     real_ms: int
     time_scale: float
 
+    def advanced(self, seconds: float) -> Self:
+        """Return the anchor of service time that is later by that many seconds."""
+        return replace(self, service_ms=self.service_ms + round(seconds * 1000))
+
 
 class RunningClock:
-    """Service time of a running server; within one run it follows the monotonic clock."""
+    """Service time of a running server; within one run it follows the monotonic clock, and `advance` moves it."""
 
     def __init__(self, anchor: Anchor) -> None:
         self.anchor = anchor
         self._started = time.monotonic()
+        self._advanced = asyncio.Event()
 
     def now_ms(self) -> int:
         """Return the instant of service time."""
         elapsed_ms = (time.monotonic() - self._started) * 1000
         return self.anchor.service_ms + int(elapsed_ms * self.anchor.time_scale)
 
+    def advance(self, seconds: float) -> None:
+        """Advance service time by that many seconds, and wake the sleepers that are due."""
+        self.anchor = self.anchor.advanced(seconds)
+        self._advanced.set()
+        self._advanced = asyncio.Event()
+
     async def sleep(self, seconds: float) -> None:
         """Wait for that many service seconds."""
-        await asyncio.sleep(seconds / self.anchor.time_scale)
+        due_ms = self.now_ms() + seconds * 1000
+        while (left_ms := due_ms - self.now_ms()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_ms / 1000 / self.anchor.time_scale):
+                    await self._advanced.wait()
 
 
 class ManualClock:
@@ -100,7 +116,7 @@ def resume(stored: Anchor | None, *, time_scale: float, start_at_ms: int | None,
 
 
 class RandomStream:
-    """A seeded random stream: the same seed gives the same durations and the same faults."""
+    """A seeded random stream: the same seed gives the same identifiers, durations and faults."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -110,6 +126,10 @@ class RandomStream:
         """Draw a number and return True with that probability."""
         return self._stream.random() < probability
 
+    def token(self, subject: str, size: int) -> bytes:
+        """Return at most 32 bytes that depend only on the seed and `subject`."""
+        return hashlib.sha256(f"{self._seed}:{subject}".encode()).digest()[:size]
+
     def duration_seconds(self, subject: str, *, mean: float, spread: float) -> float:
         """Return a log-normal duration in seconds with that mean and standard deviation.
 
@@ -117,8 +137,7 @@ class RandomStream:
         """
         if mean <= 0:
             return 0.0
-        digest = hashlib.sha256(f"{self._seed}:{subject}".encode()).digest()
-        stream = random.Random(digest)  # noqa: S311 - as above
+        stream = random.Random(self.token(subject, 32))  # noqa: S311 - as above
         variance = math.log(1 + (spread / mean) ** 2)
         return stream.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))
 

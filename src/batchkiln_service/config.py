@@ -1,6 +1,7 @@
 """The configuration of the local service, and how it is read from YAML."""
 
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -16,6 +17,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seconds = Annotated[float, Field(ge=0.001, le=MAX_SECONDS, allow_inf_nan=False)]
 MAX_KEYS_PER_ACCOUNT: Final = 10  # Service rule 5.3
 _FIRST_YEAR, _LAST_YEAR = 1970, 2999
+LAST_INSTANT_MS: Final = round(datetime(_LAST_YEAR, 12, 31, tzinfo=UTC).timestamp() * 1000)
 
 
 class _Strict(BaseModel):
@@ -90,13 +92,14 @@ class ServiceConfig(_Strict):
     port: Annotated[int, Field(ge=0, le=65535)] = 0  # 0: the port of the last run, or any free one
     # The origin for clients, if it differs from the bound address; links to files begin with it.
     public_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
-    operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # on loopback; 0: as for `port`; None: closed
+    operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # 0: as for `port`; None: closed
+    operator_host: str = "127.0.0.1"  # another one only where nobody else can reach it, as in a container
     time_scale: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] = 1.0
     start_at: datetime | None = None  # service time at the first start; default: the real time
     day_seconds: Seconds = 86_400.0
     day_start: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     limits: Limits = Limits()
-    seed: int = 0
+    seed: int | None = None  # None: identifiers are random, durations and faults those of seed 0
     accounts: Annotated[tuple[AccountConfig, ...], Field(min_length=1)] = (AccountConfig(name="main"),)
     faults: tuple[FaultRule, ...] = ()
     dialect: int | None = None  # the seed of a dialect; None: the plain service
@@ -141,9 +144,40 @@ def load_config(path: Path) -> ServiceConfig:
     return ServiceConfig.model_validate(read_fields(path))
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads YAML 1.2: only `true`, `false`, `null` and numbers are not text, and no mapping has a field twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's
+        """Return the mapping. Raise `yaml.MarkedYAMLError` at a repeated field, whose last value would win silently."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value}: this field is given twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+# https://yaml.org/spec/1.2.2/#103-core-schema
+_Loader.yaml_implicit_resolvers = {}  # none of YAML 1.1
+for _kind, _form, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(rf"^(?:{_form})$"), _first)
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))  # PyYAML's takes 010 for octal
+
+
 def read_fields(path: Path) -> dict[str, Any]:
     """Return the unchecked fields in a YAML file. Raise OSError, yaml.YAMLError or ValueError."""
-    fields = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    fields = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or {}  # noqa: S506 - a SafeLoader
     if not isinstance(fields, dict):
         raise ValueError("the service's configuration is a mapping of fields")  # noqa: TRY004 - a person's mistake
     return fields

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +25,9 @@ from batchkiln_service.transport.links import Links
 PREFIX: Final = "/api/v1"
 
 
-def new_id(prefix: str) -> str:
-    """Return an unguessable identifier, such as `gen_0123...`."""
-    return f"{prefix}_{secrets.token_hex(12)}"
+def new_id(prefix: str, token_bytes: Callable[[int], bytes]) -> str:
+    """Return an identifier, such as `gen_0123...`, of that many bytes."""
+    return f"{prefix}_{token_bytes(12).hex()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,13 @@ class Context:
     asset_dir: Path
     origin: Callable[[web.BaseRequest], str]
     asset_locks: AssetLocks = field(default_factory=AssetLocks)
-    new_id: Callable[[str], str] = field(default=new_id)
+    form_id: Callable[[str, Callable[[int], bytes]], str] = field(default=new_id)
+
+    def new_id(self, prefix: str, subject: str) -> str:
+        """Return an unguessable identifier. With a configured seed, return that of the subject."""
+        if self.config.seed is None:
+            return self.form_id(prefix, secrets.token_bytes)
+        return self.form_id(prefix, partial(self.random.token, f"{prefix}:{subject}"))
 
     @property
     def retention_ms(self) -> int:

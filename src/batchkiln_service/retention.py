@@ -178,6 +178,12 @@ def delete_strays(folder: Path, kept: Collection[str]) -> None:
     _delete(folder, [path.name for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in kept])
 
 
+def delete_finished(folder: Path) -> None:
+    """Delete the files of outputs and assets. Temporary files stay: whoever writes one deletes it."""
+    names = [path.name for path in folder.iterdir()]
+    _delete(folder, [name for name in names if _OURS.fullmatch(name) and not name.endswith(".part")])
+
+
 def _delete(folder: Path, names: Collection[str]) -> set[str]:
     """Delete files, if they exist; log and return the names of those that cannot be deleted."""
     left = set()

@@ -13,10 +13,10 @@ from typing import Self, TypeVar
 from aiohttp import web
 from filelock import FileLock, Timeout
 
-from batchkiln_service.admin_api import AdminContext, build_admin_app, listen_for_admin
+from batchkiln_service.admin_api import AdminContext, build_admin_app, is_loopback, listen_for_admin
 from batchkiln_service.api.routes import build_app
-from batchkiln_service.clock import RandomStream, RunningClock, ServiceClock
-from batchkiln_service.config import ServiceConfig
+from batchkiln_service.clock import ManualClock, RandomStream, RunningClock, ServiceClock
+from batchkiln_service.config import LAST_INSTANT_MS, ServiceConfig
 from batchkiln_service.context import PREFIX, Context, new_id
 from batchkiln_service.db.admission import Admission
 from batchkiln_service.db.assets import AssetStore, kept_assets
@@ -26,7 +26,9 @@ from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import end_pending, kept_files, settle_all
 from batchkiln_service.db.report import Report
 from batchkiln_service.db.request_log import find_tallies, recent_arrivals, replace_tallies, save_tallies
+from batchkiln_service.db.reset import empty
 from batchkiln_service.db.setup import (
+    advance_clock,
     buy_first_credits,
     calendar_of,
     configure_accounts,
@@ -35,16 +37,17 @@ from batchkiln_service.db.setup import (
     read_setting,
     resume_clock,
     save_rules,
+    schema,
     setup_lock,
     warn_of_clock_jump,
     write_setting,
 )
 from batchkiln_service.dialects import Dialect
-from batchkiln_service.errors import StateFolderInUseError
+from batchkiln_service.errors import ApiError, StateFolderInUseError
 from batchkiln_service.faults.registry import Faults
 from batchkiln_service.media.renderer import Renderer
 from batchkiln_service.media.worker_pool import MAX_EXAMINED_PIXELS, WorkerPool
-from batchkiln_service.retention import Retention, RetentionSweeper, delete_strays, ended
+from batchkiln_service.retention import Retention, RetentionSweeper, delete_finished, delete_strays, ended
 from batchkiln_service.rules.catalog import load_catalog
 from batchkiln_service.rules.lifecycle import Outcome
 from batchkiln_service.rules.windows import Counting
@@ -96,7 +99,7 @@ class LocalService:
                 self._database = self._open_database(stack)
                 await self._start_clock()
                 await self._open_accounts()
-            context = await self._build(stack)
+            self._context = context = await self._build(stack)
             # Both are written after the last reply and before the database is closed.
             stack.push_async_callback(self._write_last_report)
             stack.push_async_callback(self._save_tallies)
@@ -134,6 +137,40 @@ class LocalService:
         if not has_ended:
             await self._renderer.start_pending()  # a generation that was to fail has no rendering task yet
         return has_ended
+
+    async def advance(self, seconds: float) -> None:
+        """Advance service time by that many seconds. Files of pending generations are drawn first.
+
+        A generation whose time has passed has therefore ended afterwards. Raise `ApiError` if the clock cannot be moved
+        or would leave the range of instants.
+        """
+        if not isinstance(self.clock, RunningClock | ManualClock):
+            raise ApiError(409, "clock_not_movable", "this service runs on a clock that cannot be advanced")
+        if self.clock.now_ms() + seconds * 1000 > LAST_INSTANT_MS:
+            raise ApiError(422, "invalid_request", "advance: the clock ends with the year 2999")
+        await self.idle()
+        await self._run(lambda connection: advance_clock(connection, seconds))
+        self.clock.advance(seconds)
+
+    async def reset(self) -> None:
+        """Forget all generations, uploads, requests and purchases, as in a new state folder.
+
+        API keys, the clock and the ports stay. Initial credits are bought again, and the configured faults are active
+        from the start.
+        """
+        await self.idle()
+        now_ms = self.clock.now_ms()
+
+        def start_over(connection: sqlite3.Connection) -> None:
+            empty(connection, schema())
+            buy_first_credits(connection, self.config, now_ms=now_ms)
+            self.faults.reset()
+            replace_tallies(connection, self.faults.tallies())
+
+        await self._run(start_over)
+        self._context.firewall.reset()
+        for folder in (self.config.state_dir / "media", self.config.state_dir / "assets"):
+            await asyncio.to_thread(delete_finished, folder)
 
     async def report(self) -> Report:
         """Return the report on the clients' requests, from the whole log; takes seconds for a million requests."""
@@ -210,7 +247,7 @@ class LocalService:
             "service-examine", workers=1, max_thread_pixels=MAX_EXAMINED_PIXELS, is_inline=self._is_inline
         )
         stack.callback(examining.close)
-        self.faults = Faults(config.faults, config.seed, await self._run(find_tallies))
+        self.faults = Faults(config.faults, config.seed or 0, await self._run(find_tallies))
         await self._run(lambda connection: replace_tallies(connection, self.faults.tallies()))
         context = Context(
             config=config,
@@ -228,12 +265,12 @@ class LocalService:
             renderer=self._renderer,
             examining=examining,
             faults=self.faults,
-            random=RandomStream(config.seed),
+            random=RandomStream(config.seed or 0),
             links=Links(bytes.fromhex(await self._run(_secret))),
             firewall=await self._firewall(),
             asset_dir=asset_dir,
             origin=self._origin_for,
-            new_id=new_id if self._dialect is None else self._dialect.new_id,
+            form_id=new_id if self._dialect is None else self._dialect.new_id,
         )
         await self._renderer.start_pending()
         await self._start_retention(stack, context, media_dir)
@@ -287,9 +324,16 @@ class LocalService:
             faults=self.faults,
             end=self.end_pending_generation,
             report=self.report,
+            advance=self.advance,
+            reset=self.reset,
+            is_open=not is_loopback(self.config.operator_host),
         )
         self.operator_url = await listen_for_admin(
-            stack, build_admin_app(admin), state_dir=self.config.state_dir, port=self.config.operator_port
+            stack,
+            build_admin_app(admin),
+            state_dir=self.config.state_dir,
+            host=self.config.operator_host,
+            port=self.config.operator_port,
         )
 
     async def _save_tallies(self) -> None:

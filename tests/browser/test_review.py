@@ -82,7 +82,7 @@ def test_decision_goes_through_the_http_interface(review: Opened) -> None:
     sent: list[str] = []
     review.page.on("request", lambda request: sent.append(f"{request.method} {request.url.partition('/jobs/')[2]}"))
 
-    review.press(page, "d")
+    press(review.page, "d")
     expect(review.page.locator(".last")).to_contain_text("owl-1 is dropped")
 
     assert "POST birds/drop" in sent
@@ -98,7 +98,7 @@ def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened
     paint(tmp_path / "owl-1.v2.png", 3)
     review.queue.finish("owl-1", str(tmp_path / "owl-1.v2.png"))
 
-    review.press(page, "k")
+    press(review.page, "k")
 
     expect(review.page.get_by_role("alert")).to_contain_text("version 2 is current now")
     assert verdicts(review) == {}

@@ -293,6 +293,8 @@ def main() -> int:
             bad += [seed] if found else []
             happened = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
             print(f"seed {seed}: {happened}: {'; '.join(found) or 'kept'} ({seconds:.0f} s)", flush=True)
+        pool.close()
+        pool.join()  # the processes remove the clusters that they copy
     print(f"{args.rounds} rounds, {len(bad)} with a finding {bad or ''}:", flush=True)
     for name, count in sorted(total.items()):
         print(f"{count:8} {name}")

@@ -21,6 +21,7 @@ from batchkiln_service.db.credits import audit
 from crash.service_books import DAY_MS, MINUTE_MS, Books
 
 from .fault_schedule import STRANGE_PROMPT
+from .object_points import SCHEME
 from .plan import Plan
 from .wire_checks import MEDIA
 
@@ -324,7 +325,7 @@ class Aftermath:
         prompts = {made.id: made.prompt for made in self._made}
         wanted = {row["id"]: row["prompt"] for row in self._items}
         for row in self._saved:
-            path = Path(row["path"])
+            path = Path(row["path"].removeprefix(SCHEME))
             if not path.exists():
                 yield f"{path.name} is recorded and not there"
             elif _sha256(path) != row["sha256"] or (row["generation_id"], row["sha256"]) not in self._made_files:
@@ -333,7 +334,7 @@ class Aftermath:
                 yield f"{path.name} was made for another item"
             elif (path.parent.name, path.stem.partition("~")[0]) != (row["job"], _stem(row)):
                 yield f"{path.name} has not the name of its item {row['item']} of {row['job']}"
-        recorded = {row["path"] for row in self._saved}
+        recorded = {row["path"].removeprefix(SCHEME) for row in self._saved}
         for path in (self._folder / "program" / "out").rglob("*"):
             if path.suffix in MEDIA and str(path) not in recorded:
                 yield f"{path.name} stands there and is not recorded"

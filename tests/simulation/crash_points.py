@@ -9,6 +9,7 @@ with --each.
     python tests/simulation/crash_points.py --how loss          the power cut: all that was not synced is gone
     python tests/simulation/crash_points.py --how process       both sides in one process, which is killed; also at each
                                                                 statement within a transaction
+    python tests/simulation/crash_points.py --how objects       every point, killed; the outputs are objects at a URL
     python tests/simulation/crash_points.py --each              also those that differ in nothing from the one before
     python tests/simulation/crash_points.py --pairs 5000        as many pairs of points, drawn from --seed
     python tests/simulation/crash_points.py --only 17,230       one life after the other, told in full
@@ -34,7 +35,7 @@ from simulation.plan_runner import Outcome, play
 from simulation.power_cuts import Cut
 from simulation.standard_run import plan
 
-How = Literal["kill", "power", "loss", "process"]
+How = Literal["kill", "objects", "power", "loss", "process"]
 _Deaths = tuple[int, ...]
 _CUTS: Final[dict[How, Cut]] = {"power": "drawn", "loss": "all"}
 
@@ -89,7 +90,13 @@ def play_deaths(deaths: _Deaths, how: How = "kill", seed: int = 0) -> Outcome:
 
 def plan_of(deaths: _Deaths, how: How, seed: int = 0) -> Plan:
     """Return the standard run for a way of dying; `seed` selects what a power cut loses."""
-    return plan(deaths, cuts_power=_CUTS.get(how), counts_statements=how == "process", cut_seed=seed)
+    return plan(
+        deaths,
+        cuts_power=_CUTS.get(how),
+        counts_statements=how == "process",
+        cut_seed=seed,
+        has_objects=how == "objects",
+    )
 
 
 def main() -> int:

@@ -117,6 +117,7 @@ class Plan:
     replies: str = ""  # of the profile: what a person knows of the service's replies
     decisions: tuple[Decision, ...] = ()  # of a person about done items, between two lives of the program
     made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
+    has_objects: bool = False  # `output.dir` is a URL; the place of its objects outlives the program
     is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself
     ends_by: float = 60 * 86_400.0  # by then everything has come to an end: a bound for liveness
     goes_on_at: float = 0.0  # a world that an earlier process left in its folder, at this moment

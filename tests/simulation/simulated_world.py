@@ -40,6 +40,7 @@ from .decisions import Decisions
 from .fault_schedule import fates_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
+from .object_points import PointedObjects
 from .operator_actions import (
     ask_again,
     cancel_some,
@@ -238,13 +239,15 @@ class World:
         text = _CONFIG.format(accounts=", ".join(accounts), limits=limits)
         if self.plan.replies:
             text += f"    replies: {self.plan.replies}\n"
+        if self.plan.has_objects:
+            text += "object_storage: {copies_bytes: 0}\n"
         (self.program_folder / "batchkiln.yaml").write_text(text)
 
     def _prepare_folder(self) -> None:
         self.program_folder.mkdir(parents=True)
         self.write_config()
         for name, text in self.plan.manifests.items():
-            (self.program_folder / name).write_text(text)
+            (self.program_folder / name).write_text(text.replace("@PROGRAM@", str(self.program_folder)))
         for number, name in enumerate(self.plan.pictures):
             Image.new("RGB", (8, 8), (40 * number % 256, 60, 30)).save(self.program_folder / name)
 
@@ -400,6 +403,7 @@ class World:
                 wall=self.wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=lambda: FollowedFiles(self.points, self._disk),
+                objects=lambda url: PointedObjects(url, self.points),
                 suspended=None,
                 seed=self.plan.seed,
             ),

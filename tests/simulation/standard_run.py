@@ -8,6 +8,7 @@ from typing import Final
 
 from batchkiln_service import LocalService
 
+from .object_points import PLACE_OF_OBJECTS
 from .plan import Plan
 from .power_cuts import Cut
 
@@ -22,15 +23,23 @@ items:
   - {id: made, prompt: The fox in ink, mode: image-to-image, inputs: [{item: picture}]}
 """
 
+OBJECTS: Final = f"output: {{dir: '{PLACE_OF_OBJECTS}', sidecar: json}}\n"
+
 
 def plan(
-    deaths: Sequence[int] = (), *, cuts_power: Cut | None = None, counts_statements: bool = False, cut_seed: int = 0
+    deaths: Sequence[int] = (),
+    *,
+    cuts_power: Cut | None = None,
+    counts_statements: bool = False,
+    cut_seed: int = 0,
+    has_objects: bool = False,
 ) -> Plan:
-    """Return the standard run with its deaths."""
+    """Return the standard run with its deaths; with `has_objects`, its outputs go to a URL."""
     return Plan(
+        has_objects=has_objects,
         cut_seed=cut_seed,
         counts_statements=counts_statements,
-        manifests={"standard.yaml": MANIFEST},
+        manifests={"standard.yaml": MANIFEST + OBJECTS if has_objects else MANIFEST},
         pictures=("owl.png",),
         deaths=tuple(deaths),
         cuts_power=cuts_power,

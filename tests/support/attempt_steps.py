@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from batchkiln.core.budget import JobCredits
-from batchkiln.core.job import Attempt, Order
+from batchkiln.core.job import Attempt, Order, SavedOutput
 from batchkiln.core.outcome_errors import EXPIRED, error_of_record
 from batchkiln.core.outcomes import (
     CREATES,
@@ -17,7 +17,7 @@ from batchkiln.core.outcomes import (
     outcome_of_create,
     outcome_of_read,
 )
-from batchkiln.core.queue_changes import Committed, Facts, Preparation, Priced, SavedOutput
+from batchkiln.core.queue_changes import Committed, Facts, Preparation, Priced
 from batchkiln.core.queue_types import Candidate, DownloadTask, NewAttempt, Scope, Viewpoint
 from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import Accepted, ErrorInfo, GenerationRecord, RecordRead

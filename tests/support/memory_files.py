@@ -1,11 +1,17 @@
 """Outputs and inputs in memory: the scheduler's two ports to the disk."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchkiln.core.job import InputFile, SavedFile, Sidecar
 from batchkiln.core.responses import DownloadBroken, DownloadCut, DownloadUnusable
+
+if TYPE_CHECKING:
+    from batchkiln.core.errors import StorageError
 
 CUT = b"[cut]"
 """A file that ends like this lacks the end of its format."""
@@ -88,6 +94,58 @@ class MemoryOutputs:
 
     async def remove_sidecar(self, path: str) -> None:
         del self.files[path]
+
+
+class MemoryObjects:
+    """Object storage, which has an object or does not: the port of the worker to URLs.
+
+    `troubles` befall sends, one after the other, and `sidecar_troubles` what is written beside them.
+    """
+
+    def __init__(self, staged: MemoryOutputs) -> None:
+        self.staged = staged
+        self.objects: dict[str, bytes] = {}
+        self.troubles: list[StorageError | None] = []
+        self.sidecar_troubles: list[StorageError] = []
+        self.sends = 0
+
+    def folder_of(self, url: str) -> Path:
+        assert "://" in url
+        return Path("/out")
+
+    async def find(self, url: str, file: SavedFile) -> Path | None:
+        path = self.folder_of(url) / file.path
+        content = self.staged.files.get(str(path))
+        return path if content is not None and hashlib.sha256(content).hexdigest() == file.sha256 else None
+
+    async def send(self, url: str, source: Path, file: SavedFile, name: str) -> SavedFile:
+        self.sends += 1
+        await asyncio.sleep(0)
+        if self.troubles and (trouble := self.troubles.pop(0)) is not None:
+            raise trouble
+        content = self.staged.files[str(source)]
+        path = f"{url}/{name}"
+        while self.objects.setdefault(path, content) != content:
+            path = f"{path}~2"
+        await asyncio.sleep(0)
+        return replace(file, path=path)
+
+    async def write_sidecar(self, url: str, path: str, kind: Sidecar, content: bytes) -> str | None:
+        if self.sidecar_troubles:
+            raise self.sidecar_troubles.pop(0)
+        sidecar = f"{path}.{kind}"
+        assert sidecar.startswith(url)
+        is_new = sidecar not in self.objects
+        assert self.objects.setdefault(sidecar, content) == content, f"{sidecar} would be overwritten"
+        return sidecar if is_new else None
+
+    async def remove(self, url: str, path: str) -> None:
+        assert path.startswith(url)
+        del self.objects[path]
+
+    async def keep(self, source: Path, file: SavedFile) -> None:
+        assert file.path in self.objects
+        self.staged.files.pop(str(source), None)
 
 
 class MemoryInputs:

@@ -218,7 +218,7 @@ class QueueFile:
         self.connection.execute("UPDATE job SET reserved = 0")
         self.move(name, Event.REFUSED, code="invalid_parameter")
 
-    def finish(self, name: str, path: str | None = None) -> int:
+    def finish(self, name: str, path: str | None = None, *, sha256: str = "abc") -> int:
         """Bring a queued item to its end, with a file."""
         version = self.one("SELECT count(*) + 1 FROM attempt WHERE version > 0 AND item_id = ?", self.item(name)["id"])
         attempt_id = self.send(name, generation_id=f"gen-{name}" if version == 1 else f"gen-{name}-{version}")
@@ -227,8 +227,14 @@ class QueueFile:
         self.move(name, Event.OUTPUTS_READY)
         self.connection.execute(
             "INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)"
-            " VALUES (?, ?, 1, 'image', ?, 7, 'abc', 'image/png', ?)",
-            (self.item(name)["id"], attempt_id, path or f"out/{name}{'' if version == 1 else f'.v{version}'}.png", NOW),
+            " VALUES (?, ?, 1, 'image', ?, 7, ?, 'image/png', ?)",
+            (
+                self.item(name)["id"],
+                attempt_id,
+                path or f"out/{name}{'' if version == 1 else f'.v{version}'}.png",
+                sha256,
+                NOW,
+            ),
         )
         self.move(name, Event.FILES_SAVED)
         return attempt_id

@@ -2,11 +2,9 @@
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchkiln.store.location import DatabaseUrl
+from support import programs
 from support.tcp_gate import Gate, free_port, gate
 
 PATIENCE_SECONDS = 120.0
@@ -133,17 +132,8 @@ class SharedQueue:
 
     def start(self, *arguments: str, log: str = "run.log") -> subprocess.Popen[str]:
         """Start a command."""
-        source = str(Path(__file__).parents[2] / "src")
         with (self.folder / log).open("a") as stream:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "batchkiln", *arguments],
-                cwd=self.folder,
-                env=os.environ | {"PYTHONPATH": source, "XDG_STATE_HOME": str(self.folder / "state")},
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                text=True,
-            )
+            process = self._begin(arguments, stream.fileno(), stream.fileno())
         self.processes.append(process)
         return process
 
@@ -154,18 +144,19 @@ class SharedQueue:
 
     def call(self, *arguments: str, config: str) -> tuple[int, str, str]:
         """Run a command to its end; return its exit status, standard output and standard error."""
-        source = str(Path(__file__).parents[2] / "src")
-        done = subprocess.run(
-            [sys.executable, "-m", "batchkiln", *arguments, "--config", config],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": source, "XDG_STATE_HOME": str(self.folder / "state")},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
+        with self._begin([*arguments, "--config", config], subprocess.PIPE, subprocess.PIPE) as process:
+            try:
+                out, said = process.communicate(timeout=PATIENCE_SECONDS)
+            except BaseException:
+                process.kill()
+                raise
+        return process.returncode, out, said
+
+    def _begin(self, arguments: Sequence[str], stdout: int, stderr: int) -> subprocess.Popen[str]:
+        env = programs.environment(XDG_STATE_HOME=str(self.folder / "state"))
+        return programs.start(
+            arguments, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
         )
-        return done.returncode, done.stdout, done.stderr
 
     def document(self, *arguments: str, config: str) -> Any:  # noqa: ANN401  JSON
         """Run a command with --json and return its document."""

@@ -27,7 +27,7 @@ from batchkiln.worker.run_state import HostState, RunState
 from .builders import PlacedItem, diagnostic_at, item_spec, job_spec, recipe
 from .fake_clock import FakeClock
 from .fake_service import FakeService
-from .memory_files import MemoryInputs, MemoryOutputs
+from .memory_files import MemoryInputs, MemoryObjects, MemoryOutputs
 from .stores import InlineConnection
 
 T = TypeVar("T")
@@ -56,6 +56,7 @@ class World:
         self.clock = clock or FakeClock()
         self.service = FakeService(self.clock, limits=self.limits, day=self.day)
         self.outputs = MemoryOutputs()
+        self.objects = MemoryObjects(self.outputs)
         self.inputs = MemoryInputs()
         self.keys: dict[str, tuple[str, ...]] = dict.fromkeys(self.accounts, ("key-1",))
         self.digest = "today's program and configuration"
@@ -241,7 +242,14 @@ class World:
                 is_first=name == self.accounts[0],
                 scope=self.control.scope,
             ),
-            ports=Ports(self.clock, self.store, self.service.account(name, self.keys[name]), self.outputs, self.inputs),
+            ports=Ports(
+                self.clock,
+                self.store,
+                self.service.account(name, self.keys[name]),
+                self.outputs,
+                self.objects,
+                self.inputs,
+            ),
             control=self.control,
             host=host,
             rates=RateLimits(self.limits, self.day, host.rates),

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
 
+import jsonschema_rs
 import pytest
 
-from batchkiln.config import Hook, Traces, config_of, load_config
+from batchkiln.config import Hook, Traces, config_of, config_schema, load_config
 from batchkiln.core.errors import InputError
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
 
@@ -17,6 +18,31 @@ def write(folder: Path, text: str, name: str = "batchkiln.yaml") -> Path:
     path = folder / name
     path.write_text(dedent(text), "utf-8")
     return path
+
+
+@pytest.mark.parametrize(("text", "scale"), [("60", 60.0), ("0.5", 0.5), ("", 1.0)])
+def test_environment_carries_the_speed_of_a_local_service(text: str, scale: float) -> None:
+    """As `serve` prints it: waits of the client then fit the service's clock."""
+    environ = {
+        "BATCHKILN_BASE_URL": "http://127.0.0.1:1/api/v1",
+        "BATCHKILN_API_KEY": "k",
+        "BATCHKILN_TIME_SCALE": text,
+    }
+
+    assert load_config(None, environ).profile(None).time_scale == scale
+
+
+@pytest.mark.parametrize("text", ["fast", "0", "-1", "inf", "nan"])
+def test_a_senseless_speed_is_refused(text: str) -> None:
+    """The message names the variable and what it holds."""
+    environ = {
+        "BATCHKILN_BASE_URL": "http://127.0.0.1:1/api/v1",
+        "BATCHKILN_API_KEY": "k",
+        "BATCHKILN_TIME_SCALE": text,
+    }
+
+    with pytest.raises(InputError, match=f"BATCHKILN_TIME_SCALE='{text}'"):
+        load_config(None, environ)
 
 
 def test_without_a_file_there_is_the_local_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,3 +362,60 @@ def test_a_wrong_hook_is_an_error_at_its_place(tmp_path: Path, text: str, reason
 
     assert reason in str(error.value)
     assert "batchkiln.yaml:1:" in str(error.value)
+
+
+def test_field_that_is_given_twice_is_an_error_at_its_place(tmp_path: Path) -> None:
+    """The last one would win silently, for a limit of money for example."""
+    text = """
+        profiles:
+          studio:
+            limits:
+              credits_per_day: 5
+              credits_per_day: 5000
+        profiles: {}
+        """
+
+    with pytest.raises(InputError) as error:
+        load_config(write(tmp_path, text), NOWHERE)
+
+    told = str(error.value)
+    assert "credits_per_day: this field is given twice" in told
+    assert "profiles: this field is given twice" in told
+    assert told.count("batchkiln.yaml:") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("profile: {}", "profiles"),
+        ("profiles: {studio: {time_scal: 2}}", "time_scale"),
+        ("profiles: {studio: {limits: {credit_per_day: 2}}}", "credits_per_day"),
+        ("profiles: {studio: {base_url: 'https://a.example', accounts: [{name: a, kyes: [{env: K}]}]}}", "keys"),
+        ("on_saved: {comand: [check]}", "command"),
+    ],
+)
+def test_misspelt_field_names_the_one_that_was_meant(tmp_path: Path, text: str, meant: str) -> None:
+    """Only fields of that place are named."""
+    with pytest.raises(InputError, match=f"there is no such field; did you mean {meant}"):
+        load_config(write(tmp_path, text), NOWHERE)
+
+
+def test_schema_of_the_configuration_takes_what_the_reader_takes() -> None:
+    """Each shape of a size and of a hook, and no misspelt field."""
+    schema = jsonschema_rs.Draft202012Validator(config_schema())
+    limits = {"credits_per_day": 5, "upload_bytes_per_day": "2 MiB"}
+
+    assert schema.is_valid({"profiles": {"a": {"limits": limits}}, "on_saved": ["check", "{path}"]})
+    assert schema.is_valid({"on_saved": {"command": ["check"]}})
+    assert not schema.is_valid({"profile": {}})
+
+
+def test_api_key_without_an_address_is_told(tmp_path: Path) -> None:
+    """It would be ignored, and the local service's pictures be taken for the service's."""
+    with pytest.raises(InputError, match="BATCHKILN_API_KEY is set, but BATCHKILN_BASE_URL is not"):
+        load_config(None, NOWHERE | {"BATCHKILN_API_KEY": "k"})
+
+    text = (
+        "profiles: {studio: {base_url: 'https://a.example', accounts: [{name: a, keys: [{env: BATCHKILN_API_KEY}]}]}}"
+    )
+    assert load_config(write(tmp_path, text), NOWHERE | {"BATCHKILN_API_KEY": "k"}).profile("studio").accounts

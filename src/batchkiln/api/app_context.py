@@ -1,5 +1,7 @@
 """The context of every command: the queue, the configuration, and what comes from the machine."""
 
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 from batchkiln.clock import boottime_seconds, machine_now, machine_suspended
 from batchkiln.config import Config
 from batchkiln.core.rate_limits import Limits
-from batchkiln.outputs import FileSystem
-from batchkiln.store import DatabaseUrl, QueueLocation
+from batchkiln.core.urls import is_url
+from batchkiln.object_storage import ObjectFolder, configure as configure_storage
+from batchkiln.outputs import FileSystem, OutputFiles, StagedObjects
+from batchkiln.store import DatabaseUrl, QueueLocation, local_path
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
@@ -32,6 +36,11 @@ def _new_connector() -> "BaseConnector":
     return new_connector()
 
 
+def outgoing_folder(queue: QueueLocation) -> Path:
+    """Return the folder of this machine for complete files that are still to be sent to a URL."""
+    return Path(f"{local_path(queue)}.outgoing")
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Clock, network and disk of the machine; a simulation replaces them."""
@@ -39,6 +48,7 @@ class Environment:
     wall: Callable[[], datetime] = machine_now
     connector: "Callable[[], BaseConnector]" = _new_connector
     files: Callable[[], FileSystem] = FileSystem
+    objects: Callable[[str], ObjectFolder] = ObjectFolder
     suspended: Callable[[], float] | None = machine_suspended
     boottime: Callable[[], float] = boottime_seconds  # for leases
     seed: int | None = None  # seed of the random delays between retries
@@ -60,12 +70,29 @@ class AppContext:
     output_root: Path | None = None
     access: "FileAccess | None" = None
 
-    @property
-    def shared_dir(self) -> Path | None:
-        """The folder of all results and input images, for a queue that several machines use."""
-        return self.queue.shared_dir if isinstance(self.queue, DatabaseUrl) else None
+    def __post_init__(self) -> None:
+        """Have this process open URLs of object storage as the configuration says."""
+        configure_storage(self.config.object_storage.read)
 
     @property
-    def output_base(self) -> Path:
-        """The folder that a relative `output.dir` is below."""
+    def shared_dir(self) -> Path | str | None:
+        """The folder, or URL, of all results and input images, for a queue that several machines use."""
+        return self.queue.shared_dir if isinstance(self.queue, DatabaseUrl) else None
+
+    def staged_objects(self) -> StagedObjects:
+        """Return what sends files to URLs."""
+        return StagedObjects(outgoing_folder(self.queue), self.environment.files(), self.environment.objects)
+
+    async def check_output_dir(self, directory: str, owner: str = "") -> None:
+        """Write to an output folder or URL, before credits are spent. Raise `OutputDirNotWritable`."""
+        outputs, objects = OutputFiles(self.environment.files(), owner=owner), self.staged_objects()
+        if not is_url(directory):
+            await outputs.check_writable(Path(directory))
+            return
+        await outputs.check_writable(objects.folder_of(directory))
+        await objects.check(directory, owner or f"{socket.gethostname()}-{os.getpid()}")
+
+    @property
+    def output_base(self) -> Path | str:
+        """The folder or URL that a relative `output.dir` is below."""
         return self.shared_dir or self.working_dir

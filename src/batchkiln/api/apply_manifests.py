@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import BinaryIO, Final
 
 import structlog
@@ -15,9 +14,8 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import InputFile, JobSpec
 from batchkiln.core.queue_types import Scope
-from batchkiln.inputs import SharedInputs
+from batchkiln.inputs import SharedInputObjects, SharedInputs, shared_inputs
 from batchkiln.manifest import LocatedItem, Manifest, open_manifest
-from batchkiln.outputs import OutputFiles
 from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Store, Writer
 
@@ -128,7 +126,7 @@ async def check_output_folder(app: AppContext, path: str) -> None:
     """
     manifest = await asyncio.to_thread(open_manifest, path, working_dir=app.working_dir, output_base=app.output_base)
     try:
-        await OutputFiles(app.environment.files()).check_writable(Path(manifest.job.output_dir))
+        await app.check_output_dir(manifest.job.output_dir)
     except OutputDirNotWritable as error:
         raise InputError([Diagnostic(f"the output folder is not writable: {error}", path)]) from error
 
@@ -167,7 +165,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         job = replace(job, output_dir=str(app.output_root / job.name))
     items: Iterable[LocatedItem] = manifest.items(read.catalogue)
     if app.shared_dir is not None and not options.dry_run:
-        items = _with_images_kept(items, SharedInputs(app.shared_dir))
+        items = _with_images_kept(items, shared_inputs(app.shared_dir))
     report = writer.apply_manifest(
         job,
         items,
@@ -179,11 +177,11 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
     taken: tuple[str, ...] = ()
     if report.new and report.job_id is not None and not options.dry_run:
         names = writer.items.new_file_names(report.job_id, job, new=report.new)
-        taken = tuple(taken_names(Path(job.output_dir), names))
+        taken = tuple(taken_names(job.output_dir, names))
     return Applied(job, profile.name, report, taken)
 
 
-def _with_images_kept(items: Iterable[LocatedItem], shared: SharedInputs) -> Iterator[LocatedItem]:
+def _with_images_kept(items: Iterable[LocatedItem], shared: SharedInputs | SharedInputObjects) -> Iterator[LocatedItem]:
     """Yield items once the machines that will upload their images can read those."""
     for item in items:
         for each in item.spec.inputs:

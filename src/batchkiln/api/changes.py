@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.clock import machine_now
-from batchkiln.core.errors import Diagnostic, InputError, command_arguments
+from batchkiln.core.errors import Diagnostic, InputError, StorageError, command_arguments
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import WITH_SERVICE, ItemState
+from batchkiln.core.urls import is_url
+from batchkiln.object_storage import ObjectFolder, within
+from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.presentation.confirmations import (
     cost_of_cancel,
     cost_of_pause,
@@ -291,6 +294,8 @@ def _is_there(file: SavedOutputFile) -> bool:
 
     Raise `InputError` for a file in a shared folder that this machine does not know.
     """
+    if is_url(file.path):
+        return _object_is_there(file)
     path = Path(file.path)
     if not path.is_absolute():
         reason = f"{file.path} is in a shared folder, which the configuration does not name; nothing was changed"
@@ -300,6 +305,15 @@ def _is_there(file: SavedOutputFile) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
+        return True
+
+
+def _object_is_there(file: SavedOutputFile) -> bool:
+    """Return whether an object has its recorded size. One that cannot be looked at counts as there."""
+    folder, _, name = file.path.rpartition("/")
+    try:
+        return within(CALL_SECONDS, lambda: ObjectFolder(folder).size_of(name)) == file.size_bytes
+    except StorageError:
         return True
 
 

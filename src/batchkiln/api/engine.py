@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -165,10 +164,9 @@ class Engine:
 
     async def _check_outputs(self, work: Work) -> None:
         """Check that all output folders are writable before anything is spent."""
-        outputs = OutputFiles(self.app.environment.files(), owner=self.owner)
         for folder in {job.output_dir for job in work.jobs}:
             try:
-                await outputs.check_writable(Path(folder))
+                await self.app.check_output_dir(folder, self.owner)
             except OutputDirNotWritable as error:
                 raise InputError(f"{error} Nothing was sent.") from error
 
@@ -250,7 +248,14 @@ class Engine:
         )
         return AccountWorker(
             viewpoint=viewpoint,
-            ports=Ports(service.clock, store, client, outputs, LocalInputs(self.app.shared_dir)),
+            ports=Ports(
+                service.clock,
+                store,
+                client,
+                outputs,
+                self.app.staged_objects(),
+                LocalInputs(self.app.shared_dir),
+            ),
             control=self.control,
             host=service.host,
             rates=RateLimits(profile.limits, profile.day, service.host.rates),
@@ -307,12 +312,13 @@ class Engine:
             seed=environment.seed,
         )
         quiet_until = clock.monotonic() + await self._quiet_seconds(store, profile)
+        contact_seconds = self.control.contact_seconds and self.control.contact_seconds * profile.time_scale
         self.services[name] = ServiceRuntime(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
-            host=HostState(self._host_limit(profile), quiet_until=quiet_until),
+            host=HostState(self._host_limit(profile), quiet_until, contact_seconds),
             durations=durations,
             mapping=ReplyMapping(profile.replies),
             embedded=embedded,

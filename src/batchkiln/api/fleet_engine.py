@@ -24,6 +24,7 @@ from batchkiln.core.errors import (
     OutputDirNotWritable,
     QueueBusy,
     QueueConnectionLost,
+    QueueInUse,
 )
 from batchkiln.core.lease_types import RENEWAL_SECONDS, AccountRest, Egress, WorkerIdentity, accounts_carried
 from batchkiln.core.queue_types import Outstanding, Scope
@@ -92,6 +93,7 @@ class FleetEngine(Engine):
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
         ends_when_over = not self.control.waits_for_more
+        self.control.contact_seconds = None  # a block counts for all machines, and this one alone may be cut off
         self.control.waits_for_more = True  # whether all is over, the workers of this process alone cannot tell
         with self.store.listen(self.on_wakeup):
             try:
@@ -118,9 +120,10 @@ class FleetEngine(Engine):
 
     async def _end_when_over(self) -> None:
         """End the run once none of its items can change without a person, on this or another machine."""
-        left = -1
+        left, awaited_since = -1, inf
         while True:
             with suppress(QueueBusy):  # the renewals connect again
+                awaited_since = await self._refuse_long_wait(awaited_since)
                 now_left = (await self.outstanding(self.control.scope)).total
                 if now_left != left:
                     self.news.announce(Change.ELSEWHERE)
@@ -129,6 +132,26 @@ class FleetEngine(Engine):
                     self.control.end()
                     return
             await self._ticker.sleep_until(self._ticker.monotonic() + END_LOOK_SECONDS, self.control.stopping)
+
+    async def _refuse_long_wait(self, since: float) -> float:
+        """Return since when this run waits for the journals of other machines; infinity if it does not.
+
+        Raise `QueueInUse` once that takes longer than the person allows.
+        """
+        machines = [] if self._leases else await self.store.read(lambda reader: reader.workers.awaited())
+        if not machines:
+            return inf
+        now = self._ticker.monotonic()
+        seconds = self.control.journals_wait_seconds
+        if now - min(since, now) >= seconds:
+            hosts = [machine.host for machine in machines]
+            raise QueueInUse(
+                f"the database was restored, and still waits for the journals of {', '.join(hosts)} after "
+                f"{seconds / 60:.0f} minutes; this run sent nothing meanwhile, and its items are enqueued. Start a "
+                "worker on each of these machines, or, if one is gone for good, run "
+                f"`batchkiln workers gone {hosts[0]}`; what only it knew may then be charged again"
+            )
+        return min(since, now)
 
     async def _is_over(self) -> bool:
         """Return whether this process's accounts are idle and no other worker can drive the remaining ones.

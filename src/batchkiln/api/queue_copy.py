@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from batchkiln.clock import machine_now
 from batchkiln.core.job import InputFile
-from batchkiln.inputs import SharedInputs
+from batchkiln.inputs import shared_inputs
 from batchkiln.store import DatabaseUrl, QueueLocation, copy_queue as copy_rows, keep_queue
 
 __all__ = ["QueueCopied", "copy_queue", "keep_queue"]
@@ -28,7 +28,7 @@ def copy_queue(source: QueueLocation, target: QueueLocation) -> QueueCopied:
     process drives the queue, and `QueueUnusable` or `InputError` if the target cannot contain it.
     """
     shared_dir = target.shared_dir if isinstance(target, DatabaseUrl) else None
-    shared = None if shared_dir is None else SharedInputs(shared_dir)
+    shared = None if shared_dir is None else shared_inputs(shared_dir)
     missing: list[str] = []
 
     def keep_image(file: InputFile) -> None:

@@ -45,8 +45,11 @@ class Until:
 class RunOptions:
     """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work.
 
+    Without any reply of the service for `contact_seconds` of real time, the run ends; None waits forever.
+
     `egress` names the address that this machine sends from, where several workers share a queue. `selection` limits the
-    run to some items of each job.
+    run to some items of each job. `journals_wait_minutes` bounds the wait for the journals of other machines, if the
+    database was restored.
     """
 
     until: Until = field(default_factory=Until)
@@ -54,6 +57,8 @@ class RunOptions:
     is_forever: bool = False
     egress: str | None = None
     selection: Selection = field(default_factory=Selection)
+    journals_wait_minutes: int = 15
+    contact_seconds: float | None = None
 
     @property
     def may_end_early(self) -> bool:
@@ -68,6 +73,8 @@ class RunOptions:
             control.starts_until = self.until.instant(now)
         control.credits_left = self.max_credits
         control.waits_for_more = self.is_forever
+        control.journals_wait_seconds = 60.0 * self.journals_wait_minutes
+        control.contact_seconds = self.contact_seconds
 
 
 _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
@@ -78,7 +85,8 @@ class RunResult:
     """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
-    run was not to begin; None for a run without a selection.
+    run was not to begin; None for a run without a selection. `paused` holds the other paused jobs of the queue, and how
+    many items each has queued.
     """
 
     views: tuple[JobView, ...]
@@ -89,6 +97,7 @@ class RunResult:
     did_anything: bool = True
     misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
     unselected: int | None = None
+    paused: tuple[tuple[str, int], ...] = ()
 
     @property
     def left(self) -> int:
@@ -251,6 +260,11 @@ class Run:
         return RunResult(
             views=views,
             unselected=await self._unselected(views),
+            paused=tuple(
+                (view.summary.name, waiting_in_pause(view))
+                for view in after.jobs
+                if view not in views and waiting_in_pause(view)
+            ),
             may_end_early=self.options.may_end_early,
             blocked=tuple((profile, account, blocked[profile, account]) for profile, account in sorted(blocked)),
             last_waits=(*waits, *(rest.reason for rest in elsewhere.values())),

@@ -1,4 +1,4 @@
-"""The check that all machines of a queue in a database mean the same folder by `shared_dir`."""
+"""The check that all machines of a queue in a database mean the same folder or URL by `shared_dir`."""
 
 import asyncio
 import secrets
@@ -8,7 +8,8 @@ from pathlib import Path
 from batchkiln.api.app_context import AppContext
 from batchkiln.core.errors import InputError
 from batchkiln.core.queue_types import Scope
-from batchkiln.outputs.shared_folder import SharedFolder
+from batchkiln.core.urls import is_url
+from batchkiln.outputs.shared_folder import SharedFolder, SharedObjects, SharedPlace
 from batchkiln.store import DatabaseUrl, SharedMark, Store
 
 
@@ -29,9 +30,9 @@ async def check_shared_folder(store: Store, app: AppContext, *, is_worker: bool)
                 "share. Set shared_dir to the place where this machine mounts it. Nothing was sent or enqueued"
             )
         return
-    folder = SharedFolder(root, app.environment.files())
+    folder = _opened(app, root)
     token = secrets.token_hex(16)
-    await asyncio.to_thread(folder.check_links, token)
+    await asyncio.to_thread(folder.check_names, token)
     if mark is None:
         mark = await _marked(store, folder, token)
     elif not await asyncio.to_thread(folder.has_mark, mark.token):
@@ -40,7 +41,13 @@ async def check_shared_folder(store: Store, app: AppContext, *, is_worker: bool)
         await _check_jobs(store, root)
 
 
-async def _marked(store: Store, folder: SharedFolder, token: str) -> SharedMark:
+def _opened(app: AppContext, root: Path | str) -> SharedPlace:
+    if isinstance(root, str):
+        return SharedObjects(app.environment.objects(root))
+    return SharedFolder(root, app.environment.files())
+
+
+async def _marked(store: Store, folder: SharedPlace, token: str) -> SharedMark:
     """Leave a token in the folder and in the queue; return the queue's, perhaps another machine's of just now."""
     await asyncio.to_thread(folder.write_mark, token)
     mark = await store.write(lambda writer: writer.mark_shared_folder(SharedMark(token, socket.gethostname())))
@@ -51,7 +58,7 @@ async def _marked(store: Store, folder: SharedFolder, token: str) -> SharedMark:
     return mark
 
 
-def _another_folder(folder: SharedFolder, mark: SharedMark) -> str:
+def _another_folder(folder: SharedPlace, mark: SharedMark) -> str:
     return (
         f"shared_dir: {folder.root} is not the folder that the queue's other machines share, but a disk of this "
         f"machine or another folder: {folder.mark_path(mark.token)}, which {mark.host} wrote, is not there. Mount the "
@@ -60,11 +67,11 @@ def _another_folder(folder: SharedFolder, mark: SharedMark) -> str:
     )
 
 
-async def _check_jobs(store: Store, root: Path) -> None:
+async def _check_jobs(store: Store, root: Path | str) -> None:
     """Refuse jobs from before the folder was shared: other machines would write their results to local disks."""
     work = await store.read(lambda reader: reader.jobs.work(Scope()))
     for job in work.jobs:
-        if not Path(job.output_dir).is_relative_to(root):
+        if not is_url(job.output_dir) and (isinstance(root, str) or not Path(job.output_dir).is_relative_to(root)):
             raise InputError(
                 f"job {job.name} writes to {job.output_dir}, which is not below {root}, the folder that the machines "
                 "share. Enqueue its manifest again with an output.dir below it. Nothing was sent"

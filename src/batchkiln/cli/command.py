@@ -19,6 +19,7 @@ from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.config import Config, load_config, queue_path, queue_setting
 from batchkiln.core.errors import ExitStatus
+from batchkiln.object_storage import StorageSettings, configure as configure_storage
 
 DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
 _KEY: Final = "batchkiln.common"
@@ -60,7 +61,7 @@ def common_of(context: click.Context) -> Common:
     given: dict[str, Any] = context.meta.get(_KEY, {})
     config = given.get("config") or os.environ.get("BATCHKILN_CONFIG")
     queue = given.get("queue") or os.environ.get("BATCHKILN_QUEUE")
-    return Common(
+    common = Common(
         queue=_queue(queue, Path(config) if config else None),
         config_path=Path(config) if config else None,
         profile=given.get("profile"),
@@ -70,6 +71,12 @@ def common_of(context: click.Context) -> Common:
         named_config=Path(given["config"]) if "config" in given else None,
         arguments=context.find_root().obj or (),
     )
+    configure_storage(lambda: _storage_settings(common))
+    return common
+
+
+def _storage_settings(common: Common) -> StorageSettings:
+    return common.load_config().object_storage.read()
 
 
 def location_of(common: Common, text: str) -> QueueLocation:

@@ -18,6 +18,7 @@ from batchkiln.cli.output import is_terminal, print_json, print_result
 from batchkiln.cli.redaction import known_keys, mask_keys, redact_text, strip_folders
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.urls import is_url
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.item_documents import iso
 from batchkiln.presentation.overview import JobView
@@ -161,7 +162,12 @@ def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
 def _file(output: OutputSummary, output_dir: str) -> "ReportFile":
     from batchkiln.reports.contents import ReportFile  # noqa: PLC0415  as above
 
-    path = Path(output.path)
+    path, url = Path(output.path), output.path if is_url(output.path) else None
+    if url is not None:
+        name = url.removeprefix(f"{output_dir}/")
+        return ReportFile(
+            path, name, output.size_bytes, output.media_type, output.saved_at, url=url, sha256=output.sha256
+        )
     name = path.relative_to(output_dir).as_posix() if path.is_relative_to(output_dir) else path.name
     return ReportFile(path, name, output.size_bytes, output.media_type, output.saved_at)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
+from batchkiln.api import Decided, ItemSummary, OutputSummary, Reader, ReviewReport, ReviewStep
 from batchkiln.api.changes import Action, Changes, open_changes
 from batchkiln.api.documents import reviewed_document
 from batchkiln.cli.command import JOB, Common, command, run_async
@@ -18,6 +18,7 @@ from batchkiln.cli.job_commands import print_skipped
 from batchkiln.cli.output import is_terminal, print_json, print_json_lines, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import ItemState
+from batchkiln.object_storage import local_file
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.overview import review_line
 from batchkiln.presentation.show_documents import review_step_document
@@ -219,8 +220,16 @@ class _Session:
         for output in item.outputs:
             print_status(f"  {output.path}")
             if self._is_opened:
-                click.launch(output.path)
+                _open(output)
         print_status(_KEYS)
+
+
+def _open(output: OutputSummary) -> None:
+    """Open a file with the program for its kind; of an object, a local copy."""
+    try:
+        click.launch(str(local_file(output.path, sha256=output.sha256, size_bytes=output.size_bytes)))
+    except OSError as error:
+        print_status(f"  it cannot be opened: {error.strerror or error}")
 
 
 @contextmanager

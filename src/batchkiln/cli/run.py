@@ -109,11 +109,30 @@ EGRESS = click.option(
     help="The address that this machine sends from, for a queue in a database; default the host's name.",
 )
 
+JOURNALS_WAIT = click.option(
+    "--wait-journals",
+    "journals_wait_minutes",
+    type=click.IntRange(min=0),
+    metavar="MINUTES",
+    default=RunOptions().journals_wait_minutes,
+    help="If the database was restored, wait so long for the journals of other machines; default 15 minutes.",
+)
+
+
+CONTACT_SECONDS: Final = 60.0
+
 
 def run_control_options(function: F) -> F:
     """Add the options for the end, the cost and the display of a run."""
     for option in (
         click.option("--dashboard", "has_dashboard", is_flag=True, help="Also serve the dashboard during the run."),
+        click.option(
+            "--contact-timeout",
+            "contact_seconds",
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help="End if the service never answers for so long; 0 waits forever. Default 60; 0 for endless runs.",
+        ),
         click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation."),
         click.option(
             "--max-credits", type=click.IntRange(min=0), metavar="N", help="Spend at most N credits in this run."
@@ -130,6 +149,13 @@ def run_control_options(function: F) -> F:
     return function
 
 
+def contact_limit(given: float | None, *, is_forever: bool = False) -> float | None:
+    """Return the real seconds of --contact-timeout for a run; None waits forever."""
+    if given is None:
+        return None if is_forever else CONTACT_SECONDS
+    return given or None
+
+
 @command(
     "run",
     example="batchkiln run manifest.yaml\n"
@@ -139,6 +165,7 @@ def run_control_options(function: F) -> F:
 )
 @MANIFESTS
 @EGRESS
+@JOURNALS_WAIT
 @run_control_options
 @selection_options
 @on_change_options
@@ -149,8 +176,10 @@ def run(
     egress: str | None,
     until: Until,
     max_credits: int | None,
+    journals_wait_minutes: int,
     assume_yes: bool,
     has_dashboard: bool,
+    contact_seconds: float | None,
     on_change: OnChange,
     prune: bool,
     is_unchecked: bool,
@@ -166,7 +195,14 @@ def run(
     for its jobs, whoever runs them.
     """
     options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
-    run_options = RunOptions(until=until, max_credits=max_credits, egress=egress, selection=selection)
+    run_options = RunOptions(
+        until=until,
+        max_credits=max_credits,
+        egress=egress,
+        selection=selection,
+        journals_wait_minutes=journals_wait_minutes,
+        contact_seconds=contact_limit(contact_seconds),
+    )
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, run_options, mode))
@@ -239,6 +275,7 @@ async def _applied(
 @click.argument("jobs", metavar="[JOB...]", nargs=-1)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
 @EGRESS
+@JOURNALS_WAIT
 @run_control_options
 @selection_options
 def work(
@@ -249,8 +286,10 @@ def work(
     egress: str | None,
     until: Until,
     max_credits: int | None,
+    journals_wait_minutes: int,
     assume_yes: bool,
     has_dashboard: bool,
+    contact_seconds: float | None,
     selection: Selection,
 ) -> ExitStatus:
     """Run the whole queue, or the named jobs, until everything has ended.
@@ -262,7 +301,13 @@ def work(
     if is_forever and selection:
         raise click.UsageError("--forever waits for new items, and --only, --limit and --sample select from known ones")
     run_options = RunOptions(
-        until=until, max_credits=max_credits, is_forever=is_forever, egress=egress, selection=selection
+        until=until,
+        max_credits=max_credits,
+        is_forever=is_forever,
+        egress=egress,
+        selection=selection,
+        journals_wait_minutes=journals_wait_minutes,
+        contact_seconds=contact_limit(contact_seconds, is_forever=is_forever),
     )
     return run_async(_work(common, jobs, run_options, has_dashboard=has_dashboard))
 

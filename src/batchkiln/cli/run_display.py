@@ -180,6 +180,8 @@ def _print_jobs(result: RunResult) -> None:
         out.print(_job_line(view, did_anything=result.did_anything))
         for line in problem_lines(view):
             out.print(line)
+    for job, items in result.paused:
+        out.print(f"{job} is paused, {items:,} queued: batchkiln unpause {shlex.quote(job)}")
 
 
 def _job_line(view: JobView, *, did_anything: bool) -> str:

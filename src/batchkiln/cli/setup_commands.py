@@ -44,18 +44,28 @@ def init(common: Common, path: Path) -> ExitStatus:
     return ExitStatus.OK
 
 
-@command("schema", example="batchkiln schema > batchkiln.schema.json")
-def schema(common: Common) -> ExitStatus:
-    """Print the JSON Schema of the manifest, with which an editor completes fields and marks errors."""
+@command(
+    "schema",
+    example="batchkiln schema > batchkiln.schema.json\nbatchkiln schema config > batchkiln.config.schema.json",
+)
+@click.argument("document", type=click.Choice(["manifest", "config", "serve"]), default="manifest")
+def schema(common: Common, document: str) -> ExitStatus:
+    """Print the JSON Schema of DOCUMENT, with which an editor completes fields and marks errors.
+
+    DOCUMENT is the manifest (the default), the configuration, or the configuration of `serve`.
+    """
     del common  # the output is JSON with or without --json
-    sys.stdout.write(_schema())
+    sys.stdout.write(_schema(document))
     return ExitStatus.OK
 
 
-def _schema() -> str:
+def _schema(document: str = "manifest") -> str:
+    from batchkiln.config import config_schema  # noqa: PLC0415  as above
     from batchkiln.manifest import json_schema  # noqa: PLC0415  as above
+    from batchkiln_service import ServiceConfig  # noqa: PLC0415  as above
 
-    return orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n"
+    schemas = {"manifest": json_schema, "config": config_schema, "serve": ServiceConfig.model_json_schema}
+    return orjson.dumps(schemas[document](), option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 @command(

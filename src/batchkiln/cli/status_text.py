@@ -29,8 +29,8 @@ def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
         yield _account_table(overview.accounts, overview.shared_by)
     yield ""
     yield _driver(overview)
-    for each in overview.shared_by.undriven if overview.shared_by is not None else ():
-        yield Text(f"Warning: nobody drives {each.name}: {each.reason}.", style="yellow")
+    for warning in overview.shared_by.warnings if overview.shared_by is not None else ():
+        yield Text(f"Warning: {warning}.", style="yellow")
     for note in service_notes(overview.jobs):
         yield Text(note, style="dim")
     yield from _unread_reply_lines(overview.accounts)

@@ -19,7 +19,7 @@ from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.dashboard import dashboard_during_run
 from batchkiln.cli.enqueue import ON_CHANGE
 from batchkiln.cli.output import print_status
-from batchkiln.cli.run import run_control_options
+from batchkiln.cli.run import contact_limit, run_control_options
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
@@ -94,6 +94,7 @@ def watch(
     max_credits: int | None,
     assume_yes: bool,
     has_dashboard: bool,
+    contact_seconds: float | None,
 ) -> ExitStatus:
     """Enqueue each manifest that appears in DIR, and run the queue, until a signal.
 
@@ -101,7 +102,8 @@ def watch(
     positions. The file is updated when the job has ended. A restart continues from there.
     """
     del assume_yes  # `watch` asks nothing
-    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once)
+    limit = contact_limit(contact_seconds, is_forever=not is_once)
+    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once, contact_seconds=limit)
     options = ApplyOptions(on_change=on_change)
     return run_async(_watch(common, folder, options, run_options, has_dashboard=has_dashboard))
 

@@ -11,6 +11,7 @@ from batchkiln.cli.command import Command, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.presentation.item_documents import iso
+from batchkiln.presentation.job_documents import awaited_document
 
 if TYPE_CHECKING:
     from batchkiln.presentation.worker_views import SharedBy, WorkerView
@@ -152,6 +153,7 @@ def _document(shared: "SharedBy | None", views: "list[WorkerView]") -> dict[str,
             {"profile": each.profile, "account": each.account, "reason": each.reason}
             for each in (shared.undriven if shared else ())
         ],
+        "awaited": awaited_document(shared),
     }
 
 

@@ -19,8 +19,8 @@ def show_workers(shared: SharedBy | None, views: list[WorkerView]) -> None:
     for view in views:
         table.add_row(*_cells(view))
     out.print(table)
-    for each in shared.undriven:
-        out.print(Text(f"Warning: nobody drives {each.name}: {each.reason}.", style="yellow"))
+    for warning in shared.warnings:
+        out.print(Text(f"Warning: {warning}.", style="yellow"))
 
 
 def _cells(view: WorkerView) -> list[str]:

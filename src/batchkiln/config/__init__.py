@@ -1,5 +1,6 @@
 """Loads the configuration: from a file, from a program's mapping, or from environment variables."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from batchkiln.config.model import (
     Hook,
     KeySource,
     Notifier,
+    ObjectStorage,
     Profile,
     QueueSetting,
     Traces,
@@ -41,10 +43,12 @@ __all__ = [
     "HttpToken",
     "KeySource",
     "Notifier",
+    "ObjectStorage",
     "Profile",
     "QueueSetting",
     "Traces",
     "config_of",
+    "config_schema",
     "find_file",
     "host_problem",
     "is_loopback",
@@ -85,8 +89,13 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     if environ.get("BATCHKILN_BASE_URL"):
         if not environ.get("BATCHKILN_API_KEY"):
             raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
-        config.profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"], environ.get("BATCHKILN_ALLOW_HTTP", ""))
+        config.profiles[ENV] = _from_environment(environ)
         config.default = ENV
+    elif environ.get("BATCHKILN_API_KEY") and not _reads_api_key(config):
+        raise InputError(
+            "BATCHKILN_API_KEY is set, but BATCHKILN_BASE_URL is not, and no profile reads it; set both, or neither. "
+            "Without both, the local service would be used, whose pictures are made up"
+        )
     return _with_environment(config, environ)
 
 
@@ -100,6 +109,13 @@ def config_of(content: Mapping[str, object]) -> Config:
     return _with_environment(read_content(content), {})
 
 
+def config_schema() -> dict[str, object]:
+    """Return the JSON Schema of the configuration file, for editors."""
+    from batchkiln.config import file  # noqa: PLC0415  as above
+
+    return file.config_schema()
+
+
 def _with_environment(config: Config, environ: Mapping[str, str]) -> Config:
     config.profiles.setdefault(LOCAL, Profile(LOCAL))
     config.traces = traces_enabled(config.traces, environ)
@@ -107,15 +123,37 @@ def _with_environment(config: Config, environ: Mapping[str, str]) -> Config:
     return config
 
 
-def _from_environment(base_url: str, allow_http: str) -> Profile:
+def _reads_api_key(config: Config) -> bool:
+    """Return whether an account of the configuration takes its API key from BATCHKILN_API_KEY."""
+    accounts = (account for profile in config.profiles.values() for account in profile.accounts)
+    return any(source.env == "BATCHKILN_API_KEY" for account in accounts for source in account.keys)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Profile:
+    base_url = environ["BATCHKILN_BASE_URL"]
     if problem := base_url_problem(base_url):
         raise InputError(f"BATCHKILN_BASE_URL: {problem}")
-    allows_http = allow_http.strip().lower() in {"1", "true", "yes"}
+    allows_http = environ.get("BATCHKILN_ALLOW_HTTP", "").strip().lower() in {"1", "true", "yes"}
     problem = clear_text_problem(base_url, remedy="set BATCHKILN_ALLOW_HTTP=1")
     if problem and not allows_http:
         raise InputError(f"BATCHKILN_BASE_URL: {problem}")
     account = Account("main", (KeySource(env="BATCHKILN_API_KEY"),))
-    return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,), allows_http=allows_http)
+    scale = _time_scale(environ.get("BATCHKILN_TIME_SCALE"))
+    return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,), allows_http=allows_http, scale=scale)
+
+
+def _time_scale(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = math.nan
+    if not 0 < scale < math.inf:
+        raise InputError(
+            f"BATCHKILN_TIME_SCALE={text!r}: expected the number of service seconds per real second, such as 60"
+        )
+    return scale
 
 
 def queue_setting(path: Path | None, environ: Mapping[str, str]) -> QueueSetting:

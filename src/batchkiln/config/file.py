@@ -5,10 +5,11 @@ It is imported only when a file is read, because importing pydantic is slow.
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self, get_args, get_type_hints
 
 import jmespath
 import yaml
@@ -16,7 +17,7 @@ from jmespath.exceptions import JMESPathError
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
+    ByteSize,
     ConfigDict,
     Field,
     ValidationError,
@@ -36,6 +37,7 @@ from batchkiln.config.model import (
     Hook,
     KeySource,
     Notifier,
+    ObjectStorage,
     Profile,
     QueueSetting,
     Traces,
@@ -49,20 +51,11 @@ from batchkiln.core.notifications import NotificationKind
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
 from batchkiln.core.timestamps import EPOCH
+from batchkiln.core.urls import folder_url_problem, is_url
 
-_SIZES: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _QUEUE_KEYS: Final = ("queue", "shared_dir")
 _PATH_MAX_CHARACTERS: Final = 500
 _ACCOUNT_NAME_MAX_CHARACTERS: Final = 64
-
-
-def _bytes(value: object) -> object:
-    """Convert a size such as `500 MiB` to bytes; return anything else unchanged."""
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)):
-        factor = _SIZES.get(match[2].upper())
-        if factor is not None:
-            return int(match[1]) * factor
-    return value
 
 
 def _check_account(account: Account) -> Account:
@@ -115,11 +108,7 @@ _LIMIT_BOUNDS: Final[Mapping[str, Any]] = {
 }
 _LIMIT_FIELDS: Final[Any] = {
     limit.name: (
-        Annotated[
-            limit.type,
-            BeforeValidator(_bytes if "bytes" in limit.name else lambda value: value),
-            _LIMIT_BOUNDS.get(limit.name, Field(ge=1)),
-        ],
+        Annotated[ByteSize if "bytes" in limit.name else limit.type, _LIMIT_BOUNDS.get(limit.name, Field(ge=1))],
         limit.default,
     )
     for limit in fields(Limits)
@@ -291,10 +280,50 @@ class _Hook(_Model):
         )
 
 
+_SECRET_OPTION: Final = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
+_SECRET_PLACE: Final = frozenset({"env", "file", "keyring"})
+_NUMBER: Final = re.compile(r"-?\d{1,15}")
+
+
+def _option(name: str, value: object) -> object:
+    """Return an option of a file system. Raise `ValueError` for a secret that is written out."""
+    if isinstance(value, Mapping):
+        if len(value) == 1 and set(value) <= _SECRET_PLACE:
+            return KeySource(**{place: str(text) for place, text in value.items()})
+        return {str(inner): _option(str(inner), each) for inner, each in value.items()}
+    if not isinstance(value, str | int | float | bool):
+        raise ValueError(f"`{name}` is a text, a number, true, false or a mapping")  # noqa: TRY004  pydantic's
+    if _SECRET_OPTION.search(name) and isinstance(value, str) and value.lower() not in {"true", "false"}:
+        raise ValueError(f"`{name}` is a secret: write {{env: NAME}}, {{file: path}} or {{keyring: name}}")
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+
+
+def _options(value: object) -> object:
+    """Return the options of one kind of file system."""
+    if not isinstance(value, Mapping):
+        raise ValueError("the options are a mapping, such as {endpoint_url: https://…}")  # noqa: TRY004  likewise
+    return {str(name): _option(str(name), each) for name, each in value.items()}
+
+
+class _ObjectStorage(_Model):
+    """Options of object storage by scheme, which no manifest can set."""
+
+    copies_bytes: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] = 4 << 30
+    options: dict[str, Annotated[Any, BeforeValidator(_options)]] = Field(default_factory=dict)
+
+
 class _Traces(_Model):
     """An OpenTelemetry collector that receives spans by OTLP over HTTP."""
 
     endpoint: Annotated[str, AfterValidator(_check_endpoint)]
+
+
+def _check_shared_dir(value: str) -> str:
+    if is_url(value) and (reason := folder_url_problem(value)) is not None:
+        raise ValueError(f"{reason}; write s3://bucket/folder alone")
+    return value
 
 
 class _File(_Model):
@@ -304,11 +333,12 @@ class _File(_Model):
     confirm_above_credits: int | None = Field(default=None, ge=0)
     queue: str | None = Field(default=None, min_length=1)  # read by `queue_setting`
     allow_lost_commits: bool = False  # likewise
-    shared_dir: str | None = Field(default=None, min_length=1)  # likewise
+    shared_dir: Annotated[str, Field(min_length=1), AfterValidator(_check_shared_dir)] | None = None  # likewise
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
     on_saved: _Hook | None = None
+    object_storage: _ObjectStorage = Field(default_factory=_ObjectStorage)
     http: HttpSection = HttpSection()
 
     def config(self, folder: Path) -> Config:
@@ -320,6 +350,7 @@ class _File(_Model):
             confirm_above_credits=self.confirm_above_credits,
             traces=None if self.traces is None else Traces(self.traces.endpoint),
             on_saved=None if self.on_saved is None else self.on_saved.hook(folder),
+            object_storage=ObjectStorage(self.object_storage.options, self.object_storage.copies_bytes),
             http=self.http.settings(folder),
         )
 
@@ -337,8 +368,15 @@ def queue_of(path: Path) -> QueueSetting:
     return QueueSetting(
         place=queue if queue is None or "://" in queue else str(folder / queue),
         may_lose_commits=content.get("allow_lost_commits") == "true",
-        shared_dir=None if shared_dir is None else folder / Path(shared_dir).expanduser(),
+        shared_dir=_shared_place(shared_dir, folder),
     )
+
+
+def _shared_place(text: str | None, folder: Path) -> Path | str | None:
+    """Return the folder or URL that several machines share; a path is relative to the configuration's folder."""
+    if text is None or is_url(text):
+        return text and text.rstrip("/")
+    return folder / Path(text).expanduser()
 
 
 def read_file(path: Path) -> Config:
@@ -348,13 +386,21 @@ def read_file(path: Path) -> Config:
     """
     try:
         text = path.read_text("utf-8")
-        content = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  builds only texts, lists and mappings
+        loader = _Loader(text)
+        content = loader.get_single_data()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: the configuration cannot be read: {error}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
         raise InputError([_diagnostic(path, text, str(error.problem), line, column)]) from error
+    if loader.repeated:
+        raise InputError(
+            [
+                _diagnostic(path, text, f"{key.value}: this field is given twice; remove one", *_place(key))
+                for key in loader.repeated
+            ]
+        )
     try:
         file = _File.model_validate(content or {})
     except ValidationError as error:
@@ -365,6 +411,31 @@ def read_file(path: Path) -> Config:
             mistakes.append(_diagnostic(path, text, f"{_dotted(problem)}: {_reason(problem)}", line, column))
         raise InputError(mistakes) from error
     return file.config(path.absolute().parent)
+
+
+class _Loader(yaml.BaseLoader):
+    """Builds only texts, lists and mappings. `repeated` are the keys that a mapping has a second time."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.repeated: list[yaml.ScalarNode] = []
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002  PyYAML's
+        """Return the mapping, and keep the keys that it has twice: the last value would win silently."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    self.repeated.append(key)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the configuration file."""
+    schema = _File.model_json_schema()
+    schema["properties"]["on_saved"]["anyOf"].append({"type": "array", "items": {"type": "string"}, "minItems": 1})
+    return schema
 
 
 def read_content(content: Mapping[str, object]) -> Config:
@@ -390,7 +461,7 @@ def _reason(problem: ErrorDetails) -> str:
     """Return the reason of a validation error, in words for the file's author."""
     match problem["type"]:
         case "extra_forbidden" | "unexpected_keyword_argument":
-            return "there is no such field"
+            return f"there is no such field{_suggestion(problem['loc'])}"
         case "missing":
             return "this field is required"
         case "value_error":
@@ -399,11 +470,37 @@ def _reason(problem: ErrorDetails) -> str:
             return problem["msg"]
 
 
+def _suggestion(location: tuple[str | int, ...]) -> str:
+    """Return a question for the field that an unknown one was probably meant for; an empty text without one."""
+    model: Any = _File
+    for part in location[:-1]:
+        if part in _annotations(model):  # otherwise an index, or a name that the file chose
+            model = _model_in(_annotations(model)[str(part)])
+    close = get_close_matches(str(location[-1]), _annotations(model), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _annotations(model: Any) -> Mapping[str, Any]:  # noqa: ANN401  a model, a dataclass, or none
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return {name: field.annotation for name, field in model.model_fields.items()}
+    return get_type_hints(model) if is_dataclass(model) else {}
+
+
+def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that the annotation names, or None
+    if is_dataclass(annotation) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
 def _diagnostic(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Diagnostic:
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
-    if source is not None and (("://" in source and "base_url" not in source) or "sha256" in source):
-        source = None  # a notifier's URL, or a token in place of its hash, is a secret (Law 8); the place is enough
+    if source is not None and (
+        ("://" in source and "base_url" not in source)
+        or "sha256" in source
+        or reason.startswith(("object_storage", "shared_dir"))
+    ):
+        source = None  # a notifier's URL, an option or a token is a secret (Law 8); the place is enough
     return Diagnostic(reason, file=str(path), line=line, column=column, source_line=source)
 
 
@@ -415,7 +512,11 @@ def _position(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[int | 
         if below is None:
             break
         here = below
-    return (None, None) if here is None else (here.start_mark.line + 1, here.start_mark.column + 1)
+    return (None, None) if here is None else _place(here)
+
+
+def _place(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
 def _below(node: yaml.Node | None, part: str | int) -> yaml.Node | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from batchkiln.config.http_settings import HttpSettings
@@ -19,6 +19,7 @@ from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import ReplyRules
+from batchkiln.object_storage import StorageSettings
 
 LOCAL: Final = "local"
 ENV: Final = "env"
@@ -183,12 +184,12 @@ class QueueSetting:
     """The queue's settings: its location, and the options for a queue in a database.
 
     `may_lose_commits` accepts a server that may lose commits. `shared_dir`: the folder of all results and input images,
-    as this machine mounts it.
+    as this machine mounts it, or the URL of object storage.
     """
 
     place: str | None = None
     may_lose_commits: bool = False
-    shared_dir: Path | None = None
+    shared_dir: Path | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,34 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """The options of fsspec's file systems by scheme, and the bytes that local copies of objects may have.
+
+    An option's value is a text, number, truth value, mapping, or the place of a secret.
+    """
+
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    copies_bytes: int = 4 << 30
+
+    def read(self) -> StorageSettings:
+        """Return the settings with their secrets. Raise `InputError` if one is missing."""
+        options = {scheme: self._read(options, scheme) for scheme, options in self.options.items()}
+        return StorageSettings(options, self.copies_bytes)
+
+    def _read(self, options: Mapping[str, object], place: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in options.items():
+            here = f"{place}.{name}"
+            if isinstance(value, KeySource):
+                found[name] = value.read(Path())
+                if not found[name]:
+                    raise InputError(f"object_storage.{here}: nothing found in {value}; set it, or remove the option")
+            else:
+                found[name] = self._read(value, here) if isinstance(value, Mapping) else value
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Traces:
     """The destination of exported spans: a collector's base URL, or None to use OpenTelemetry's own variables.
 
@@ -235,6 +264,7 @@ class Config:
         confirm_above_credits: int | None = None,
         traces: Traces | None = None,
         on_saved: Hook | None = None,
+        object_storage: ObjectStorage | None = None,
         http: HttpSettings = HttpSettings(),  # noqa: B008  frozen
     ) -> None:
         """Take profiles by name, the default one's name, and the settings; None means the default value."""
@@ -243,6 +273,7 @@ class Config:
         self.notifiers = {notifier.name: notifier for notifier in notifiers}
         self.traces = traces
         self.on_saved = on_saved
+        self.object_storage = object_storage or ObjectStorage()
         self.http = http
         self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
 
@@ -262,6 +293,7 @@ class Config:
         for notifier in self.notifiers.values():
             addresses = [each.source for each in (notifier.apprise, notifier.webhook) if each is not None]
             keys += [source for source in (*addresses, notifier.secret) if source is not None]
+        keys += _sources_in(self.object_storage.options)
         return frozenset(key.env for key in keys if key.env is not None)
 
     def check_notifiers(self, names: Iterable[str]) -> None:
@@ -271,6 +303,12 @@ class Config:
                 close = get_close_matches(name, self.notifiers, n=1)
                 there = f"there are: {', '.join(sorted(self.notifiers))}" if self.notifiers else "none is configured"
                 raise InputError(f"there is no notifier {name}; {f'did you mean {close[0]}?' if close else there}")
+
+
+def _sources_in(options: Mapping[str, object]) -> list[KeySource]:
+    """Return the places of secrets in options, however deep."""
+    found = [value for value in options.values() if isinstance(value, KeySource)]
+    return found + [each for value in options.values() if isinstance(value, Mapping) for each in _sources_in(value)]
 
 
 def traces_enabled(configured: Traces | None, environ: Mapping[str, str]) -> Traces | None:

@@ -110,6 +110,19 @@ class OutputDirNotWritable(BatchkilnError):
     """An output file could not be written. Paid results stay recorded, and are fetched later."""
 
 
+class StorageError(BatchkilnError):
+    """Object storage refused a request, or did not reply. The text is the reason, without secrets.
+
+    `is_lasting`: a repeated request is hardly of use, because a right, a place or a package is missing.
+    """
+
+    def __init__(self, reason: str, *, is_lasting: bool = False, remedy: str | None = None) -> None:
+        """Initialize with the reason, and what a person can do about it."""
+        self.is_lasting = is_lasting
+        self.remedy = remedy
+        super().__init__(reason)
+
+
 class InvariantBroken(BatchkilnError):
     """A bug of this program. It stops at once; restarting is safe, because a start only reads."""
 

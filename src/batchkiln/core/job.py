@@ -217,9 +217,19 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A complete file under its final name (Law 7). `path` is absolute, `sha256` is in hex."""
+    """A complete file under its final name (Law 7). `path` is absolute or a URL, `sha256` is in hex."""
 
     path: str
     size_bytes: int
     sha256: str
     media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedOutput:
+    """A complete file under its final name (Law 7): output `number`, from 1, of the `listed` outputs in the record."""
+
+    file: SavedFile
+    number: int
+    listed: int
+    type: str

@@ -145,6 +145,15 @@ class WorkerState:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedMachine:
+    """A machine whose journals a restored database waits for, since when, and when it was last seen before."""
+
+    host: str
+    since: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Driver:
     """The worker that drives an account, and since when."""
 

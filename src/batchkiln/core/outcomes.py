@@ -90,6 +90,7 @@ class Fact(StrEnum):
 class Download(StrEnum):
     """The progress of downloading a finished generation's files."""
 
+    FILE_STAGED = "file_staged"  # complete on the local disk; its object is still to be written
     FILE_SAVED = "file_saved"
     LAST_FILE_SAVED = "last_file_saved"
     ALL_SAVED = "all_saved"  # the files saved before are all there are
@@ -202,6 +203,7 @@ FACTS: Final[Mapping[Fact, Outcome]] = {
     Fact.STILL_UNKNOWN:  Outcome(AttemptState.DISPUTED, Event.SET_ASIDE),
 }
 DOWNLOADS: Final[Mapping[Download, Outcome]] = {
+    Download.FILE_STAGED:     Outcome(log="file_staged"),
     Download.FILE_SAVED:      Outcome(log="file_saved"),
     Download.LAST_FILE_SAVED: Outcome(None, Event.FILES_SAVED, log="file_saved"),
     Download.ALL_SAVED:       Outcome(None, Event.FILES_SAVED),

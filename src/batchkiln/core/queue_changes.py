@@ -6,7 +6,7 @@ from datetime import datetime
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.job import SavedFile
+from batchkiln.core.job import SavedOutput
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import Observation
 from batchkiln.core.queue_types import Circumstances, DownloadTask
@@ -18,21 +18,12 @@ from batchkiln.core.waits import WaitReason
 
 
 @dataclass(frozen=True, slots=True)
-class SavedOutput:
-    """A complete file under its final name (Law 7): output `number`, from 1, of the `listed` outputs in the record."""
-
-    file: SavedFile
-    number: int
-    listed: int
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """The facts that are recorded with an outcome.
 
     `error` is stored with the item; `reason`, with an event that does not change the item's state. `is_contact` is true
     if the API itself replied, so that it still knows the idempotency key. `observation` is the duration of a success.
+    `staged` is complete on the local disk, under a path relative to the job's folder; its object is yet to be written.
     """
 
     error: ErrorInfo | None = None
@@ -41,6 +32,7 @@ class Facts:
     is_contact: bool = False
     observation: Observation | None = None
     saved: SavedOutput | None = None
+    staged: SavedOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)

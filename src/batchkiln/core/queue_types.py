@@ -7,7 +7,7 @@ from datetime import datetime
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.filenames import VERSIONS, render
-from batchkiln.core.job import Attempt, InputFile, Order, Sidecar
+from batchkiln.core.job import Attempt, InputFile, Order, SavedOutput, Sidecar
 from batchkiln.core.origin import Origin
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
@@ -131,7 +131,8 @@ class DownloadTask:
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
     one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
     uses. `version` counts the item's attempts with saved files, `versions` is the pattern of their names, and `sidecar`
-    is what is written beside each file. `origin` is what its sidecars tell, or None without any.
+    is what is written beside each file. `origin` is what its sidecars tell, or None without any. `staged` files were
+    complete on the disk of a machine, and their objects are not recorded; their paths are relative to `output_dir`.
     """
 
     attempt: Attempt
@@ -151,6 +152,7 @@ class DownloadTask:
     versions: str = VERSIONS
     sidecar: Sidecar | None = None
     origin: Origin | None = None
+    staged: tuple[SavedOutput, ...] = ()
 
     @property
     def extensions(self) -> tuple[str, ...]:

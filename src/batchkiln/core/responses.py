@@ -146,6 +146,7 @@ class AccountProblem(StrEnum):
     KEY_CONFLICT = "key_conflict"  # a 409 that persists for unchanged bytes
     REFUSED_ALIKE = "refused_alike"  # several consecutive creates were refused with the same text
     IDS_UNKNOWN = "ids_unknown"  # the service denies or repeats the value that is read as a generation id
+    UNREACHABLE = "unreachable"  # no reply since the run began; noticed by this program
     OVERCHARGED = "overcharged"  # the service charged more than the maximum sent; detected by this program
 
 

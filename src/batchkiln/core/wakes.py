@@ -114,7 +114,10 @@ WAKES: Final[Mapping[Change, Wakes]] = {
 }
 
 
-_SAVES: Final = tuple(DOWNLOADS[step] for step in (Download.FILE_SAVED, Download.LAST_FILE_SAVED, Download.ALL_SAVED))
+_SAVES: Final = tuple(
+    DOWNLOADS[step]
+    for step in (Download.FILE_STAGED, Download.FILE_SAVED, Download.LAST_FILE_SAVED, Download.ALL_SAVED)
+)
 
 
 def awaited_by_slot(queue: QueueView, due: NotBefore, *, has_run_budget: bool) -> frozenset[Awaited]:

@@ -1,7 +1,7 @@
 """Responses with output files and thumbnails. A URL names a file by its id in the queue, never by a path."""
 
 import asyncio
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote
 
@@ -10,6 +10,7 @@ from aiohttp import web
 from batchkiln.api import OutputFile
 from batchkiln.core.errors import InputError
 from batchkiln.dashboard.context import context_of
+from batchkiln.object_storage import local_file
 
 DISPLAYED_TYPES: Final = frozenset(
     {
@@ -35,7 +36,8 @@ _NO_PICTURE: Final = (
 async def thumbnail(request: web.Request) -> web.StreamResponse:
     """Return a file's thumbnail."""
     file = await _file(request)
-    picture = await context_of(request).thumbnails.of(Path(file.path), file.sha256, file.media_type)
+    path = await _local(file)
+    picture = None if path is None else await context_of(request).thumbnails.of(path, file.sha256, file.media_type)
     if picture is None:
         return web.Response(status=404, text=_NO_PICTURE, content_type="image/svg+xml")
     return web.Response(body=picture.content, content_type=picture.media_type, headers={"Cache-Control": _KEPT})
@@ -58,17 +60,25 @@ async def input_media(request: web.Request) -> web.StreamResponse:
 
 async def whole_file(file: OutputFile, *, is_download: bool) -> web.FileResponse:
     """Return a file; aiohttp then sends the requested range of it. Raise `InputError` if it is gone."""
-    path = Path(file.path)
-    if not await asyncio.to_thread(path.is_file):
-        raise InputError("the file was moved or deleted")
+    path = await _local(file)
+    if path is None or not await asyncio.to_thread(path.is_file):
+        raise InputError("the file was moved or deleted, or its object cannot be read")
     is_shown = file.media_type in DISPLAYED_TYPES
     headers = {
         "Content-Type": file.media_type if is_shown else "application/octet-stream",
         "Cache-Control": "private, no-cache",
     }
     if not is_shown or is_download:
-        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(path.name, safe='')}"
+        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(PurePosixPath(file.path).name, safe='')}"
     return web.FileResponse(path, headers=headers)
+
+
+async def _local(file: OutputFile) -> Path | None:
+    """Return a local file with the content; of an object, a copy. None if the object cannot be read."""
+    try:
+        return await asyncio.to_thread(local_file, file.path, sha256=file.sha256, size_bytes=file.size_bytes)
+    except OSError:
+        return None
 
 
 async def _file(request: web.Request) -> OutputFile:

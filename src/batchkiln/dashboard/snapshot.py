@@ -229,8 +229,8 @@ def _open_problems(now: PageSnapshot) -> Iterator[str]:
         for warning in alerts_of(view):
             yield f"{view.summary.name}: {warning}"
     if now.overview.shared_by is not None:
-        for each in now.overview.shared_by.undriven:
-            yield f"Nobody drives the account {each.name}: {each.reason}"
+        for warning in now.overview.shared_by.warnings:
+            yield warning[0].upper() + warning[1:]
     left = _left(now)
     if left and not now.overview.is_driven:
         verb = "is" if left == 1 else "are"

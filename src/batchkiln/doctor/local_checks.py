@@ -12,13 +12,17 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import batchkiln
+from batchkiln.api.app_context import outgoing_folder
 from batchkiln.api.service_clients import shared_keys
 from batchkiln.client import fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, find_file, is_loopback, load_config
-from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable
+from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable, StorageError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.rate_limits import Limits
+from batchkiln.core.urls import is_url
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
+from batchkiln.object_storage import ObjectFolder
+from batchkiln.presentation.formatting import plural
 from batchkiln.store import (
     OLDEST_SQLITE,
     SCHEMA_VERSION,
@@ -246,11 +250,34 @@ def check_folder(check: str, folder: Path) -> CheckResult:
     return ok(check, f"{where} is writable; {free / 1024**3:,.1f} GiB are free")
 
 
-def check_folders(queue: QueueLocation, outputs: Iterable[Path]) -> list[CheckResult]:
-    """Check the queue's folder and the output folder of each unfinished job."""
+def check_folders(queue: QueueLocation, outputs: Iterable[str]) -> list[CheckResult]:
+    """Check the queue's folder, the output folder or URL of each unfinished job, and files that were not sent."""
     found = [check_folder("queue's folder", queue.absolute().parent)] if isinstance(queue, Path) else []
-    found += [check_folder("outputs", folder) for folder in dict.fromkeys(outputs)]
+    found += [
+        check_url(place) if is_url(place) else check_folder("outputs", Path(place)) for place in dict.fromkeys(outputs)
+    ]
+    if (unsent := _unsent_bytes(outgoing_folder(queue))) is not None:
+        found.append(unsent)
     return found
+
+
+def check_url(url: str) -> CheckResult:
+    """Write, read and remove an object, and create it twice, as a run does before it starts."""
+    try:
+        ObjectFolder(url).check(f"doctor-{os.getpid()}")
+    except StorageError as error:
+        remedy = error.remedy or "check the URL, the credentials of its storage and the network: a run cannot start"
+        return fail("outputs", f"{url}: {error}", remedy)
+    return ok("outputs", f"{url} is writable, and gives each name once")
+
+
+def _unsent_bytes(folder: Path) -> CheckResult | None:
+    """Tell how much is complete on this disk and not yet sent to a URL; None if nothing is."""
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    if not sizes:
+        return None
+    message = f"{folder} has {plural(len(sizes), 'file')} ({sum(sizes) / 1024**2:,.1f} MiB) that may be unsent"
+    return warn("unsent outputs", message, "keep this folder: `batchkiln work` sends what items still wait for")
 
 
 def check_queue(path: QueueLocation) -> tuple[CheckResult, QueueHealth | None]:

@@ -69,7 +69,7 @@ async def run_checks(context: CheckContext) -> AsyncIterator[CheckResult]:
     for result in configured:
         yield result
     queue, health = check_queue(context.queue)
-    outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
+    outputs = () if health is None else (job.output_dir for job in health.work.jobs)
     for result in (
         *check_server(context.queue),
         queue,

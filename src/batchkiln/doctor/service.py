@@ -30,6 +30,7 @@ _REMEDIES: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.KEY_CONFLICT: "check whether another program creates the same idempotency keys",
     AccountProblem.IDS_UNKNOWN: "set replies.fields.generation_id to the place of the id",
     AccountProblem.REFUSED_ALIKE: "read the service's messages about the refused items",
+    AccountProblem.UNREACHABLE: "check the base URL and the network",
     AccountProblem.OVERCHARGED: "ask the service's support about the charge before you send more",
 }
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from batchkiln.core.sample_names import DatasetRow, media_dir, sample_stem
 from batchkiln.exports.destinations import Destination
+from batchkiln.object_storage import local_file
 from batchkiln.outputs.file_formats import extension_of
 
 _READ_BYTES: Final = 1 << 20
@@ -28,8 +29,8 @@ class OutputChecker:
 
     def check(self, row: DatasetRow) -> None:
         """Raise `OutputUnusable` if an output is gone, changed or unreadable."""
-        path = Path(row.path)
         try:
+            path = local_output(row)
             size_bytes = path.stat().st_size
             if size_bytes != row.size_bytes:
                 raise OutputUnusable(f"it has {size_bytes:,} bytes, and {row.size_bytes:,} were recorded")
@@ -58,6 +59,11 @@ class OutputChecker:
         return digest.hexdigest()
 
 
+def local_output(row: DatasetRow) -> Path:
+    """Return an output's local file; of an object, a copy. Raise `OSError`."""
+    return local_file(row.path, sha256=row.sha256, size_bytes=row.size_bytes)
+
+
 def file_name(row: DatasetRow) -> str:
     """Return the name of an output below its media folder. Other items do not influence it."""
     return f"{media_dir(row.index)}{sample_stem(row.item, row.output)}.{extension_of(row.media_type)}"
@@ -83,7 +89,7 @@ class MediaFiles:
         if size_bytes is not None and self._checker.is_copy(row, self._destination.local_path(name), size_bytes):
             return False
         self._checker.check(row)
-        self._destination.add_media(Path(row.path), name)
+        self._destination.add_media(local_output(row), name)
         return True
 
     def _sizes(self, folder: str, parent: str) -> Mapping[str, int]:

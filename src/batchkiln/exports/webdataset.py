@@ -10,7 +10,6 @@ import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
 from typing import Final
 
 import orjson
@@ -18,7 +17,7 @@ import orjson
 from batchkiln.core.sample_names import DatasetRow, sample_key
 from batchkiln.exports.dataset_columns import Columns
 from batchkiln.exports.destinations import Destination
-from batchkiln.exports.media_files import OutputChecker, OutputUnusable
+from batchkiln.exports.media_files import OutputChecker, OutputUnusable, local_output
 from batchkiln.exports.result import ExportResult
 from batchkiln.outputs.file_formats import extension_of
 
@@ -53,7 +52,7 @@ class _Sample:
                 archive.addfile(entry, BytesIO(small[extension]))
             else:
                 entry.size = self.row.size_bytes
-                with Path(self.row.path).open("rb") as file:
+                with local_output(self.row).open("rb") as file:
                     archive.addfile(entry, file)
 
 

@@ -21,7 +21,9 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import Config, Hook
 from batchkiln.core.errors import InputError
 from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.core.urls import is_url
 from batchkiln.hooks.program import Clock, ProgramEnd, run_program
+from batchkiln.object_storage import local_file
 from batchkiln.store import ChangeNotifier, HookDecision, Reader, RedoBounds, SavedItem, Store, Writer
 from batchkiln.worker.run_state import RunState
 
@@ -222,7 +224,15 @@ class HookRunner:
     async def _run(self, item: SavedItem, at: int) -> ProgramEnd:
         number, file = item.files[at]
         origin = item.origin
-        document = origin.document(file, number) | {"path": file.path}
+        try:
+            path = await asyncio.to_thread(local_file, file.path, sha256=file.sha256, size_bytes=file.size_bytes)
+        except OSError as error:  # of an object: a file is named, and not read
+            end = ProgramEnd(None, f"{file.path} cannot be read: {error.strerror or error}")
+            log.warning("hook_failed", job=origin.job, item=origin.item, number=number, reason=end.reason)
+            return end
+        document = origin.document(file, number) | {"path": str(path)}
+        if is_url(file.path):
+            document["url"] = file.path
         end = await run_program(
             filled(self._hook.command, {name: "" if value is None else str(value) for name, value in document.items()}),
             (json.dumps(document, ensure_ascii=False) + "\n").encode(),

@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchkiln.core.urls import folder_url_problem, is_url
 from batchkiln.manifest.diagnostics import InvalidValue, quoted
-from batchkiln.manifest.remote_sources import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,10 +13,10 @@ class FileAccess:
     """The folders of a manifest that another machine has sent.
 
     Input images and data files are in `files`, and relative to it; without it, the manifest names none. Results are
-    written below `outputs`. The refusal of a name does not tell whether the file exists.
+    written below `outputs`, a folder or a URL. The refusal of a name does not tell whether the file exists.
     """
 
-    outputs: Path
+    outputs: Path | str
     files: Path | None = None
 
     def path_of(self, name: str) -> Path:
@@ -35,9 +35,14 @@ class FileAccess:
 
     def check_output(self, directory: str) -> None:
         """Raise `InvalidValue` for an output folder in another place."""
-        if is_url(directory) or not _is_below(Path(directory), self.outputs):
+        if not self._may_write(directory):
             reason = "`output.dir` is outside the folder in which a manifest sent over HTTP may write"
             raise InvalidValue(reason, "name a relative folder, as in `output: {dir: out/birds}`")
+
+    def _may_write(self, directory: str) -> bool:
+        if isinstance(self.outputs, str):
+            return directory.startswith(f"{self.outputs}/") and folder_url_problem(directory) is None
+        return not is_url(directory) and _is_below(Path(directory), self.outputs)
 
 
 def _is_below(path: Path, folder: Path) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
+from urllib.parse import unquote
 
 import yaml
 
@@ -17,7 +18,8 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order, Sidecar
-from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Unreadable, excerpt, read_lines
+from batchkiln.core.urls import folder_url_problem, is_url, scheme_of
+from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
@@ -87,14 +89,15 @@ def open_manifest(
     stdin: BinaryIO | None = None,
     stdin_name: str = STDIN_NAME,
     working_dir: Path,
-    output_base: Path | None = None,
+    output_base: Path | str | None = None,
     access: FileAccess | None = None,
 ) -> Manifest:
     """Open a manifest and read its header. The path `-` reads `stdin`, which is copied to a temporary file.
 
     Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raise `InputError` if the header is
-    invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, or below
-    `working_dir`. With `access`, the manifest was sent by a stranger, and names only what that permits.
+    invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, a path
+    or a URL, or below `working_dir`. With `access`, the manifest was sent by a stranger, and names only what that
+    permits.
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
@@ -123,7 +126,7 @@ class _ManifestReader:
         weakref.finalize(self, self._remote.close)
         self._read_header()
 
-    def job(self, output_base: Path) -> JobSpec | None:
+    def job(self, output_base: Path | str) -> JobSpec | None:
         """Return the header as a job; None after adding diagnostics."""
         tree = self._header
         check_names(tree, [*Header.model_fields, "items"], self.diagnostics)
@@ -136,7 +139,7 @@ class _ManifestReader:
         if header is None:
             return None
         output, budget = header.output, header.budget
-        directory = os.path.abspath(output_base / ((output and output.dir) or DEFAULT_DIR))  # noqa: PTH100  resolve() would follow links
+        directory = _output_folder(output_base, (output and output.dir) or DEFAULT_DIR)
         self._check_header(header)
         self._check_access(directory)
         if not self.diagnostics:
@@ -304,6 +307,9 @@ class _ManifestReader:
         """Refuse an output folder in which a paid file could get a path that the system does not allow."""
         output = self._header.pairs.get("output")
         mark = output[1].start_mark if output is not None else self._header.start_mark
+        if is_url(directory):
+            self._check_folder_url(directory, mark)
+            return
         if not _is_utf8(directory):
             self.diagnostics.at(mark, "the output folder's path is not UTF-8", "choose another `output.dir`")
             return
@@ -314,6 +320,11 @@ class _ManifestReader:
         if longest > MAX_PATH_SIZE_BYTES:
             reason = f"the paths of outputs may have {longest:,} bytes, and the system allows {MAX_PATH_SIZE_BYTES:,}"
             self.diagnostics.at(mark, reason, "choose a shorter `output.dir`, or fewer folders in `output.filename`")
+
+    def _check_folder_url(self, url: str, mark: Mark) -> None:
+        if (reason := folder_url_problem(url)) is not None:
+            remedy = "write s3://bucket/folder alone; credentials come from the environment or the configuration"
+            self.diagnostics.at(mark, f"`output.dir`: {reason}", remedy)
 
     def _report(self, error: Exception, diagnostics: Diagnostics) -> None:
         match error:
@@ -326,6 +337,17 @@ class _ManifestReader:
                 diagnostics.at_line(None, f"the file cannot be read: {error.strerror or error}")
             case _:
                 pass  # `Unreadable` has its diagnostic already
+
+
+def _output_folder(base: Path | str, name: str) -> str:
+    """Return an output folder as a URL or an absolute path. `file://` is a way to write a path."""
+    if scheme_of(name) == "file":
+        name = unquote(name.partition("://")[2])
+    if is_url(name):
+        return name.rstrip("/")
+    if isinstance(base, str) and not Path(name).is_absolute():
+        return f"{base}/{os.path.normpath(name)}"
+    return os.path.abspath(Path(base) / name)  # noqa: PTH100  resolve() would follow links
 
 
 _READ_ERRORS: Final = (yaml.YAMLError, EntryTooLarge, Unreadable, OSError)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from batchkiln.core.urls import redacted
+from batchkiln.core.urls import is_url, redacted
 from batchkiln.manifest.diagnostics import InvalidValue, Location, Mark, open_bytes
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
-from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of, is_url
+from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of
 from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
 from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, source_for

@@ -187,7 +187,10 @@ class Budget(Fields):
 class Output(Fields):
     """The place and names of output files."""
 
-    dir: Text | None = Field(None, description="Relative to the working directory; default `out`")
+    dir: Text | None = Field(
+        None,
+        description="Relative to the working directory, or a URL such as s3://bucket/folder; default `out`",
+    )
     filename: Text | None = Field(
         None,
         description="Default {job}/{item}.{ext}; other fields: index, output, model, any variable or metadata key",

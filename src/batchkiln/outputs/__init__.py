@@ -4,6 +4,7 @@ from batchkiln.outputs.file_formats import FileFormat, sniff_format
 from batchkiln.outputs.filesystem import FileSystem
 from batchkiln.outputs.output_files import OutputFiles
 from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
+from batchkiln.outputs.staged_objects import StagedObjects
 
 __all__ = [
     "FileFormat",
@@ -11,6 +12,7 @@ __all__ = [
     "NotAnOutput",
     "OutputFiles",
     "PartialFile",
+    "StagedObjects",
     "WrongLength",
     "sniff_format",
 ]

@@ -2,16 +2,22 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from batchkiln.core.errors import StorageError
+from batchkiln.core.urls import is_url
+from batchkiln.object_storage import ObjectFolder, within
+from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.outputs.filesystem import FileSystem, unwritable
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_FOLDERS: Final = 64
+_MAX_LISTINGS: Final = 50
 _OUTPUT_EXTENSIONS: Final = frozenset({"png", "jpg", "jpeg", "webp", "gif", "avif", "mp4", "webm", "mov"})
 
 
@@ -72,26 +78,47 @@ def make_folders(files: FileSystem, folder: Path) -> None:
         files.sync_folder(path.parent)
 
 
-def taken_names(directory: Path, names: Iterable[str]) -> list[str]:
-    """Return the existing files with these relative names, whatever their extensions.
+def taken_names(directory: str, names: Iterable[str]) -> list[str]:
+    """Return the existing files with these relative names below a folder or URL, whatever their extensions.
 
-    Another queue may have made and paid for them. A folder that cannot be read counts as empty.
+    Another queue may have made and paid for them. A place that cannot be read counts as empty. At a URL, the first 50
+    folders of the names are looked at.
     """
     files_by_stem: dict[str, dict[str, str]] = {}
     taken: list[str] = []
-    if not directory.is_dir():
+    list_folder = _object_lister(directory) if is_url(directory) else partial(_files_by_stem, directory)
+    if not is_url(directory) and not Path(directory).is_dir():
         return taken
     for name in names:
         path = PurePosixPath(name)
         parent = str(path.parent)
         if parent not in files_by_stem:
-            files_by_stem[parent] = _files_by_stem(directory / parent)
+            files_by_stem[parent] = list_folder(parent)
         if (file := files_by_stem[parent].get(path.stem)) is not None:
             taken.append(str(path.with_name(file)))
     return taken
 
 
-def _files_by_stem(folder: Path) -> dict[str, str]:
-    with suppress(OSError), os.scandir(folder) as entries:
+def _object_lister(url: str) -> Callable[[str], dict[str, str]]:
+    """Return a function that lists folders of objects, until one cannot be read or enough were listed."""
+    place, left = ObjectFolder(url), _MAX_LISTINGS
+
+    def list_folder(folder: str) -> dict[str, str]:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return {}
+        try:
+            names = within(CALL_SECONDS, partial(place.names, "" if folder == "." else folder))
+        except StorageError:
+            left = 0
+            return {}
+        return {PurePosixPath(name).stem: name for name in names}
+
+    return list_folder
+
+
+def _files_by_stem(directory: str, folder: str) -> dict[str, str]:
+    with suppress(OSError), os.scandir(Path(directory, folder)) as entries:
         return {Path(entry.name).stem: entry.name for entry in entries if entry.is_file()}
     return {}

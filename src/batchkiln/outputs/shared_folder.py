@@ -1,12 +1,17 @@
-"""A folder that several machines mount: proof that it is one and the same, and that a name in it is given once."""
+"""A folder or URL that several machines share: proof that it is the same one, and that it gives a name once."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import InputError, OutputDirNotWritable, StorageError
+from batchkiln.object_storage import ObjectFolder, within
+from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.outputs.filesystem import NO_LINKS, FileSystem, translate_os_errors
 
 MARKS_FOLDER: Final = ".batchkiln"
+
+T = TypeVar("T")
 
 
 class SharedFolder:
@@ -22,7 +27,7 @@ class SharedFolder:
         """Return the file that holds a token."""
         return self._marks / token
 
-    def check_links(self, owner: str) -> None:
+    def check_names(self, owner: str) -> None:
         """Write a file, and link it to the same second name twice: the second link must fail.
 
         Workers that finish files of one name at the same moment rely on it. Raise `InputError` if the folder or its
@@ -87,3 +92,49 @@ class SharedFolder:
         except FileExistsError:
             return True
         return False
+
+
+class SharedObjects:
+    """The URL of all results and input images. Its methods block, with time limits."""
+
+    def __init__(self, folder: ObjectFolder) -> None:
+        """Use a URL; nothing is opened yet."""
+        self.root = folder.url
+        self._folder = folder
+
+    def mark_path(self, token: str) -> str:
+        """Return the URL of the object that holds a token."""
+        return self._folder.url_of(f"{MARKS_FOLDER}/{token}")
+
+    def check_names(self, owner: str) -> None:
+        """Create an object twice: the second time must fail, as workers that finish files of one name rely on.
+
+        Raise `InputError` if the storage is unsuitable or out of reach.
+        """
+        try:
+            self._folder.check(owner, is_shared=True)
+        except StorageError as error:
+            remedy = error.remedy or "Check the URL, the credentials of its storage and the network"
+            raise InputError(f"shared_dir: {self.root}: {error}. {remedy}. Nothing was sent") from error
+
+    def write_mark(self, token: str) -> None:
+        """Write a token for the other machines to find. Raise `OutputDirNotWritable`."""
+        self._call(lambda: self._folder.write(f"{MARKS_FOLDER}/{token}", token.encode()))
+
+    def remove_mark(self, token: str) -> None:
+        """Remove a token that was not needed. Raise `OutputDirNotWritable`."""
+        self._call(lambda: self._folder.remove(f"{MARKS_FOLDER}/{token}"))
+
+    def has_mark(self, token: str) -> bool:
+        """Return whether the URL is the one at which the token was written. Raise `OutputDirNotWritable`."""
+        return self._call(lambda: self._folder.size_of(f"{MARKS_FOLDER}/{token}")) is not None
+
+    def _call(self, work: Callable[[], T]) -> T:
+        try:
+            return within(CALL_SECONDS, work)
+        except StorageError as error:
+            remedy = error.remedy or "Run the same command again"
+            raise OutputDirNotWritable(f"{self.root}: {error}. {remedy}.") from error
+
+
+SharedPlace = SharedFolder | SharedObjects

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 from typing import Final
 
 from batchkiln.api.apply_manifests import TAKEN_REMEDY, describe_taken_files
@@ -64,7 +63,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
     yield from _duplicate_warnings(job)
     for warning in report.warnings:
         yield PlanWarning("catalogue", name, one_line_diagnostic(warning))
-    if taken := taken_names(Path(job.manifest.spec.output_dir), job.manifest.new_names):
+    if taken := taken_names(job.manifest.spec.output_dir, job.manifest.new_names):
         yield PlanWarning(
             "files_there_already", name, f"{describe_taken_files(job.manifest.spec, taken)}; {TAKEN_REMEDY}"
         )

@@ -32,6 +32,11 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "several items in a row were refused with the same message, and not charged: check the account and the "
         "requests, then run the same command again; `batchkiln retry` queues the refused items again"
     ),
+    AccountProblem.UNREACHABLE: (
+        "the service has not answered since the run began: check `base_url` or BATCHKILN_BASE_URL, and the network "
+        "(`batchkiln doctor`), then run the same command again, which charges nothing twice; `--contact-timeout 0` "
+        "waits for the service"
+    ),
     AccountProblem.OVERCHARGED: (
         "the service charged more than the maximum that was sent, so its prices are unreliable and the job was "
         "paused: compare the item's charge with the account's history, ask the service's support, then resume the "

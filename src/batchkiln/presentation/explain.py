@@ -251,7 +251,8 @@ def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
         case ItemState.DOWNLOADING:
             ends = format_minute(retention_ends_at(last.made_at))
             return (
-                f"generation {last.generation_id} is ready, and {here} here; the service keeps it until {ends}{waiting}"
+                f"generation {last.generation_id} is ready, and {here} here{_staged(detail, last)}; the service "
+                f"keeps it until {ends}{waiting}"
             )
         case ItemState.EXPIRED:
             return f"generation {last.generation_id} was ready, but the service no longer keeps it; {here} here"
@@ -259,6 +260,21 @@ def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
             number, versions = detail.item.version, len(detail.versions)
             which = f"; version {number} of {versions} is current" if versions > 1 else ""
             return f"generation {last.generation_id} was downloaded completely: {here}{which}"
+
+
+def _staged(detail: ItemDetail, last: AttemptDetail) -> str:
+    """Describe the files that are complete on a disk and are to be written to a URL; return "" if there are none."""
+    staged = {
+        event.detail.get("number"): str(event.detail.get("host"))
+        for event in detail.events
+        if event.kind == "file_staged" and event.attempt_id == last.id
+    }
+    saved = {output.number for output in detail.item.outputs}
+    hosts = [host for number, host in staged.items() if number not in saved]
+    if not hosts:
+        return ""
+    where = ", ".join(sorted(set(hosts)))
+    return f"; {plural(len(hosts), 'file')} complete on the disk of {where}, to be written to the job's URL"
 
 
 def _waiting(context: ItemContext) -> str:

@@ -264,16 +264,31 @@ class UndrivenDocument(TypedDict):
     reason: str
 
 
+class AwaitedDocument(TypedDict):
+    """A machine whose journals a restored database waits for."""
+
+    host: str
+    since: str | None
+    seen_at: str | None
+
+
+def awaited_document(shared_by: SharedBy | None) -> list[AwaitedDocument]:
+    """Return the machines whose journals a restored database waits for."""
+    machines = shared_by.awaited if shared_by is not None else ()
+    return [{"host": each.host, "since": iso(each.since), "seen_at": iso(each.seen_at)} for each in machines]
+
+
 class _Accounts(TypedDict):
     accounts: list[AccountDocument]
     driver: DriverDocument | None
 
 
 class AccountsDocument(_Accounts, total=False):
-    """The accounts, and who runs the queue. `workers` and `undriven` are included only if workers share the queue."""
+    """The accounts, and who runs the queue. The other fields are included only if workers share the queue."""
 
     workers: list[str]
     undriven: list[UndrivenDocument]
+    awaited: list[AwaitedDocument]
 
 
 def accounts_document(overview: Overview) -> AccountsDocument:
@@ -295,6 +310,7 @@ def accounts_document(overview: Overview) -> AccountsDocument:
         document["undriven"] = [
             {"profile": each.profile, "account": each.account, "reason": each.reason} for each in shared_by.undriven
         ]
+        document["awaited"] = awaited_document(shared_by)
     return document
 
 

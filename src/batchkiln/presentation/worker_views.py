@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from batchkiln.config import Config, Profile
-from batchkiln.core.lease_types import Driver, WorkerState, accounts_carried
+from batchkiln.core.lease_types import AwaitedMachine, Driver, WorkerState, accounts_carried
 from batchkiln.core.queue_types import Scope
-from batchkiln.presentation.formatting import REASONS, plural
+from batchkiln.presentation.formatting import REASONS, format_minute, plural
 from batchkiln.store import Reader
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Undriven:
 class SharedBy:
     """The workers of a queue, the accounts that they drive, and those that nobody drives.
 
-    `takeovers` counts, by profile and account, how often a worker took the account, and `fenced_writes` the writes that
-    the fence refused.
+    `awaited` are the machines whose journals a restored database waits for before anything is sent. `takeovers` counts,
+    by profile and account, how often a worker took the account, and `fenced_writes` the writes that the fence refused.
     """
 
     workers: tuple[WorkerState, ...]
@@ -48,6 +48,19 @@ class SharedBy:
     undriven: tuple[Undriven, ...]
     takeovers: Mapping[tuple[str, str], int]
     fenced_writes: Mapping[tuple[str, str], int]
+    awaited: tuple[AwaitedMachine, ...] = ()
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence without its end for each machine that is waited for, and each account that nobody drives."""
+        for each in self.awaited:
+            yield (
+                f"nothing is sent since {format_minute(each.since)}: the database was restored, and waits for the "
+                f"journals of {each.host} (last seen {format_minute(each.seen_at)}). Start a worker there, or, if the "
+                f"machine is gone for good, run `batchkiln workers gone {each.host}`"
+            )
+        for account in self.undriven:
+            yield f"nobody drives {account.name}: {account.reason}"
 
     @property
     def alive(self) -> tuple[WorkerState, ...]:
@@ -91,12 +104,12 @@ class WorkerView:
 def read_shared_by(reader: Reader, config: Config) -> SharedBy | None:
     """Read the workers of a queue; None if no worker ever shared it."""
     workers = reader.workers
-    states = tuple(workers.all())
-    if not states:
+    states, awaited = tuple(workers.all()), tuple(workers.awaited())
+    if not states and not awaited:
         return None
     drivers = tuple(workers.drivers())
     undriven = tuple(_accounts_without_worker(reader, config, states, drivers))
-    return SharedBy(states, drivers, undriven, workers.takeovers(), workers.fenced_writes())
+    return SharedBy(states, drivers, undriven, workers.takeovers(), workers.fenced_writes(), awaited)
 
 
 def _accounts_without_worker(

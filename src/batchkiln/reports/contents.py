@@ -31,13 +31,18 @@ class ReportJob:
 
 @dataclass(frozen=True, slots=True)
 class ReportFile:
-    """One output. `path` is read and never shown; `name` is relative to the output folder."""
+    """One output. `path` is read and never shown; `name` is relative to the output folder.
+
+    If its place is `url`, a local copy is read.
+    """
 
     path: Path
     name: str
     size_bytes: int
     media_type: str
     saved_at: datetime
+    url: str | None = None
+    sha256: str = ""
 
     @property
     def is_video(self) -> bool:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from batchkiln.core.errors import InputError
+from batchkiln.object_storage import local_file
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.reports.html_pages import (
@@ -94,7 +95,13 @@ class ReportWriter:
             self._add(item, [Picture(file, next(pictures)) for file in item.files])
 
     def _thumbnail(self, file: ReportFile) -> Thumbnail | NoThumbnail:
-        return make_thumbnail(file.path, media_type=file.media_type, edge=self._edge)
+        try:
+            path = local_file(file.url or str(file.path), sha256=file.sha256, size_bytes=file.size_bytes)
+        except FileNotFoundError:
+            return NoThumbnail.GONE
+        except OSError:
+            return NoThumbnail.UNREADABLE
+        return make_thumbnail(path, media_type=file.media_type, edge=self._edge)
 
     def _add(self, item: ReportItem, pictures: Sequence[Picture]) -> None:
         page, place = divmod(self._taken, self._page_size)

@@ -236,7 +236,10 @@ class ManifestApplication:
         fresh = self._one("count_fresh")
         known = self._one("count_placed") - fresh
         report = self._count_pending(ApplyReport(job_id=self._job_id, new=fresh, known=known))
-        report = replace(report, paid_before=find_paid_before(self._connection, self._job_id) if fresh else 0)
+        if fresh:
+            has_references = bool(self._staging.references)
+            paid = find_paid_before(self._connection, self._job_id, has_references=has_references)
+            report = replace(report, paid_before=paid)
         report = self._count_differences(report, diagnostic_at, observe)
         if report.paid_before and not (self._options.allow_duplicates or self._options.is_told_only):
             found = [self._paid_diagnostic(same, diagnostic_at) for same in paid_before(self._connection)]
@@ -313,7 +316,8 @@ class ManifestApplication:
         job_id = self._job_id = self._store_job()
         report = replace(report, job_id=job_id, new=self._insert_fresh(report.new))  # they may be sources of known ones
         report = self._take_over_all(report)
-        self._change_choices(job_id)
+        if report.known:
+            self._change_choices(job_id)
         report = self._apply_pending(report)
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}

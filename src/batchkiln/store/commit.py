@@ -16,7 +16,14 @@ from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import FINAL_STATES, Event, ItemState, apply
 from batchkiln.store.charges import accept, charge_beyond, confirm, free, recharge, refund
-from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken
+from batchkiln.store.downloads import (
+    count_outputs,
+    count_staged_elsewhere,
+    download_task,
+    insert_output,
+    is_name_taken,
+    staged_detail,
+)
 from batchkiln.store.preparations import drop_assets
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -177,7 +184,8 @@ class _Commit:
             case Event.SET_ASIDE:
                 known = replace(known, has_disputed=bool(self.value("has_disputed")))
             case Event.RETENTION_ENDED | Event.OUTPUTS_UNUSABLE if row["state"] == AttemptState.SUCCEEDED:
-                known = replace(known, files_saved=count_outputs(self.connection, row["id"]))
+                files = count_outputs(self.connection, row["id"]) + count_staged_elsewhere(self.connection, row["id"])
+                known = replace(known, files_saved=files)
             case _ if facts.saved is not None:
                 known = replace(known, is_name_taken=is_name_taken(self.connection, row["id"], facts.saved))
             case _:
@@ -232,6 +240,7 @@ class _Commit:
         if outcome.log is not None:
             saved = self.facts.saved
             detail = None if saved is None else insert_output(self.connection, self.row, saved, self.now)
+            detail = detail if self.facts.staged is None else staged_detail(self.facts.staged)
             self.log(outcome.log, error=error, detail=detail)
         if outcome.event is None:
             return start

@@ -1,13 +1,15 @@
 """The files of a finished generation: the data to download and name them, and the records of saved files."""
 
 import json
+import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from batchkiln.core.job import Sidecar
-from batchkiln.core.queue_changes import SavedOutput
+from batchkiln.core.job import SavedFile, SavedOutput, Sidecar
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.core.urls import is_url
 from batchkiln.store.origins import origin_of
 from batchkiln.store.row_types import attempt_of, instant
 from batchkiln.store.session import Row, Session
@@ -19,6 +21,7 @@ from batchkiln.store.transitions import Detail
 def download_task(connection: Session, attempt_id: int, number: int = 1) -> DownloadTask:
     """Return the data needed to download an attempt's files and to name output `number`."""
     row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
+    saved = {int(number): sha256 for number, sha256 in json.loads(row["saved"]).items()}
     task = DownloadTask(
         attempt=attempt_of(row),
         job_name=row["job_name"],
@@ -29,15 +32,46 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
         output_dir=local_dir_of(connection, row["output_dir"]),
         filename=row["file_name"] or row["filename"],
         created_at=from_milliseconds(row["generation_created_at"]),
-        saved={int(number): sha256 for number, sha256 in json.loads(row["saved"]).items()},
+        saved=saved,
         listed=row["listed"],
         version=row["version"] or row["next_version"],
         versions=row["versions"],
         sidecar=Sidecar(row["sidecar"]) if row["sidecar"] else None,
         origin=origin_of(connection, attempt_id) if row["sidecar"] else None,
         last_read_at=instant(row["last_read_at"]),
+        staged=_staged_files(row["staged"], saved),
     )
     return replace(task, taken=taken_paths(connection, task, number))
+
+
+def _staged_files(events: str, saved: Mapping[int, str]) -> tuple[SavedOutput, ...]:
+    """Return the files of staging events without a recorded object, each number once: the last event of it counts."""
+    details = (json.loads(event) for _, event in sorted(json.loads(events).items(), key=lambda told: int(told[0])))
+    found = {each["number"]: each for each in details if each["number"] not in saved}
+    return tuple(
+        SavedOutput(
+            SavedFile(each["name"], each["size_bytes"], each["sha256"], each["media_type"]),
+            number=number,
+            listed=each["of"],
+            type=each["type"],
+        )
+        for number, each in sorted(found.items())
+    )
+
+
+def staged_detail(staged: SavedOutput) -> Detail:
+    """Return the details of a staging event: all that is needed to record the object later."""
+    file = staged.file
+    return {
+        "number": staged.number,
+        "of": staged.listed,
+        "name": file.path,
+        "size_bytes": file.size_bytes,
+        "sha256": file.sha256,
+        "media_type": file.media_type,
+        "type": staged.type,
+        "host": socket.gethostname(),
+    }
 
 
 def taken_paths(connection: Session, task: DownloadTask, number: int) -> frozenset[str]:
@@ -50,8 +84,10 @@ def taken_paths(connection: Session, task: DownloadTask, number: int) -> frozens
 
 
 def output_paths(task: DownloadTask, number: int) -> list[str]:
-    """Return an output's possible paths as they would be recorded: absolute, with symbolic links resolved."""
+    """Return an output's possible paths as they would be recorded: URLs, or absolute with symbolic links resolved."""
     names = [task.relative_name(number, extension).rpartition("/") for extension in task.extensions]
+    if is_url(task.output_dir):
+        return [f"{task.output_dir}/{''.join(name)}" for name in names]
     folders = {folder: str(Path(task.output_dir, folder).resolve()) for folder in {folder for folder, _, _ in names}}
     return [f"{folders[folder].rstrip('/')}/{name}" for folder, _, name in names]
 
@@ -59,6 +95,14 @@ def output_paths(task: DownloadTask, number: int) -> list[str]:
 def count_outputs(connection: Session, attempt_id: int | None) -> int:
     """Return how many files of an attempt are saved."""
     return int(connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0])
+
+
+def count_staged_elsewhere(connection: Session, attempt_id: int) -> int:
+    """Return how many files of an attempt are complete on another machine, which is to write them to a URL."""
+    row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
+    events = (json.loads(event) for event in json.loads(row["staged"]).values())
+    saved = json.loads(row["saved"])
+    return len({each["number"] for each in events if each["host"] != socket.gethostname()} - set(map(int, saved)))
 
 
 def is_name_taken(connection: Session, attempt_id: int, saved: SavedOutput) -> bool:

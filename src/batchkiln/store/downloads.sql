@@ -3,7 +3,9 @@ SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename, job.versio
        item.name AS item_name, item.position, item.metadata, item.file_name, recipe.model,
        (SELECT json_group_object(number, sha256) FROM output WHERE output.attempt_id = attempt.id) AS saved,
        (SELECT coalesce(max(json_extract(event.detail, '$.of')), 0) FROM event
-        WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind = 'file_saved') AS listed,
+        WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind IN ('file_saved', 'file_staged')) AS listed,
+       (SELECT json_group_object(id, detail) FROM event
+        WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind = 'file_staged') AS staged,
        (SELECT coalesce(max(made.version), 0) + 1 FROM attempt AS made WHERE made.item_id = item.id) AS next_version
 FROM attempt
 JOIN item ON item.id = attempt.item_id

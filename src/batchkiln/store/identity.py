@@ -17,6 +17,7 @@ from batchkiln.store.sql import query
 SHOWN: Final = 20
 """Maximum number of named items that ask for what another one made or makes."""
 
+_LONGEST_CHAIN: Final = 100  # of new items that are made from each other; what is further is not compared
 _STDIN: Final = "-"
 _IDS: Final = "ids"
 _BY_POSITION: Final = "item"
@@ -52,6 +53,7 @@ def adopt_old_ids(connection: Session, *, job_id: int | None, job: str, manifest
     for number, stem in enumerate(dict.fromkeys(_stem(path) for path in paths)):
         params = {"job_id": job_id, "job": job, "stem": stem, "is_own": int(number == 0)}
         connection.execute(query("adopt_old_ids"), params)
+        connection.execute(query("follow_old_ids"), {"stem": stem})
     return has_lost
 
 
@@ -60,11 +62,18 @@ def new_job_detail(manifest_path: str, *, has_old_ids: bool) -> dict[str, str]:
     return {"manifest": manifest_path} | ({} if has_old_ids else {_IDS: _BY_POSITION})
 
 
-def find_paid_before(connection: Session, job_id: int) -> int:
-    """Stage the new items whose requests the job has as done or under way; return their number."""
+def find_paid_before(connection: Session, job_id: int, *, has_references: bool = False) -> int:
+    """Stage the new items whose requests the job has as done or under way; return their number.
+
+    An item that is made from another one repeats a request if it is made from the same content, or from an item that
+    itself repeats the request of the earlier source.
+    """
     if not connection.execute(query("has_paid_items"), {"job_id": job_id}).fetchone()[0]:
         return 0
     connection.execute(query("find_paid_before"), {"job_id": job_id})
+    for _ in range(_LONGEST_CHAIN if has_references else 0):
+        if connection.execute(query("find_paid_chains"), {"job_id": job_id}).rowcount < 1:
+            break
     return int(connection.execute(query("count_paid_before")).fetchone()[0])
 
 

@@ -4,9 +4,9 @@ A database that was restored to an older state lacks attempts that only the jour
 knows. Until each machine has compared its journals with the database, no account may be taken: the item of a lost
 attempt would be paid again by another account.
 
-A restore is noticed in three ways: a journal has an attempt that the database lacks; the server says that the database
-is another one (its incarnation); or a worker's last beat is not in it. Every function takes a session inside a
-transaction.
+A restore is noticed in four ways: a journal has an attempt that the database lacks; the database lacks an event that a
+worker of the machine has seen; the server says that the database is another one (its incarnation); or a worker's last
+beat is not in it. Every function takes a session inside a transaction.
 """
 
 import json
@@ -14,11 +14,14 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from batchkiln.core.lease_types import AwaitedMachine
 from batchkiln.core.polling import RETENTION
+from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.session import Session
@@ -45,6 +48,25 @@ class Machine:
     place: Path
     incarnation: str | None = None
 
+    @property
+    def newest_event(self) -> int:
+        """The newest event of the queue that a worker of this machine has seen; 0 if none has."""
+        with suppress(OSError, ValueError):
+            return int(self._seen.read_text())
+        return 0
+
+    def remember(self, newest_event: int) -> None:
+        """Keep the newest event that a worker of this machine has seen. A power cut or a full disk may lose it."""
+        new = self._seen.with_name(f"{self._seen.name}-{os.getpid()}")
+        with suppress(OSError):
+            new.touch(PRIVATE_MODE)
+            new.write_text(str(newest_event))
+            new.replace(self._seen)
+
+    @property
+    def _seen(self) -> Path:
+        return self.place.with_name(f"{self.place.name}.seen")
+
     def others(self, own: AttemptJournal) -> list[AttemptJournal]:
         """Return the journals of this machine's other processes, those that have ended among them."""
         return [journal for journal in journals_at(self.place) if journal.path != own.path]
@@ -64,16 +86,25 @@ def machine_at(place: Path, incarnation: str | None) -> Machine:
     """Return the machine that keeps its journals here; its token is made at the first call."""
     make_folder(place.parent)
     path = place.with_name("machine")
-    if not path.exists() or not path.read_text():
-        new = path.with_name(f"machine-{secrets.token_hex(8)}")
-        new.touch(PRIVATE_MODE)
-        with new.open("w") as file:
-            file.write(secrets.token_hex(16))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-        sync_folder(place.parent)
+    if path.exists() and not path.read_text():  # a power cut may have left it so, under an earlier version
+        path = place.with_name("machine-again")
+    if not path.exists():
+        _make_token(path)
     return Machine(path.read_text(), socket.gethostname(), place, incarnation)
+
+
+def _make_token(path: Path) -> None:
+    """Create the token of a machine, whole and on the disk; of several processes at once, one creates it."""
+    new = path.with_name(f"machine-{secrets.token_hex(8)}")
+    new.touch(PRIVATE_MODE)
+    with new.open("w") as file:
+        file.write(secrets.token_hex(16))
+        file.flush()
+        os.fsync(file.fileno())
+    with suppress(FileExistsError):
+        os.link(new, path)  # unlike a rename, it never replaces the token that another process has just read
+    new.unlink()
+    sync_folder(path.parent)
 
 
 def compared(connection: Session, machine: Machine, now: int, *, has_lost: bool) -> None:
@@ -89,6 +120,7 @@ def compared(connection: Session, machine: Machine, now: int, *, has_lost: bool)
     if machine.incarnation is not None:
         write_meta(connection, INCARNATION, machine.incarnation)
     is_expected = machine.token in _read(connection, _AWAITED)
+    has_lost |= connection.execute(query("newest_event")).fetchone()["id"] < machine.newest_event
     if is_other or (has_lost and not is_expected):
         await_all(connection, now)
     _arrive(connection, machine.token)
@@ -126,9 +158,17 @@ def seen(connection: Session, machine: Machine, now: int) -> bool:
     return machine.token not in known or machine.token in _read(connection, _AWAITED)
 
 
+def awaited_machines(connection: Session) -> list[AwaitedMachine]:
+    """Return the machines whose journals a restored database waits for, by name."""
+    since = from_milliseconds(int(read_meta(connection, _FOUND_AT) or 0))
+    entries = _read(connection, _AWAITED).values()
+    found = [AwaitedMachine(str(each["host"]), since, from_milliseconds(each["seen_at"])) for each in entries]
+    return sorted(found, key=lambda machine: machine.host)
+
+
 def awaited_hosts(connection: Session) -> list[str]:
     """Return the names of the machines whose journals a restored database waits for."""
-    return sorted(str(each["host"]) for each in _read(connection, _AWAITED).values())
+    return [machine.host for machine in awaited_machines(connection)]
 
 
 def forget_machine(connection: Session, host: str) -> int:

@@ -14,6 +14,7 @@ from batchkiln.core.errors import InputError, LeaseLost, QueueBusy
 from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     AccountRest,
+    AwaitedMachine,
     Driver,
     Egress,
     Fence,
@@ -120,6 +121,7 @@ class Leases:
         self._machine = machine
         self._compare = compare
         self._beaten_at: int | None = None
+        self._remembered: int | None = None
         self._awaited: list[str] = []
         self._database = database
         self._clock = clock
@@ -178,6 +180,9 @@ class Leases:
                 known_journals.await_all(session, now)
         found = renew(session, self._clock, worker, egress, epoch, driven)
         is_awaited = self._machine is not None and known_journals.seen(session, self._machine, now)
+        if self._machine is not None and not is_awaited and found.history != self._remembered:
+            self._machine.remember(found.history)
+            self._remembered = found.history
         return found, now, is_awaited
 
     def _take(
@@ -405,6 +410,10 @@ class Workers:
             )
             for row in self._connection.execute(query("workers"), {"now": self._now})
         ]
+
+    def awaited(self) -> list[AwaitedMachine]:
+        """Return the machines whose journals a restored database waits for; nothing is sent before."""
+        return known_journals.awaited_machines(self._connection)
 
     def drivers(self) -> list[Driver]:
         """Return who drives which account."""

@@ -19,15 +19,15 @@ class DatabaseUrl:
     """The URL of a PostgreSQL database that holds a queue. Its text shows no password (Law 8).
 
     `may_lose_commits`: the person accepts a server that may lose a commit which it acknowledged. `shared_dir`: the
-    folder of all results and input images, where this machine mounts it; None: each path is of the machine that
-    enqueued.
+    folder of all results and input images, where this machine mounts it, or a URL of object storage; None: each path is
+    of the machine that enqueued.
     """
 
     secret: str = field(repr=False)
     """The whole URL, perhaps with a password: for the database's driver alone."""
 
     may_lose_commits: bool = False
-    shared_dir: Path | None = None
+    shared_dir: Path | str | None = None
 
     def __str__(self) -> str:
         """Return the URL without its secrets, even if it is malformed."""

@@ -1,33 +1,40 @@
-"""Paths of outputs in a queue that several machines use: relative to the folder that all of them mount.
+"""Paths of outputs in a queue that several machines use: relative to the folder or URL that all of them share.
 
 Each machine may mount the shared folder at another place. A queue file, and a database without a configured shared
-folder, hold absolute paths.
+place, hold absolute paths. A URL outside of the shared place is stored whole: each machine can read it.
 """
 
 from pathlib import Path
+from typing import Final
 
 from batchkiln.core.errors import InputError, OutputDirNotWritable
+from batchkiln.core.urls import is_url, scheme_of
 from batchkiln.store.session import Session
 
+PRIVATE_SCHEMES: Final = frozenset({"memory", "file", "local"})
+"""Schemes of places that other machines cannot read."""
 
-def shared_dir(session: Session) -> Path | None:
-    """Return the path of the shared folder on this machine; None for a queue file, or if none is configured."""
-    found: Path | None = getattr(session, "shared_dir", None)  # a queue file's session has none
+
+def shared_dir(session: Session) -> Path | str | None:
+    """Return the shared folder or URL on this machine; None for a queue file, or if none is configured."""
+    found: Path | str | None = getattr(session, "shared_dir", None)  # a queue file's session has none
     return found
 
 
 def stored_path(session: Session, path: str) -> str:
-    """Return a path as the queue stores it: relative to the shared folder if it is inside."""
+    """Return a path as the queue stores it: relative to the shared place if it is inside."""
     root = shared_dir(session)
     return path if root is None else _below(root, path) or path
 
 
 def stored_dir(session: Session, path: str) -> str:
-    """Return an output folder as the queue stores it. Raise `InputError` if it is outside the shared folder."""
+    """Return an output folder as the queue stores it. Raise `InputError` if other machines could not read it."""
     root = shared_dir(session)
     if root is None:
         return path
     found = _below(root, path)
+    if found is None and is_url(path) and scheme_of(path) not in PRIVATE_SCHEMES:
+        return path
     if found is None:
         raise InputError(
             f"output.dir: {path} is not below {root}, which shared_dir names: the other machines could not read the "
@@ -37,15 +44,17 @@ def stored_dir(session: Session, path: str) -> str:
 
 
 def local_path_of(session: Session, stored: str) -> str:
-    """Return a stored path as a path of this machine. Without a shared folder, relative paths are unchanged."""
+    """Return a stored path as this machine reads it. Without a shared place, relative paths are unchanged."""
     root = shared_dir(session)
-    return stored if root is None else str(root / stored)
+    if root is None or is_url(stored):
+        return stored
+    return str(root / Path(stored)) if isinstance(root, Path) or Path(stored).is_absolute() else f"{root}/{stored}"
 
 
 def local_dir_of(session: Session, stored: str) -> str:
-    """Return an output folder for writing. Raise `OutputDirNotWritable` if this machine has no shared folder."""
+    """Return an output folder for writing. Raise `OutputDirNotWritable` if this machine has no shared place."""
     path = local_path_of(session, stored)
-    if not Path(path).is_absolute():
+    if not Path(path).is_absolute() and not is_url(path):
         raise OutputDirNotWritable(
             f"{stored}: it is in a shared folder, which the configuration does not name. Set shared_dir to the place "
             "where this machine mounts it."
@@ -53,8 +62,12 @@ def local_dir_of(session: Session, stored: str) -> str:
     return path
 
 
-def _below(root: Path, path: str) -> str | None:
-    """Return a path relative to a folder; None if it is outside. Links are followed on both sides."""
+def _below(root: Path | str, path: str) -> str | None:
+    """Return a path relative to a folder or URL; None if it is outside. Links are followed on both sides."""
+    if isinstance(root, str):
+        return path.removeprefix(f"{root}/") if path.startswith(f"{root}/") else None
+    if is_url(path):
+        return None
     for folder, place in ((root, Path(path)), (root.resolve(), Path(path).resolve())):
         if place.is_relative_to(folder):
             return place.relative_to(folder).as_posix()

@@ -28,6 +28,7 @@ from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
+    ErrorInfo,
     NotUnderstood,
     Throttled,
     TransientError,
@@ -41,7 +42,7 @@ from batchkiln.worker.brakes import Brakes
 from batchkiln.worker.download_state import DownloadState
 from batchkiln.worker.lease_keeper import ALWAYS_HELD, Lease
 from batchkiln.worker.poll_timing import PollTiming
-from batchkiln.worker.ports import Clock, Inputs, Outputs, Queue, Service
+from batchkiln.worker.ports import Clock, Inputs, Objects, Outputs, Queue, Service
 from batchkiln.worker.run_state import HostState, RunCredits, RunState
 from batchkiln.worker.spans import Spans
 
@@ -59,6 +60,7 @@ class Ports:
     queue: Queue
     service: Service
     outputs: Outputs[Any]
+    objects: Objects
     inputs: Inputs
 
 
@@ -366,6 +368,9 @@ class AccountWorker:
             ):
                 await self.rest(call, failure, now)
             await self._hold_window(call, failure, now)
+            if self.host.is_given_up(failure, now.monotonic):
+                silent = AccountBlocked(AccountProblem.UNREACHABLE, ErrorInfo("unreachable", described))
+                self.control.block(self.account_id, silent, is_cut_off=True)
         self.announce(Change.ACCOUNT)
 
     def _say(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from math import inf
@@ -15,11 +15,11 @@ import structlog
 from batchkiln.core import outcome_errors
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.calls import Call
-from batchkiln.core.job import SavedFile
+from batchkiln.core.job import SavedFile, SavedOutput
 from batchkiln.core.outcomes import DOWNLOADS, FACTS, Download, Fact, is_gone
 from batchkiln.core.output_links import Listed, Listing, compare, extension_of, free_number
 from batchkiln.core.polling import next_poll_at, retention_ends_at
-from batchkiln.core.queue_changes import Committed, Facts, SavedOutput
+from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
@@ -38,7 +38,9 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.timestamps import ClockReading
+from batchkiln.core.urls import is_url
 from batchkiln.core.waits import NotBefore, WaitReason
+from batchkiln.worker import object_uploads
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.download_state import Failure, Output
 from batchkiln.worker.ports import Part
@@ -54,7 +56,7 @@ async def fetch_downloads(worker: AccountWorker) -> None:
     """Download the finished generations of one account until the run stops; finish those in progress first."""
     running: dict[int, asyncio.Task[int]] = {}
     ended: dict[int, int] = {}  # by attempt: the version of the queue at which its download had ended
-    turns = asyncio.Semaphore(AT_ONCE)
+    turns, sends = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(object_uploads.AT_ONCE)
     async with asyncio.TaskGroup() as group:
         while not worker.control.is_over_for(worker.account_id):
             queue, _, version = await worker.snapshot(worker.ports.clock.now())
@@ -64,7 +66,7 @@ async def fetch_downloads(worker: AccountWorker) -> None:
             running = {attempt_id: task for attempt_id, task in running.items() if not task.done()}
             for attempt_id in wanted:
                 if attempt_id not in running:
-                    running[attempt_id] = group.create_task(_fetch(worker, attempt_id, turns))
+                    running[attempt_id] = group.create_task(_fetch(worker, attempt_id, turns, sends))
             if not wanted:
                 await worker.wait("downloads", NotBefore(inf, WaitReason.NOTHING), version)
             elif due := _rest_for_cut_files(worker, wanted):
@@ -88,16 +90,27 @@ def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> No
     return NotBefore(inf, WaitReason.ENOUGH) if is_ending else NotBefore(at, WaitReason.POLL_INTERVAL)
 
 
-async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphore) -> int:
+async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphore, sends: asyncio.Semaphore) -> int:
     """Download all outputs of one generation. Request new links as often as needed during its retention.
 
-    Return the version of the queue at the end.
+    Files that are to be objects are sent after they are complete here, and hold up no other download. Return the
+    version of the queue at the end.
     """
     tries = 0
     while not worker.control.is_over_for(worker.account_id):
+        task = worker.downloads.take_task(attempt_id) or await worker.ports.queue.download_task(attempt_id)
+        if task.staged:
+            async with sends:
+                if await object_uploads.send_staged(worker, task):
+                    break
+            if worker.control.is_over_for(worker.account_id):
+                break
+            task = await worker.ports.queue.download_task(attempt_id)
         async with turns:
-            has_ended = await _try(worker, attempt_id)
-        if has_ended:
+            tried = await _try(worker, task)
+        if tried is _Tried.STAGED:
+            continue
+        if tried is _Tried.ENDED:
             break
         if (at := worker.downloads.truncated.waits_until(attempt_id)) is not None:
             tries = 0
@@ -111,18 +124,23 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
     return worker.ports.queue.changes.version
 
 
-async def _try(worker: AccountWorker, attempt_id: int) -> bool:
-    """Try once to download an attempt's files; return whether nothing is left to download, for good or in this run."""
-    task = worker.downloads.take_task(attempt_id) or await worker.ports.queue.download_task(attempt_id)
-    if record := worker.downloads.take_links(attempt_id):
+class _Tried(Enum):
+    ENDED = auto()  # nothing is left to download, for good or in this run
+    STAGED = auto()  # files are complete on the local disk, and are to be sent
+    AGAIN = auto()
+
+
+async def _try(worker: AccountWorker, task: DownloadTask) -> _Tried:
+    """Try once to download an attempt's files."""
+    if record := worker.downloads.take_links(task.attempt.id):
         return await _use(worker, task, record)
     match await _record_with_links(worker, task):
         case GenerationRecord() as record:
             return await _use(worker, task, record)
         case _Links.LATER:
-            return False
+            return _Tried.AGAIN
         case _Links.NEVER:
-            return True
+            return _Tried.ENDED
 
 
 class _Links(Enum):
@@ -186,15 +204,15 @@ async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
     return await worker.wait_until_due(due_of)
 
 
-async def _use(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save the missing outputs of a record; return whether the item ended."""
+async def _use(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> _Tried:
+    """Save the missing outputs of a record."""
     if is_gone(RecordRead(record), is_retained=_is_retained(worker, task)):
         await _commit(worker, task, Download.GONE)
-        return True
+        return _Tried.ENDED
     if record.outputs:
         return await _save_all(worker, task, record)
     _fail(worker, task, 0, Failure.BROKEN, "the service says that the generation succeeded, and lists no outputs")
-    return await _leave(worker, task, [(task.attempt.id, 0)])
+    return _Tried.ENDED if await _leave(worker, task, [(task.attempt.id, 0)]) else _Tried.AGAIN
 
 
 def _is_retained(worker: AccountWorker, task: DownloadTask) -> bool:
@@ -208,15 +226,16 @@ async def _commit(
     *,
     reason: str | None = None,
     saved: SavedOutput | None = None,
+    staged: SavedOutput | None = None,
 ) -> Committed:
     """Record the progress of a generation's downloads."""
     error = outcome_errors.EXPIRED if step is Download.GONE else None
-    facts = Facts(error=error, reason=reason, saved=saved)
+    facts = Facts(error=error, reason=reason, saved=saved, staged=staged)
     return await worker.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
 
 
-async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save all missing outputs; return whether the item left the downloads.
+async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> _Tried:
+    """Save or stage all missing outputs.
 
     Outputs are identified by their content, not by their position in the list. A failed output does not delay the
     others.
@@ -234,16 +253,19 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
             case _Saved.NOT:
                 saving.leave(number)
             case _Saved.LATER:
-                return False
+                return _Tried.AGAIN
+    if saving.has_staged:
+        return _Tried.STAGED  # what is left is tried again when these are safe
     if not saving.left and saving.is_complete:
         if not saving.has_ended:
             await _commit(worker, task, Download.ALL_SAVED)
-        return True
+        return _Tried.ENDED
     if not saving.left:
         reason = f"the service lists {len(record.outputs)} outputs, and listed {saving.listed} before"
         _fail(worker, task, 0, Failure.FEWER, reason)
         saving.leave(0)
-    return await _leave(worker, task, [(attempt_id, number) for number in saving.left])
+    has_ended = await _leave(worker, task, [(attempt_id, number) for number in saving.left])
+    return _Tried.ENDED if has_ended else _Tried.AGAIN
 
 
 async def _leave(worker: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
@@ -276,6 +298,7 @@ class _Saving:
     left: list[int] = field(default_factory=list)
     settled: int = 0
     has_ended: bool = False
+    has_staged: bool = False
 
     def __post_init__(self) -> None:
         """Compare the record with what is saved."""
@@ -311,9 +334,8 @@ async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
     """Stream one output to its file and record it (Law 7)."""
     worker, task = saving.worker, saving.task
     name_for = await _names(worker, task, number)
-    part = await worker.ports.outputs.open_part(
-        Path(task.output_dir), name_for("mp4" if task.attempt.is_video else "png")
-    )
+    folder = _folder_of(worker, task)
+    part = await worker.ports.outputs.open_part(folder, name_for("mp4" if task.attempt.is_video else "png"))
     try:
         async with until_stopped(worker) as time:
             streamed = await worker.spans.timed(
@@ -332,7 +354,28 @@ async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
         saved = await worker.spans.timed("save", task.attempt, finish, output=number)
     finally:
         await part.discard()
-    return _Saved.NOT if saved is None else await _record(saving, entry, number, saved)
+    if saved is None:
+        return _Saved.NOT
+    return await (_stage if is_url(task.output_dir) else _record)(saving, entry, number, saved)
+
+
+def _folder_of(worker: AccountWorker, task: DownloadTask) -> Path:
+    """Return the local folder of a job's files, from which objects are sent if its place is a URL."""
+    return worker.ports.objects.folder_of(task.output_dir) if is_url(task.output_dir) else Path(task.output_dir)
+
+
+async def _stage(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _Saved:
+    """Record a file that is complete on the local disk, so that the next run can send it without the service."""
+    worker, task = saving.worker, saving.task
+    name = str(Path(saved.path).relative_to(_folder_of(worker, task)))
+    staged = SavedOutput(replace(saved, path=name), number=number, type=entry.link.type, listed=saving.listed)
+    await _commit(worker, task, Download.FILE_STAGED, staged=staged)
+    saving.settled += 1
+    saving.numbers.add(number)
+    saving.has_staged = True
+    worker.downloads.saved((task.attempt.id, number), entry.mark)
+    log.info("file_staged", account=worker.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
+    return _Saved.YES
 
 
 async def _finish(

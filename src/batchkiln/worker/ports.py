@@ -160,11 +160,36 @@ class Outputs(Protocol[PartT]):
         """Remove a sidecar that `write_sidecar` has just written."""
 
 
+class Objects(Protocol):
+    """Outputs whose place is a URL: staged on the local disk, then objects that are complete or absent (Law 7)."""
+
+    def folder_of(self, url: str) -> Path:
+        """Return the local folder of files that are to be sent to a URL."""
+
+    async def find(self, url: str, file: SavedFile) -> Path | None:
+        """Return the complete local file that was staged as `file`; None if there is none on this machine."""
+
+    async def send(self, url: str, source: Path, file: SavedFile, name: str) -> SavedFile:
+        """Write an object and verify it, never over another one; return it with its URL. Raise `StorageError`."""
+
+    async def write_sidecar(self, url: str, path: str, kind: Sidecar, content: bytes) -> str | None:
+        """Write a small object beside another; return its URL, None if it is there already. Raise `StorageError`."""
+
+    async def remove(self, url: str, path: str) -> None:
+        """Remove a sidecar that `write_sidecar` has just written. Raise `StorageError`."""
+
+    async def keep(self, source: Path, file: SavedFile) -> None:
+        """Give up the local file of a recorded object."""
+
+
 class Inputs(Protocol):
     """Local images to upload."""
 
     async def is_unchanged(self, file: InputFile) -> bool:
-        """Return whether the file still has the content with which its manifest was accepted."""
+        """Return whether the file still has the content with which its manifest was accepted.
+
+        Raise `StorageError` if an object cannot be read now.
+        """
 
     def content(self, file: InputFile) -> Callable[[], AsyncIterator[bytes]]:
         """Return a function that opens a stream of the file's bytes."""

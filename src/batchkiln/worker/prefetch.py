@@ -7,6 +7,7 @@ from typing import Final, assert_never
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
+from batchkiln.core.errors import StorageError
 from batchkiln.core.planner import WaitUntil
 from batchkiln.core.preparation import AskQuote, Reject, Upload, choose_preparation
 from batchkiln.core.provider import UPLOAD_LINK_SECONDS, UPLOAD_MAX_BYTES, UPLOADED_TYPES, names_upload_limit
@@ -152,7 +153,12 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
     if not wanted:
         return
     for want in wanted:
-        lost = _unusable(want) or (None if await worker.ports.inputs.is_unchanged(want.file) else _gone(want))
+        try:
+            lost = _unusable(want) or (None if await worker.ports.inputs.is_unchanged(want.file) else _gone(want))
+        except StorageError as error:
+            failure = Unavailable(None, ErrorInfo("storage", f"{want.file.path} cannot be read: {error}"))
+            await _uploads_wait(worker, candidate, (want,), failure, Call.COMPLETION)
+            return
         if lost is not None:
             await worker.ports.queue.record_preparation(candidate, lost, now)
             return

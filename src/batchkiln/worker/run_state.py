@@ -10,7 +10,7 @@ from typing import Final
 from batchkiln.core.job import Attempt
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import HostRateLimit
-from batchkiln.core.responses import AccountBlocked
+from batchkiln.core.responses import AccountBlocked, NoResponse, TransientError
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 
@@ -28,14 +28,29 @@ class HostState:
 
     `passed` counts requests with a definite reply. `description` is a digest of the service's public description, once
     it is read. No create and no read is sent before the monotonic moment `quiet_until`, because a restored queue has
-    lost the windows.
+    lost the windows. Without any reply for `contact_seconds` after the first failure, the run ends; None waits forever.
     """
 
     rates: HostRateLimit
     quiet_until: float = -inf
+    contact_seconds: float | None = None
     passed: int = 0
     description: str | None = None
+    _silent_since: float | None = None  # the monotonic moment of the first failure; None before it
+    _is_silent: bool = True  # nothing but failed connections so far
     _zero: float | None = None  # the instant of the monotonic zero, in seconds since 1970
+
+    def is_given_up(self, failure: TransientError, monotonic: float) -> bool:
+        """Return whether to stop waiting for a service that has never answered in this run.
+
+        Later, in the middle of a night, waiting is right: what is wrong at the first contact is rather an address.
+        """
+        self._is_silent = self._is_silent and not self.passed and isinstance(failure, NoResponse)
+        if not self._is_silent or self.contact_seconds is None:
+            return False
+        if self._silent_since is None:
+            self._silent_since = monotonic
+        return monotonic - self._silent_since >= self.contact_seconds
 
     def is_clock_set(self, now: ClockReading) -> bool:
         """Return whether the service's clock was set since the last call, by more than the delay of a network."""
@@ -62,6 +77,8 @@ class RunState:
     stops_at_reset: bool = False
     waits_for_more: bool = False
     credits_left: int | None = None
+    journals_wait_seconds: float = inf  # for the journals of other machines, after a restore of the database
+    contact_seconds: float | None = None  # real seconds; see `HostState`
     beginning: set[int] = field(default_factory=set)  # items whose attempt a worker is recording now
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
     at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before and now work

@@ -15,8 +15,8 @@ from batchkiln_service.clock import iso
 from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
 from batchkiln_service.db.assets import resolve_inputs
-from batchkiln_service.db.creates import NewGeneration, Sent
-from batchkiln_service.db.generations import Record, find_generation, mark_polled, settle
+from batchkiln_service.db.creates import NewGeneration, Sent, count_equal_bodies
+from batchkiln_service.db.generations import Record, find_generation, mark_polled, mark_shown, settle
 from batchkiln_service.db.keys import digest_of, is_api_key
 from batchkiln_service.db.request_log import generation_id_of
 from batchkiln_service.errors import ApiError
@@ -72,7 +72,8 @@ async def poll(request: web.Request, call: ApiCall) -> web.StreamResponse:
             raise ApiError(404, "not_found", "there is no such generation")
         if record.generation.key_sha256 != caller.key_sha256:
             raise ApiError(403, "wrong_api_key", "poll with the API key that created the generation")
-        mark_polled(connection, record.generation.id, caller.now_ms, is_end_seen=not call.faults.loses_reply)
+        mark_polled(connection, record.generation.id, caller.now_ms)
+        _mark_shown(connection, call, record, caller.now_ms)
         return record
 
     caller, record = await execute(call, work, gate=gate)
@@ -94,6 +95,7 @@ async def _create(request: web.Request, call: ApiCall, kind: Kind) -> web.Stream
         if record is None:
             record = _insert(connection, call, caller, sent, checked.get())
         entry.generation_id = record.generation.id
+        _mark_shown(connection, call, record, caller.now_ms)
         return record
 
     caller, record = await execute(call, work, status=202)
@@ -123,7 +125,8 @@ def _insert(
     if is_api_key(connection, digest_of(sent.idempotency_key)):
         raise _bad_key("the Idempotency-Key is an API key, and would be kept in clear; make up another, and new keys")
     assets = resolve_inputs(connection, caller.account, wanted.input_urls, now_ms=caller.now_ms)
-    new = _new_generation(context, caller, sent, wanted, assets)
+    ordinal = count_equal_bodies(connection, caller.account, sent.body_sha256)
+    new = _new_generation(context, caller, sent, wanted, assets, ordinal=ordinal)
     context.creates.check(connection, new)
     fault = call.outcome_fault(OUTCOME)  # only once the generation is certain to be created
     new = with_prompt_directives(connection, with_outcome_fault(new, fault), wanted.prompt)
@@ -138,14 +141,24 @@ def _insert(
 
 
 def _new_generation(
-    context: Context, caller: Caller, sent: Sent, wanted: GenerationRequest, asset_ids: tuple[str, ...]
+    context: Context,
+    caller: Caller,
+    sent: Sent,
+    wanted: GenerationRequest,
+    asset_ids: tuple[str, ...],
+    *,
+    ordinal: int,
 ) -> NewGeneration:
-    """Return the new generation with random durations and the specification of its output."""
+    """Return the new generation with random durations and the specification of its output.
+
+    Both depend on the seed, the body and `ordinal`, the number of earlier generations with this body, but not on the
+    idempotency key: many clients make up a new one in each run.
+    """
     width, height = wanted.size_pixels
-    subject = f"{caller.account}:{sent.idempotency_key}"
+    subject = f"{caller.account}:{sent.body_sha256}:{ordinal}"
     pending_ms, work_ms = _durations_ms(context, subject, wanted)
     return NewGeneration(
-        id=context.new_id("gen"),
+        id=context.new_id("gen", subject),
         account=caller.account,
         key_sha256=caller.key_sha256,
         idempotency_key=sent.idempotency_key,
@@ -174,6 +187,11 @@ def _new_generation(
             variation=sha256(subject.encode()).hexdigest()[:16],
         ),
     )
+
+
+def _mark_shown(connection: sqlite3.Connection, call: ApiCall, record: Record, now_ms: int) -> None:
+    if not call.faults.loses_reply:
+        mark_shown(connection, record.generation.id, now_ms)
 
 
 def _durations_ms(context: Context, subject: str, wanted: GenerationRequest) -> tuple[int, int]:

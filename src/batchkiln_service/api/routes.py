@@ -10,6 +10,7 @@ from batchkiln_service.api import generation_endpoints, upload_endpoints
 from batchkiln_service.api.handling import ApiCall, execute
 from batchkiln_service.api.middleware import Route, endpoint, firewall_and_errors, set_date, storage_endpoint
 from batchkiln_service.api.openapi import description
+from batchkiln_service.api.pages import add_pages
 from batchkiln_service.context import CONTEXT, PREFIX, Context
 from batchkiln_service.db.admission import Caller, browser_refused
 from batchkiln_service.db.credits import balance_credits
@@ -61,13 +62,14 @@ ROUTES: Final = (
 
 
 def build_app(context: Context) -> web.Application:
-    """Return the web application: the API below its prefix, and the storage."""
+    """Return the web application: the API below its prefix, the storage, and the pages for people."""
     app = web.Application(middlewares=[firewall_and_errors], client_max_size=MAX_BODY_BYTES)
     app[CONTEXT] = context
     for route in ROUTES:
         app.router.add_route(route.method, PREFIX + route.path, endpoint(route), expect_handler=answer_expect)
     app.router.add_put(upload.PATH, storage_endpoint(upload.receive, frozenset({"put"})))
     app.router.add_get(output_download.PATH, storage_endpoint(output_download.download, frozenset({"download"})))
+    add_pages(app)
     app.on_response_prepare.append(set_date)
     return app
 

@@ -1,12 +1,6 @@
-"""Sets outcomes, durations and sharpness of generations, by a fault or by directives in the prompt.
+"""Sets outcomes, durations and sharpness of generations, by a fault or by markers in the prompt.
 
-Directives travel with the items of a manifest:
-
-- `[fail]`: the generation fails and is refunded; `[fail-once]`: only the account's first one of this prompt fails
-- `[cancel]`: the service cancels it
-- `[stay-pending]`: it stays pending until support ends it (`POST /generations/{id}/end` at the operator's port)
-- `[slow]`: it takes ten times as long
-- `[blurred]`: its picture or clip is out of focus
+Markers travel with the items of a manifest.
 """
 
 import sqlite3
@@ -25,6 +19,14 @@ STAYS_PENDING: Final = "[stay-pending]"
 IS_SLOW: Final = "[slow]"
 IS_BLURRED: Final = "[blurred]"
 SLOW_FACTOR: Final = 10.0
+MARKERS: Final = {
+    FAILS: "The generation fails, and is refunded.",
+    FAILS_ONCE: "The account's first generation of exactly this prompt fails; later ones succeed.",
+    IS_CANCELED: "The service cancels the generation. It stays charged.",
+    STAYS_PENDING: "The generation stays pending until the operator ends it.",
+    IS_SLOW: "The generation takes ten times as long.",
+    IS_BLURRED: "The picture or clip is out of focus.",
+}
 
 
 def with_outcome_fault(new: NewGeneration, fault: FaultRule | None) -> NewGeneration:

@@ -1,5 +1,6 @@
 """The configuration of the `serve` commands: a file and options, and access to the database in the state folder."""
 
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from batchkiln_service.commands.host_program import CommandError, HostProgram
-from batchkiln_service.config import ServiceConfig, read_fields
+from batchkiln_service.config import Limits, ServiceConfig, read_fields
 from batchkiln_service.db.account_admin import AccountAdmin, open_account_admin
 from batchkiln_service.errors import KeyRefusedError, sentence_of
 
@@ -22,6 +23,7 @@ STATE_DIR: Final = click.Option(
 )
 _DEFAULTS: Final = {"state_dir": DEFAULT_STATE_DIR, "operator_port": 0}
 _KEY: Final = "batchkiln_service.state_dir"
+_KEY_FORM: Final = re.compile(r"[!-~]{1,256}")
 
 
 def remember_state_dir(given: Path | None) -> Path | None:
@@ -36,11 +38,20 @@ def remember_state_dir(given: Path | None) -> Path | None:
 def read_service_config(path: Path | None, given: dict[str, Any]) -> ServiceConfig:
     """Return the configuration from the defaults, the file and the given options, in rising order of precedence.
 
-    Raise CommandError that names the file or the option of each wrong field.
+    Of the options, `key` is the API key of the first account, and `limits` is True for none. Raise CommandError that
+    names the file or the option of each wrong field.
     """
+    key = given.pop("key", None)
+    if given.pop("limits", None):
+        given["limits"] = Limits.lifted()
+    if key is not None and not _KEY_FORM.fullmatch(key):
+        raise CommandError("--key: expected 1 to 256 ASCII characters without spaces")
     try:
         from_file = read_fields(path) if path is not None else {}
-        return ServiceConfig.model_validate(_DEFAULTS | from_file | given)
+        fields = _DEFAULTS | from_file | given
+        if key is not None:
+            fields["accounts"] = _with_key(fields.get("accounts"), key)
+        return ServiceConfig.model_validate(fields)
     except ValidationError as error:
         raise CommandError([_problem(detail, given, path) for detail in _root_causes(error)]) from error
     except OSError as error:
@@ -66,6 +77,15 @@ def account_admin(program: HostProgram, state_dir: Path | None) -> Iterator[Acco
         raise CommandError(str(error)) from error
     except (OSError, ValueError, sqlite3.Error) as error:
         raise CommandError(f"the database in {config.state_dir} cannot be used: {error}") from error
+
+
+def _with_key(accounts: object, key: str) -> object:
+    """Return the configured accounts with this as the only key of the first one."""
+    if not accounts:
+        return [{"name": "main", "keys": [key]}]
+    if isinstance(accounts, list) and isinstance(accounts[0], dict):
+        return [{**accounts[0], "keys": [key]}, *accounts[1:]]
+    return accounts  # not valid, which is reported
 
 
 def _root_causes(error: ValidationError) -> list[ErrorDetails]:

@@ -1,10 +1,12 @@
 """`batchkiln serve`: the local service as a server."""
 
 import asyncio
+import errno
 import shlex
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,7 @@ from batchkiln_service.transport.listener import stop_on_signals
 _EXAMPLE: Final = """\
 batchkiln serve --port 8080
 batchkiln serve --config service.yaml --time-scale 60
+batchkiln serve --key test-key --seed 1 --no-limits --instant
 batchkiln serve keys create main
 batchkiln serve credits buy main 5000
 batchkiln serve report > report.json"""
@@ -33,7 +36,12 @@ _PARAMS: Final = (
     click.Option(["--port"], type=_PORT, help="Default: the port of the last run, or any free one."),
     STATE_DIR,
     click.Option(["--time-scale"], type=float, help="Service seconds per real second."),
-    click.Option(["--operator-port"], type=_PORT, help="Port of the operator's API, on loopback. Default: as --port."),
+    click.Option(["--key"], help="The API key of the first account, instead of a random one."),
+    click.Option(["--seed"], type=int, help="Give equal requests equal ids, durations and files in each run."),
+    click.Option(["--no-limits", "limits"], is_flag=True, flag_value=True, default=None, help="Apply no limits."),
+    click.Option(["--instant"], is_flag=True, default=None, help="End generations at once, with one small file."),
+    click.Option(["--operator-port"], type=_PORT, help="Port of the operator's API. Default: as --port."),
+    click.Option(["--operator-host"], help="Its address, for containers. Default: 127.0.0.1."),
     click.Option(
         ["--report", "report_file"],
         type=click.Path(path_type=Path, dir_okay=False),
@@ -52,8 +60,12 @@ _PARAMS: Final = (
 
 def serve_commands(program: HostProgram) -> click.Group:
     """Return the group `serve` with its subcommands."""
+    check = click.Option(["--check"], is_flag=True, help="Exit with 1 if a client broke a rule of the service.")
     report_command = program.make_command(
-        "report", _report, params=[STATE_DIR], example="batchkiln serve report --state-dir rehearsal > report.json"
+        "report",
+        _report,
+        params=[check, STATE_DIR],
+        example="batchkiln serve report --state-dir rehearsal > report.json\nbatchkiln serve report --check",
     )
     return program.make_group(
         "serve",
@@ -86,13 +98,14 @@ def _serve(
     if describe_dialect:
         program.print_json(_dialect_of(config).as_document())
         return
-    asyncio.run(_run(program, config, report_file))
+    asyncio.run(_run(program, config, report_file, given_key=given["key"]))
 
 
-def _report(program: HostProgram, *, state_dir: Path | None) -> None:
+def _report(program: HostProgram, *, check: bool, state_dir: Path | None) -> None:
     """Print a report on the clients' requests, as JSON.
 
-    Read-only; works whether or not the service is running. Reports the state as of the last request.
+    Read-only; works whether or not the service is running. Reports the state as of the last request. With --check, the
+    violations go to standard error, too.
     """
     config = stored_config(program, state_dir)
     try:
@@ -101,6 +114,10 @@ def _report(program: HostProgram, *, state_dir: Path | None) -> None:
         raise CommandError(f"the database in {config.state_dir} cannot be read: {error}") from error
     sys.stdout.write(found.as_json().decode())
     sys.stdout.flush()
+    if check and not found.ok:
+        for violation in found.violations:
+            program.print_status(f"{violation.rule}: {violation.count} {violation.meaning} ({violation.source})")
+        click.get_current_context().exit(1)
 
 
 def _dialect_of(config: ServiceConfig) -> Dialect:
@@ -114,17 +131,25 @@ def _dialect_of(config: ServiceConfig) -> Dialect:
     return dialect
 
 
-async def _run(program: HostProgram, config: ServiceConfig, report_file: Path | None) -> None:
+async def _run(program: HostProgram, config: ServiceConfig, report_file: Path | None, *, given_key: str | None) -> None:
     _check_writable(report_file)
     stop = stop_on_signals()
     async with AsyncExitStack() as stack:
         try:
             service = await stack.enter_async_context(LocalService(config, report_file=report_file))
+        except OSError as error:
+            raise CommandError(f"the service cannot be served: {error}{_port_remedy(error)}") from error
         # Only a failure to start is an error that a person can fix; later failures are unexpected ones.
-        except (StateFolderInUseError, KeyRefusedError, OSError, ValueError, sqlite3.Error) as error:
+        except (StateFolderInUseError, KeyRefusedError, ValueError, sqlite3.Error) as error:
             raise CommandError(f"the service cannot be served: {error}") from error
-        _announce(program, config, service)
+        _announce(program, config, service, given_key)
         await stop.wait()
+
+
+def _port_remedy(error: OSError) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return ""
+    return "; choose another --port or --operator-port, or leave them out for free ones; nothing was started"
 
 
 def _check_writable(report_file: Path | None) -> None:
@@ -140,7 +165,7 @@ def _check_writable(report_file: Path | None) -> None:
         ) from error
 
 
-def _announce(program: HostProgram, config: ServiceConfig, service: LocalService) -> None:
+def _announce(program: HostProgram, config: ServiceConfig, service: LocalService, given_key: str | None) -> None:
     program.ignore_closed_output()
     folder = config.state_dir.absolute()
     key_files = {account.name: folder / f"key-{account.name}" for account in config.accounts if not account.keys}
@@ -159,8 +184,18 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
         program.print_result(f"Its operator's port is at {service.operator_url}.")
     for name, path in key_files.items():
         program.print_result(f"The API key of account {name} is in {path}, readable by its owner only.")
-    if key_files:
-        first = shlex.quote(str(next(iter(key_files.values()))))
+    if (key := _key_for_export(config, key_files, given_key)) is not None:
         program.print_result("To use it from another terminal:")
-        program.print_result(f'  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY="$(cat {first})"')
+        speed = "" if config.time_scale == 1 else f" BATCHKILN_TIME_SCALE={config.time_scale:g}"
+        program.print_result(f"  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY={key}{speed}")
     sys.stdout.flush()
+
+
+def _key_for_export(config: ServiceConfig, key_files: Mapping[str, Path], given_key: str | None) -> str | None:
+    """Return a key for a shell: the given one, or the first place where one is stored. Keys of the file are secret."""
+    if given_key is not None:
+        return shlex.quote(given_key)
+    if key_files:
+        return f'"$(cat {shlex.quote(str(next(iter(key_files.values()))))})"'
+    names = (key.env for account in config.accounts for key in account.key_configs if not key.legacy)
+    return next((f'"${name}"' for name in names if name is not None), None)

@@ -62,21 +62,27 @@ class AssetStore:
         account: str,
         files: Sequence[FileToUpload],
         *,
-        new_id: Callable[[], str],
+        new_id: Callable[[str], str],
         now_ms: int,
         expires_at_ms: int,
         link_expires_at_ms: int,
     ) -> list[Asset]:
-        """Insert prepared uploads; they count in the day's upload budget from now on. Service section 8."""
+        """Insert prepared uploads; they count in the day's upload budget from now on. Service section 8.
+
+        `new_id` returns the identifier of a subject: the file's data and the number of earlier assets with the same.
+        """
         if not may_use(connection, account):
             raise ApiError(403, "credits_required", "uploads need a subscription or remaining purchased credits")
         day = self._calendar.day_of(now_ms)
         size = sum(file.size_bytes for file in files)
         self._check_day(connection, account, files=len(files), size_bytes=size, now_ms=now_ms)
         add_usage(connection, account, day, upload_files=len(files), upload_bytes=size)
-        assets = [
-            Asset(
-                id=new_id(),
+        assets = []
+        for file in files:
+            same = (account, file.name, file.content_type, file.size_bytes)
+            (ordinal,) = connection.execute(_SQL["count_same"], same).fetchone()
+            asset = Asset(
+                id=new_id(f"{same}:{ordinal}"),
                 account=account,
                 name=file.name,
                 content_type=file.content_type,
@@ -87,9 +93,7 @@ class AssetStore:
                 width=None,
                 height=None,
             )
-            for file in files
-        ]
-        for asset in assets:
+            assets.append(asset)
             connection.execute(
                 _SQL["insert_asset"],
                 (

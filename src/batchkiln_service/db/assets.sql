@@ -2,6 +2,9 @@
 INSERT INTO assets (id, account, name, content_type, size_bytes, state, expires_at_ms, link_expires_at_ms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: count_same
+SELECT count(*) FROM assets WHERE account = ? AND name = ? AND content_type = ? AND size_bytes = ?
+
 -- name: find_asset
 SELECT * FROM assets WHERE id = ?
 

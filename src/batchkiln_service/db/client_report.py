@@ -41,6 +41,7 @@ from batchkiln_service.db.report import (
 )
 from batchkiln_service.db.setup import FILE_NAME, calendar_of, stored_anchor, with_rules
 from batchkiln_service.db.sql import load_queries
+from batchkiln_service.db.violations import count_replacements, violations_of
 from batchkiln_service.rules.windows import Calendar, shortest_poll_gap_ms
 
 Entry = TypeVar("Entry")
@@ -116,7 +117,15 @@ class _Reading:
         for name in _TEMPORARY:
             self.connection.execute(_SQL[name], self._parameters())
         prompts, findings = self._one("count_prompts"), audit(self.connection)
+        violations = violations_of(
+            {row["code"]: row["requests"] for row in self._rows("violations_by_code")},
+            early_polls=self._one("too_short_polls")["n"],
+            replacements=count_replacements(self.connection.execute(_SQL["creates_of_equal_bodies"])),
+            ledger_errors=len(findings),
+        )
         return Report(
+            ok=not violations,
+            violations=violations,
             period=self._period(),
             accounts=tuple(
                 AccountStatus(**{**row, "has_subscription": bool(row["has_subscription"])})

@@ -188,6 +188,22 @@ ORDER BY l.created_at_ms, l.id, e.created_at_ms, e.id LIMIT :cap;
 -- name: too_short_polls
 SELECT count(*) AS n FROM durations WHERE name = 'poll_gap' AND ms < :too_short_below_ms;
 
+-- name: violations_by_code
+-- A fault's own refusal has its kind as code. An early poll is counted by its gap, not as a full window.
+SELECT code, count(*) AS requests
+FROM requests
+WHERE status >= 400
+    AND NOT (code = 'rate_limited' AND poll_gap_ms IS NOT NULL AND poll_gap_ms < :too_short_below_ms)
+GROUP BY code;
+
+-- name: creates_of_equal_bodies
+SELECT r.account, r.body_sha256, r.generation_id, r.fault
+FROM requests r
+JOIN (SELECT account, body_sha256 FROM idempotency GROUP BY account, body_sha256 HAVING count(*) > 1) b
+    USING (account, body_sha256)
+WHERE r.kind = 'create' AND r.status = 202
+ORDER BY r.id;
+
 -- name: slots
 SELECT account, count(*) AS generations, max(until_ms) - min(created_at_ms) AS span_ms
 FROM spans GROUP BY account ORDER BY account;

@@ -159,6 +159,11 @@ def _insert_generation(connection: sqlite3.Connection, new: NewGeneration) -> No
         mark_rendered(connection, new.id, new.output, new.created_at_ms)
 
 
+def count_equal_bodies(connection: sqlite3.Connection, account: str, body_sha256: str) -> int:
+    """Return the number of an account's generations that were created with equal bodies."""
+    return int(connection.execute(_SQL["count_equal_bodies"], (account, body_sha256)).fetchone()[0])
+
+
 def find_by_idempotency_key(connection: sqlite3.Connection, key: str) -> sqlite3.Row | None:
     """Return the row of the generation created with an idempotency key, in any account."""
     row: sqlite3.Row | None = connection.execute(_SQL["find_by_idempotency_key"], (key,)).fetchone()

@@ -15,5 +15,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: insert_idempotency_key
 INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)
 
+-- name: count_equal_bodies
+SELECT count(*) FROM idempotency WHERE account = ? AND body_sha256 = ?
+
 -- name: find_by_idempotency_key
 SELECT g.* FROM idempotency i JOIN generations g ON g.id = i.generation_id WHERE i.key = ?

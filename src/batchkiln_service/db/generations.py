@@ -103,9 +103,14 @@ def first_end_kept(connection: sqlite3.Connection) -> int | None:
     return min((end for end in (row["first"], unseen["first"]) if end is not None), default=None)
 
 
-def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int, *, is_end_seen: bool = True) -> None:
-    """Record a poll, and whether it was the first from which the client learned the generation's end."""
-    connection.execute(_SQL["mark_polled"], (now_ms, generation_id, is_end_seen))
+def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int) -> None:
+    """Record a poll."""
+    connection.execute(_SQL["mark_polled"], (now_ms, generation_id))
+
+
+def mark_shown(connection: sqlite3.Connection, generation_id: str, now_ms: int) -> None:
+    """Record that a reply shows the generation. The first one after its end tells the client of the end."""
+    connection.execute(_SQL["mark_shown"], (now_ms, generation_id))
 
 
 def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Output, now_ms: int) -> None:

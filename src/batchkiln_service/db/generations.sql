@@ -61,10 +61,14 @@ WHERE ended_at_ms IS NULL
     AND (rendered_at_ms IS NOT NULL OR outcome != 'success')
 
 -- name: mark_polled
+UPDATE generations SET last_polled_at_ms = ? WHERE id = ?
+
+-- name: mark_shown
 UPDATE generations
-SET last_polled_at_ms = ?1,
-    end_seen_at_ms = CASE WHEN ended_at_ms IS NOT NULL AND ?3 THEN coalesce(end_seen_at_ms, ?1) ELSE end_seen_at_ms END
-WHERE id = ?2
+SET end_seen_at_ms = ?
+WHERE id = ?
+    AND ended_at_ms IS NOT NULL
+    AND end_seen_at_ms IS NULL
 
 -- name: replace_output
 INSERT OR REPLACE INTO outputs (generation_id, type, file_name, content_type, size_bytes, sha256)

@@ -195,7 +195,7 @@ class SlotUse:
 
 @dataclass(frozen=True, slots=True)
 class EndsSeen:
-    """The time from a success to the first poll that returned it, and the number of ends that no poll returned."""
+    """The time from a success to the first reply that showed it, and the number of ends that no reply showed."""
 
     success_to_first_read: Spread
     unseen_ends: int
@@ -211,9 +211,24 @@ class FaultCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """The report on the clients' requests."""
+class Violation:
+    """A rule that was broken `count` times. `source` is the rule's place in the service's description.
 
+    The rule `ledger` and `internal_error` are broken by the service itself, all others by a client.
+    """
+
+    rule: str
+    count: int
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report on the clients' requests. It is `ok` without violations."""
+
+    ok: bool
+    violations: tuple[Violation, ...]
     period: Period
     accounts: tuple[AccountStatus, ...]
     requests: tuple[RequestCount, ...]

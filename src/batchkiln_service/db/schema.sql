@@ -68,7 +68,7 @@ CREATE TABLE IF NOT EXISTS generations (
     outcome           TEXT NOT NULL CHECK (outcome IN ('success', 'failed', 'canceled')),
     rendered_at_ms    INTEGER,
     ended_at_ms       INTEGER CHECK (ended_at_ms IS NULL OR outcome != 'success' OR rendered_at_ms IS NOT NULL),
-    end_seen_at_ms    INTEGER,                          -- the first poll that returned the end
+    end_seen_at_ms    INTEGER,                          -- the first reply that showed the end
     is_purged         INTEGER NOT NULL DEFAULT 0,
     last_polled_at_ms INTEGER,
     rehearsed_prompt  TEXT,                             -- sha256 of a prompt that fails only once
@@ -123,6 +123,7 @@ CREATE TABLE IF NOT EXISTS idempotency (
     generation_id TEXT NOT NULL UNIQUE REFERENCES generations (id),
     PRIMARY KEY (account, key)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS idempotency_bodies ON idempotency (account, body_sha256); -- a folder without it works, too
 CREATE TRIGGER IF NOT EXISTS idempotency_leads_to_its_account BEFORE INSERT ON idempotency
 BEGIN
     SELECT RAISE(ABORT, 'an idempotency key leads to a generation of its account')

@@ -79,6 +79,12 @@ def resume_clock(connection: sqlite3.Connection, config: ServiceConfig) -> Ancho
     return anchor
 
 
+def advance_clock(connection: sqlite3.Connection, seconds: float) -> None:
+    """Store that service time is later by that many seconds, for the next start and for commands."""
+    if (anchor := stored_anchor(connection)) is not None:
+        write_setting(connection, _ANCHOR, orjson.dumps(anchor.advanced(seconds)).decode())
+
+
 def save_rules(connection: sqlite3.Connection, config: ServiceConfig) -> None:
     """Store the limits and the calendar, for commands that do not know the service's configuration."""
     write_setting(connection, _RULES, config.model_dump_json(include={"limits", "day_start", "day_seconds"}))

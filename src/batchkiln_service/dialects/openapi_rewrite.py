@@ -61,7 +61,7 @@ def _operation(dialect: Dialect, operation: Operation, components: Components) -
     if "requestBody" in described:
         schema = described["requestBody"]["content"]["application/json"]["schema"]
         kept["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    for parameter in described["parameters"]:
+    for parameter in described.get("parameters", ()):
         if parameter.get("in") == "path":
             kept["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
         elif parameter.get("name") == "Idempotency-Key":

@@ -4,9 +4,8 @@ Each trait is drawn independently, so that one can be reset without changing the
 not understand is reduced to the traits that matter.
 """
 
-import secrets
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import resources
@@ -66,11 +65,11 @@ class Dialect:
         """Return a number below a bound that depends only on the seed and the subject."""
         return _digest(self.seed, subject) % below
 
-    def new_id(self, prefix: str) -> str:
-        """Return a new identifier that the dialect's form of identifiers can represent."""
+    def new_id(self, prefix: str, token_bytes: Callable[[int], bytes]) -> str:
+        """Return a new identifier of these bytes that the dialect's form of identifiers can represent."""
         trait = "asset_id" if prefix == "ast" else "generation_id"
         size = _NUMBER_BYTES if self[trait] in NUMBERS else _ID_BYTES
-        number = int.from_bytes(secrets.token_bytes(size)) | 1 << 8 * size - 1  # never fewer digits
+        number = int.from_bytes(token_bytes(size)) | 1 << 8 * size - 1  # never fewer digits
         return f"{prefix}_{number:0{2 * _ID_BYTES}x}"
 
     def in_configuration(self, config: ServiceConfig) -> ServiceConfig:

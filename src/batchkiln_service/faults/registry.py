@@ -95,18 +95,28 @@ class Faults:
     def __init__(self, rules: Sequence[FaultRule], seed: int, tallies: Iterable[Tally] = ()) -> None:
         """Activate the configured rules with their saved counters."""
         self._seed = seed
+        self._rules = rules
         self._lock = threading.Lock()
         self._next_number = 0
         self._active: list[ActiveRule] = []
-        for rule in rules:
-            self.add_rule(rule)
-        self._configured = tuple(self._active)
+        self._configured: tuple[ActiveRule, ...]
         self._unsaved: set[int] = set()
+        self.reset()
         known = {tally.rule: tally for tally in tallies}
         for active in self._configured:
             if (tally := known.get(active.tally.rule)) is not None:
                 active.restore(tally)
         self._active = [active for active in self._active if not active.is_used_up]
+
+    def reset(self) -> None:
+        """Activate the configured rules with counters of zero, and no others."""
+        with self._lock:
+            self._next_number = 0
+            self._active = []
+            self._unsaved.clear()
+        for rule in self._rules:
+            self.add_rule(rule)
+        self._configured = tuple(self._active)
 
     def add(self, kind: Misbehaviour, endpoint: Endpoint = "any", **settings: Unpack[FaultSettings]) -> int:
         """Activate a fault, by default for the next matching request; return the rule's number.

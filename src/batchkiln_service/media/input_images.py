@@ -1,6 +1,5 @@
 """Uploaded pictures: verified before use, and opened as upright RGB pictures whatever their format."""
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -8,14 +7,15 @@ from typing import Final
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-MAX_PIXELS: Final = 64_000_000  # up to four bytes each when decoded
+MAX_PIXELS: Final = 100_000_000  # up to four bytes each when decoded; docs/assumptions.md has this limit
 _TOO_LARGE: Final = f"has more than {MAX_PIXELS} pixels"
 _PAPER: Final = (236, 236, 240)  # the background of transparent pictures
 _WIDE_MODES: Final = ("I", "F")
 _REDUCIBLE_MODES: Final = ("L", "LA", "RGB", "RGBA", "CMYK")
 
-# Too large pictures are refused by their header. Pillow's own, higher limit only warns, unless warnings are errors.
-warnings.simplefilter("error", Image.DecompressionBombWarning)
+# Too large pictures are refused by their header. Pillow's own limit is lower, and only warns below twice its value.
+if Image.MAX_IMAGE_PIXELS is not None:
+    Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, MAX_PIXELS)
 
 
 class UnreadablePictureError(Exception):

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 import aiohttp
 import aiohttp.http
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.error_messages import excerpt
@@ -26,6 +26,7 @@ Next = TypeVar("Next")
 # More than twice the longest prompt with every character written as two escapes of six bytes.
 MAX_BODY_BYTES: Final = 256 * 1024
 BODY_SECONDS: Final = 30.0  # real time within which a body must arrive
+_CODINGS: Final = frozenset({"identity", "gzip", "deflate"})  # aiohttp takes unknown ones for none
 # What aiohttp raises for an invalid body, or for a client that closes the connection before the end of its body.
 UNREADABLE_BODY: Final = (
     web.RequestPayloadError,
@@ -114,6 +115,8 @@ def put_in_place(request: web.Request, content: bytes) -> None:
 async def _read(request: web.Request, within_seconds: float) -> Deferred[bytes]:
     if request.content_type != "application/json":
         return Deferred(None, ApiError(415, "unsupported_media_type", "send Content-Type: application/json"))
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() not in _CODINGS:
+        return Deferred(None, ApiError(415, "unsupported_media_type", "send the body without Content-Encoding"))
     try:
         async with asyncio.timeout(within_seconds):
             return Deferred(await request.read())

@@ -25,6 +25,10 @@ class Firewall:
         for ip, arrived_at_ms in arrivals:
             self.admits(ip, arrived_at_ms)
 
+    def reset(self) -> None:
+        """Count all requests from now on as the first ones."""
+        self._seen.clear()
+
     def admits(self, ip: str, now_ms: int) -> bool:
         """Return whether a request may pass, and count it if so."""
         if self._limit >= UNREACHABLE:

@@ -44,9 +44,13 @@ def address_of(config: ServiceConfig, port: int) -> Address:
     """Return the address for clients of a service that is bound to a port."""
     if config.public_url is not None:
         return Address(config.public_url.rstrip("/"), is_known=True)
-    host = _WILDCARDS.get(config.host, config.host)
-    origin = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    return Address(origin, is_known=config.host not in _WILDCARDS)
+    return Address(origin_of(config.host, port), is_known=config.host not in _WILDCARDS)
+
+
+def origin_of(host: str, port: int) -> str:
+    """Return the URL origin of an address that was bound; all interfaces are named by loopback."""
+    host = _WILDCARDS.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def listen(

@@ -272,3 +272,32 @@ def test_work_with_a_profile_leaves_the_others_alone(workspace: Workspace) -> No
     workspace.call("work", "--profile", "other")
 
     assert workspace.call("status", "foxes", "--json").document["items"]["queued"] == 2
+
+
+def test_service_that_never_answers_ends_the_run(workspace: Workspace) -> None:
+    """Exit 4 names the address as the place to look at; the items stay queued, and nothing was sent."""
+    (workspace.folder / "one.yaml").write_text(
+        "version: 1\njob: one\ndefaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}\n"
+        "items: [a fox]\n"
+    )
+    nobody = {"BATCHKILN_BASE_URL": "http://127.0.0.1:9/api/v1", "BATCHKILN_API_KEY": "k"}
+
+    ended = workspace.call("run", "one.yaml", "--yes", "--contact-timeout", "0.5", **nobody)
+
+    assert ended.exit == 4
+    assert "the service has not answered since the run began: check `base_url` or BATCHKILN_BASE_URL" in ended.err
+    assert workspace.call("status", "one", "--json").document["items"]["queued"] == 1
+
+
+def test_work_on_a_paused_queue_says_that_it_is_paused(workspace: Workspace) -> None:
+    """With the command that continues, rather than only that there is nothing to do."""
+    (workspace.folder / "one.yaml").write_text(
+        "version: 1\njob: one\ndefaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}\n"
+        "items: [a fox]\n"
+    )
+    workspace.call("enqueue", "one.yaml")
+    workspace.call("pause", "one")
+
+    ended = workspace.call("work")
+
+    assert "one is paused, 1 queued: batchkiln unpause one" in ended.out

@@ -18,6 +18,20 @@ KEYS = dict(getattr(serve.commands["keys"], "commands", {}))
 CONFIGURED = "state_dir: books\naccounts: [{name: studio, keys: [configured-key]}]\n"
 
 
+def create(base_url: str, idempotency_key: str) -> dict[str, str]:
+    """Create an image with the key `test-key`, and return its record."""
+    body = {"model": "epsilon-2", "mode": "text-to-image", "prompt": "A fox", "parameters": {"resolution": "512x512"}}
+    headers = {
+        "Authorization": "Bearer test-key",
+        "Content-Type": "application/json",
+        "Idempotency-Key": idempotency_key,
+    }
+    request = urllib.request.Request(f"{base_url}/images", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=20) as response:
+        record: dict[str, str] = json.load(response)
+        return record
+
+
 def status_of(base_url: str, key: str) -> int:
     """Read the balance with a key; return the status."""
     request = urllib.request.Request(f"{base_url}/credits/balance", headers={"Authorization": f"Bearer {key}"})
@@ -27,6 +41,77 @@ def status_of(base_url: str, key: str) -> int:
     except urllib.error.HTTPError as error:
         with error:
             return error.code
+
+
+def test_a_given_key_works_and_the_exports_carry_it_with_the_speed(workspace: Workspace) -> None:
+    """What `serve` prints is what another terminal needs, so a client's waits fit the service's clock."""
+    server = workspace.start("serve", "--key", "test-key", "--time-scale", "60", "--port", "0")
+    exported = until_line(server, "export BATCHKILN_BASE_URL=").split()
+
+    variables = dict(word.split("=", 1) for word in exported[1:])
+    status = status_of(variables["BATCHKILN_BASE_URL"], "test-key")
+    interrupt(server)
+
+    assert finished(server).exit == 0
+    assert status == 200
+    assert variables["BATCHKILN_API_KEY"] == "test-key"
+    assert variables["BATCHKILN_TIME_SCALE"] == "60"
+    assert not (workspace.folder / ".batchkiln" / "service" / "key-main").exists()
+
+
+def test_a_port_in_use_is_told_with_the_remedy(workspace: Workspace) -> None:
+    """Exit 2, and which options to change."""
+    server = workspace.start("serve", "--json", "--state-dir", "first")
+    port = until_line(server, "base_url").split('"')[3].split(":")[2].partition("/")[0]
+
+    refused = workspace.call("serve", "--state-dir", "second", "--port", port)
+
+    interrupt(server)
+    finished(server)
+    assert refused.exit == 2
+    assert "choose another --port or --operator-port" in refused.err
+
+
+def test_a_service_for_tests_of_clients(workspace: Workspace) -> None:
+    """A known key, ids that repeat, no limits and no waits, without a configuration file."""
+    ids = []
+    for folder in ("first", "second"):
+        server = workspace.start(
+            "serve", "--json", "--state-dir", folder, *("--key", "test-key", "--seed", "7", "--no-limits", "--instant")
+        )
+        base_url = until_line(server, "base_url").split('"')[3]
+        ids.append([created["id"] for created in (create(base_url, f"{folder}-{number:016}") for number in range(12))])
+        interrupt(server)
+        assert finished(server).exit == 0
+
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == 12
+
+
+def test_a_key_that_no_header_can_carry_is_refused(workspace: Workspace) -> None:
+    """Exit 2; the key itself is not repeated."""
+    refused = workspace.call("serve", "--key", "two words")
+
+    assert refused.exit == 2
+    assert "--key: expected" in refused.err
+    assert "two words" not in refused.err
+
+
+def test_check_of_the_report_is_a_verdict(workspace: Workspace) -> None:
+    """Exit 0 while the client keeps the rules, then 1 with the rule that it broke."""
+    server = workspace.start("serve", "--json", "--state-dir", "books", "--key", "test-key")
+    base_url = until_line(server, "base_url").split('"')[3]
+    create(base_url, "idempotency-key-1")
+    kept = workspace.call("serve", "report", "--check", "--state-dir", "books")
+    with pytest.raises(urllib.error.HTTPError):
+        create(base_url, "idempotency-key-2")
+    broken = workspace.call("serve", "report", "--check", "--state-dir", "books")
+    interrupt(server)
+    finished(server)
+
+    assert (kept.exit, kept.document["ok"], kept.err) == (0, True, "")
+    assert (broken.exit, broken.document["ok"]) == (1, False)
+    assert "generation_active: 1 creates beside an active generation (section 8)" in broken.err
 
 
 def test_a_key_works_at_once_and_fails_at_once_when_revoked(workspace: Workspace) -> None:

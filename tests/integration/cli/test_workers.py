@@ -1,6 +1,8 @@
 """Several worker processes on one queue in PostgreSQL: who drives what, what is told of it, and what is refused."""
 
+import json
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,3 +199,27 @@ def test_a_few_first_is_refused_where_workers_share(shared: SharedQueue) -> None
     assert code == 2
     assert "other workers would begin the rest; nothing was enqueued or sent" in said
     assert shared.document("status", config=config)["jobs"] == []
+
+
+def test_run_waits_for_the_journals_of_a_machine_no_longer_than_allowed(shared: SharedQueue) -> None:
+    """The machine is named, with the next command; `workers gone` ends the wait."""
+    one = shared.machine("fra-1")
+    assert shared.call("enqueue", shared.manifest("birds", items=2), config=one)[0] == 0
+    machine = json.dumps({"token": {"host": "vm-7", "seen_at": int(time.time() * 1000)}})
+    with postgres.server().admin(shared.url.name) as admin:
+        for key in ("journal_machines", "awaited_machines"):
+            admin.execute("INSERT INTO meta (key, value) VALUES (%s, %s)", [key, machine])
+
+    code, _, said = shared.call("work", "--egress", "fra-1", "--wait-journals", "0", config=one)
+    listed, told = (shared.call(command, config=one)[1] for command in ("workers", "status"))
+    document = shared.document("workers", config=one)
+    gone = shared.call("workers", "gone", "vm-7", config=one)
+    done = shared.call("work", "--egress", "fra-1", "--wait-journals", "0", config=one)
+
+    assert code == 6, said
+    for text in (said, listed, told):
+        assert "vm-7" in text
+        assert "workers gone vm-7" in " ".join(text.split())
+    assert [each["host"] for each in document["awaited"]] == ["vm-7"]
+    assert gone[0] == 0
+    assert done[0] == 0, done

@@ -82,7 +82,6 @@ async def _service(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proce
     config = {
         "state_dir": str(folder / "service"),
         "instant": True,
-        "request_faults": False,  # a misbehaviour that was asked for is no finding
         "accounts": [{"name": "main", "credits": _MANY_CREDITS, "keys": [KEY]}],
         "limits": Limits.lifted().model_dump(),
     }

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln_service import LocalService, ServiceConfig, open_account_admin
 from batchkiln_service.admin_api import MAX_BODY_BYTES, MAX_RULES
+from batchkiln_service.clock import iso
 
-from .service_world import IMAGE, Reply, World, WorldMaker, image_with
+from .conftest import ACCOUNTS
+from .service_world import IMAGE, START_MS, Reply, World, WorldMaker, image_with
 
 
 @pytest.fixture
@@ -253,6 +256,101 @@ async def test_success_waits_for_its_picture(make_world: WorldMaker) -> None:
     await world.service.idle()
 
     assert (await world.poll(created.body["id"])).body["status"] == "success"
+
+
+async def test_opened_port_takes_any_host_name_but_no_web_page(make_world: WorldMaker) -> None:
+    """Containers reach it by the name of its container; a page of a browser still does not."""
+    world = await make_world(operator_port=0, operator_host="0.0.0.0")
+
+    named = await ask(world, "POST", "/reset", headers={"Host": "service:8081"})
+    paged = await ask(world, "POST", "/reset", headers={"Host": "service:8081", "Origin": "http://service:8081"})
+
+    assert named.status == 200
+    assert paged.code == "origin_not_allowed"
+
+
+async def test_time_advances_on_request(world: World) -> None:
+    """Two weeks pass at once: a generation ends, its file is drawn before, and it expires."""
+    created = await world.create()
+
+    moved = await ask(world, "POST", "/clock", body={"advance": 600})
+    ended = await world.poll(created.body["id"])
+    await ask(world, "POST", "/clock", body={"advance": 15 * 86_400})
+    expired = await world.poll(created.body["id"])
+
+    assert moved.body == {"now": iso(START_MS + 600_000)}
+    assert (ended.body["status"], expired.body["status"]) == ("success", "expired")
+
+
+@pytest.mark.parametrize("body", [{"advance": 0}, {"advance": -1}, {"advance": 1e12}, {"advance": "soon"}, {}])
+async def test_time_neither_goes_back_nor_leaves_the_calendar(world: World, body: object) -> None:
+    """422 names the field, and the clock stands where it was."""
+    refused = await ask(world, "POST", "/clock", body=body)
+
+    assert (refused.status, refused.code) == (422, "invalid_request")
+    assert world.clock.now_ms() == START_MS
+
+
+async def test_time_ends_with_the_calendar(world: World) -> None:
+    """Ten years at a time do not lead to an instant that no reply can show."""
+    moved = [await ask(world, "POST", "/clock", body={"advance": 10 * 365 * 86_400}) for _ in range(100)]
+
+    assert moved[-1].status == 422
+    assert (await world.send("GET", "/models")).status == 200
+
+
+async def test_advanced_time_is_kept_over_a_restart(tmp_path: Path) -> None:
+    """The running clock is moved on disk as well, so it does not go back at the next start."""
+    config = ServiceConfig(state_dir=tmp_path, accounts=ACCOUNTS)
+    async with LocalService(config) as service:
+        begun_ms = service.clock.now_ms()
+        await service.advance(86_400)
+        moved_ms = service.clock.now_ms()
+    async with LocalService(config) as service:
+        restarted_ms = service.clock.now_ms()
+
+    assert moved_ms - begun_ms >= 86_400_000
+    assert restarted_ms >= moved_ms
+
+
+async def test_a_new_beginning_is_like_a_new_folder(make_world: WorldMaker, png: bytes) -> None:
+    """Generations, uploads, requests and counts are gone; keys, time and ports stay; a seed repeats its ids."""
+    rule = {"kind": "html", "endpoint": "models"}
+    world = await make_world(operator_port=0, seed=5, faults=[rule])
+    first = await world.create(idempotency_key="idempotency-key-1")
+    await world.upload(png)
+    done = await world.finish(first)
+    await world.send("GET", "/models")
+    await ask(world, "POST", "/faults", body={"kind": "throttle"})
+    before_ms = world.clock.now_ms()
+
+    replied = await ask(world, "POST", "/reset")
+
+    assert (replied.status, replied.body["now"]) == (200, iso(before_ms))
+    assert (await ask(world, "GET", "/report")).body["requests"] == []
+    assert (await ask(world, "GET", "/faults")).body["faults"] == [{"number": 0, "rule": rule, "met": 0, "struck": 0}]
+    assert (await world.poll(first.body["id"])).status == 404
+    assert await world.balance() == 10_000
+    async with world.session.get(done.output["url"]) as gone:
+        assert gone.status == 404
+    again = await world.create(idempotency_key="idempotency-key-1")
+    assert (again.status, again.body["id"]) == (202, first.body["id"])
+    assert (await world.finish(again)).body["status"] == "success"
+    assert (await world.service.report()).audit.entries == ()
+    assert sorted(path.name for path in (world.config.state_dir / "assets").iterdir()) == []
+
+
+async def test_made_and_revoked_keys_stay_over_a_new_beginning(make_world: WorldMaker) -> None:
+    """A key that a person revoked never works again, and a made one goes on. Service rule 5.6."""
+    world = await make_world(operator_port=0)
+    with open_account_admin(world.config) as admin:
+        kept, gone = admin.create("main"), admin.create("main")
+        admin.revoke(gone.id)
+
+    await ask(world, "POST", "/reset")
+
+    statuses = [(await world.send("GET", "/models", key=key.secret)).status for key in (kept, gone)]
+    assert statuses == [200, 401]
 
 
 async def test_unknown_paths_and_methods_are_json(world: World) -> None:

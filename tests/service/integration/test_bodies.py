@@ -100,6 +100,20 @@ async def test_longest_prompt_fits_however_it_is_written(make_world: WorldMaker)
     assert quoted.status == 200, quoted.body
 
 
+async def test_unknown_content_encoding_is_not_taken_for_none(world: World) -> None:
+    """A body in a coding that nobody here can undo is refused, even if it looks like JSON."""
+    body = json.dumps(IMAGE).encode()
+    headers = {"Authorization": "Bearer key-one-of-main", "Content-Type": "application/json"}
+    statuses = {}
+    for coding in ("foo", "identity"):
+        async with world.session.post(
+            f"{world.service.base_url}/quotes", data=body, headers=headers | {"Content-Encoding": coding}
+        ) as response:
+            statuses[coding] = (response.status, (await response.json()).get("error", {}).get("code"))
+
+    assert statuses == {"foo": (415, "unsupported_media_type"), "identity": (200, None)}
+
+
 def hang_up(line: Line, *, is_abrupt: bool) -> None:
     """Close a connection, politely or with a reset."""
     if is_abrupt:

@@ -5,12 +5,15 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from hashlib import sha256
 from pathlib import Path
 
 import aiohttp
 import pytest
 from yarl import URL
 
+from batchkiln_service import load_catalog
+from batchkiln_service.clock import RandomStream
 from batchkiln_service.faults.fault_rules import KINDS, FaultMatch
 
 from .service_world import CLIP, IMAGE, World, WorldMaker, image_with
@@ -368,13 +371,15 @@ async def test_generation_takes_longer_at_will(
     assert slow_ms == usual_ms * factor + more_ms
 
 
-async def test_prompt_can_ask_for_a_slow_generation(make_world: WorldMaker, tmp_path: Path) -> None:
-    """[slow] in a prompt is how a manifest asks for ten times as long."""
-    usual, slow = [await make_world(state_dir=tmp_path / name) for name in ("usual", "slow")]
+async def test_prompt_can_ask_for_a_slow_generation(world: World) -> None:
+    """[slow] in a prompt is how a manifest asks for ten times as long as its request would take."""
+    body = image_with(prompt="A [slow] fox")
+    subject, model = sha256(json.dumps(body).encode()).hexdigest(), load_catalog()["epsilon-2"]
+    usual_seconds = RandomStream(0).duration_seconds(
+        f"main:{subject}:0", mean=model.typical_seconds, spread=model.spread_seconds
+    )
 
-    usual_ms, slow_ms = await work_ms(usual), await work_ms(slow, image_with(prompt="A [slow] fox"))
-
-    assert slow_ms == usual_ms * 10
+    assert await work_ms(world, body) == round(usual_seconds * 1000) * 10
 
 
 async def test_prompt_can_ask_to_stay_pending(world: World) -> None:
@@ -536,6 +541,22 @@ async def test_an_end_whose_reply_is_lost_is_not_heard_of(world: World) -> None:
 
     await world.poll(created.body["id"])
 
+    assert lost == 1
+    assert (await world.service.report()).ends_seen.unseen_ends == 0
+
+
+async def test_an_end_that_a_replay_tells_is_heard_of(world: World) -> None:
+    """A replay's 202 shows a success with its link, so no read is needed after it; a lost one shows nothing."""
+    await world.create(idempotency_key=KEY)
+    world.clock.advance(600)
+    await world.service.idle()
+    world.service.faults.add("reply_lost", "create")
+    await create_on_the_wire(world)
+    lost = (await world.service.report()).ends_seen.unseen_ends
+
+    replayed = await world.create(idempotency_key=KEY)
+
+    assert (replayed.status, replayed.body["status"]) == (202, "success")
     assert lost == 1
     assert (await world.service.report()).ends_seen.unseen_ends == 0
 

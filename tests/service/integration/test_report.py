@@ -169,6 +169,63 @@ def test_prompts_show_what_was_paid_for_them(report: Report) -> None:
     assert report.prompts_paid_more_than_once == 1
 
 
+def test_violations_are_those_of_the_client(report: Report) -> None:
+    """The taken slot and the early poll count, each once; the replay does not, nor the failure."""
+    assert not report.ok
+    assert [(broken.rule, broken.count) for broken in report.violations] == [
+        ("generation_active", 1),
+        ("early_poll", 1),
+    ]
+
+
+async def test_client_that_keeps_the_rules_has_no_violations(world: World) -> None:
+    """Faults, replays of lost creates and mistakes in bodies are no violations."""
+    world.service.faults.add("throttle", "create")
+    world.service.faults.add("edge_block", "create")
+    await world.create()
+    await world.create()
+    await world.create(image_with(prompt=""))
+    await world.finish(await world.create())
+
+    assert (await world.service.report()).violations == ()
+
+
+async def test_new_create_in_place_of_a_replay_is_a_violation(world: World) -> None:
+    """After a lost reply the same key is sent again; another key may charge twice. Service rules 4.2 and 4.5."""
+    world.service.faults.add("reply_lost", "create")
+    with pytest.raises(aiohttp.ClientError):
+        await world.create(idempotency_key="idempotency-key-lost")
+    world.clock.advance(600)
+    await world.service.idle()
+    await world.finish(await world.create(idempotency_key="idempotency-key-other"))
+    await world.create(idempotency_key="idempotency-key-lost")
+    await world.finish(await world.create(idempotency_key="idempotency-key-third"))
+
+    (broken,) = (await world.service.report()).violations
+
+    assert (broken.rule, broken.count, broken.source) == ("replaced_create", 1, "rules 4.2 and 4.5")
+
+
+@pytest.mark.parametrize(
+    ("limits", "rule"),
+    [
+        (Limits(creates_per_minute=1), "rate_limited"),
+        (Limits(creates_per_day=1), "daily_limit"),
+        (Limits(credits_per_day=2), "credit_budget_exhausted"),
+        (Limits(requests_per_minute_per_ip=1), "edge_blocked"),
+    ],
+)
+async def test_each_overstepped_limit_is_a_violation(make_world: WorldMaker, limits: Limits, rule: str) -> None:
+    """The rule has the name of the refusal. Service section 8."""
+    world = await make_world(limits=limits, instant=True)
+    await world.create()
+
+    refused = await world.create()
+
+    assert refused.status in {403, 429}
+    assert [(broken.rule, broken.count) for broken in (await world.service.report()).violations] == [(rule, 1)]
+
+
 def test_polls_slot_and_ends_are_timed(report: Report) -> None:
     """Polls 9, 11 and 17 seconds apart; idle for 15 and 2.5 of 99 seconds; ends heard of after 3 and 10."""
     assert report.poll_gaps == PollGaps(10.0, 1, Spread(3, 37.0, 9.0, 12.333333, 11.0, 17.0, 17.0))

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Awaitable, Callable
 
 import pytest
+from PIL import Image
 
 from batchkiln_service import Limits
 
@@ -157,6 +158,18 @@ async def test_file_of_thirty_mebibytes_goes_all_the_way(world: World, png: byte
     completed = await world.send("POST", "/uploads/complete", body={"asset_ids": [prepared.asset_id]})
 
     assert (len(picture), taken, completed.status) == (30 * MIB, 200, 200)
+
+
+async def test_picture_of_a_hundred_megapixels_is_taken(world: World) -> None:
+    """The document bounds bytes, types and numbers of files. Only what would fill the memory is refused besides."""
+    buffer = io.BytesIO()
+    Image.new("1", (10_000, 10_000)).save(buffer, "PNG")
+    prepared = await world.prepare(len(buffer.getvalue()))
+    await world.put(prepared, buffer.getvalue())
+
+    completed = await world.send("POST", "/uploads/complete", body={"asset_ids": [prepared.asset_id]})
+
+    assert completed.status == 200, completed.body
 
 
 async def test_one_active_generation_over_all_keys(world: World) -> None:

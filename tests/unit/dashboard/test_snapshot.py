@@ -50,7 +50,7 @@ def snapshot(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None =
         (
             shared(job_view({ItemState.QUEUED: 3}), undriven=(Undriven("studio", "carl", NO_KEY),)),
             Level.HELP,
-            "Nobody drives the account studio/carl: no machine has an API key",
+            "Nobody drives studio/carl: no machine has an API key",
         ),
         (snapshot(job_view({ItemState.QUEUED: 3}, is_paused=True), lease=None), Level.FINE, "paused"),
         (snapshot(job_view({ItemState.QUEUED: 1, ItemState.HELD: 1})), Level.HELP, "held"),

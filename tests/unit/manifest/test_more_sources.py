@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batchkiln.manifest import open_manifest, remote_sources
+from batchkiln.manifest import open_manifest
 from batchkiln.manifest.json_arrays import ArrayReader, InvalidJson
 from batchkiln.manifest.remote_sources import RemoteSources, SourceNotFetched, file_name_of
 
@@ -211,6 +211,9 @@ class _Endless:
         del path, mode
         return self
 
+    def invalidate_cache(self) -> None:
+        pass
+
     def __enter__(self) -> Self:
         return self
 
@@ -245,13 +248,18 @@ def test_the_name_of_a_url_has_no_query() -> None:
     assert [file_name_of(url) for url in urls] == ["p.csv", "p.json", "p.parquet", "b"]
 
 
-def test_a_missing_extra_is_named() -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that installs it."""
-    error = ModuleNotFoundError("No module named 'fsspec'", name="fsspec")
 
-    found = remote_sources._not_fetched(error)
+    def missing(_: str) -> None:
+        raise ModuleNotFoundError("No module named 'fsspec'", name="fsspec")
 
-    assert (found.reason, found.remedy) == (
+    monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+
+    with pytest.raises(SourceNotFetched) as caught:
+        RemoteSources().path_of("memory://rows/p.txt")
+
+    assert (caught.value.reason, caught.value.remedy) == (
         "a URL needs packages that are not installed",
         "pip install 'batchkiln[datasets]'",
     )

@@ -40,7 +40,7 @@ def test_a_folder_with_hard_links_serves(tmp_path: Path) -> None:
     (tmp_path / MARKS_FOLDER / "one.probe").touch()
     (tmp_path / MARKS_FOLDER / "one.link").touch()
 
-    SharedFolder(tmp_path).check_links("one")
+    SharedFolder(tmp_path).check_names("one")
 
     assert list((tmp_path / MARKS_FOLDER).iterdir()) == []
 
@@ -49,13 +49,13 @@ def test_a_folder_with_hard_links_serves(tmp_path: Path) -> None:
 def test_a_folder_in_which_names_are_given_twice_is_refused(tmp_path: Path, files: FileSystem) -> None:
     """Two workers would overwrite each other's results."""
     with pytest.raises(InputError, match=r"no hard links.*Nothing was sent"):
-        SharedFolder(tmp_path, files).check_links("one")
+        SharedFolder(tmp_path, files).check_names("one")
 
 
 def test_a_folder_that_is_not_mounted_is_refused_and_not_made(tmp_path: Path) -> None:
     """What would be made there is a folder of the machine's own disk."""
     with pytest.raises(InputError, match=r"is not there. Mount"):
-        SharedFolder(tmp_path / "mnt").check_links("one")
+        SharedFolder(tmp_path / "mnt").check_names("one")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -63,7 +63,7 @@ def test_a_folder_that_is_not_mounted_is_refused_and_not_made(tmp_path: Path) ->
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     """The sentence has the reason and the remedy."""
     with pytest.raises(OutputDirNotWritable, match=r"No space left.*Free some space"):
-        SharedFolder(tmp_path, Full()).check_links("one")
+        SharedFolder(tmp_path, Full()).check_names("one")
 
 
 def test_a_token_is_found_where_it_was_written_alone(tmp_path: Path) -> None:

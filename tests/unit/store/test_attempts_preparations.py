@@ -8,14 +8,13 @@ import pytest
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.job import SavedFile
+from batchkiln.core.job import SavedFile, SavedOutput
 from batchkiln.core.outcomes import DOWNLOADS, UNCHANGED, Download
 from batchkiln.core.queue_changes import (
     InputLost,
     ItemRefused,
     NeverFits,
     RecipeRefused,
-    SavedOutput,
     Uploaded,
     UploadsGone,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from psycopg import errors
 
 from batchkiln.store.apply import _PENDING, _of_kind
 from batchkiln.store.postgres.connecting import connect
@@ -40,6 +41,17 @@ _CONVERSIONS: Final = (
     (r"((?:attempt|version)_id +BIGINT) REFERENCES attempt \(id\) DEFERRABLE INITIALLY DEFERRED", r"\1"),
 )
 """SQLite's words for a table in PostgreSQL's. What refers to a later table is left out, and added at the end."""
+
+_IN_PLACE_OF_KEYS: Final = ("changed_item_refers", "job_is_referred_to", "new_items_refer", "recipe_is_referred_to")
+"""Triggers in PostgreSQL that check the references of items to job and recipe; see `0007_chains.sql` there."""
+
+_A_JOB: Final = """
+    INSERT INTO recipe (id, recipe_key, price_key, model, mode, parameters, inputs_count, attempts)
+        VALUES (1, 'r', 'p', 'epsilon-2', 'text-to-image', '{}', 0, 3);
+    INSERT INTO job (id, name, description, profile, accounts, item_order, output_dir, filename, manifest_path,
+        created_at) VALUES (1, 'big', '', 'local', '[]', 'manifest', 'out', '{item}', 'big.yaml', 0)
+"""
+_NEW_ITEM: Final = "INSERT INTO item (job_id, position, name, recipe_id, prompt) VALUES ({job}, 1, 'a', {recipe}, 'A')"
 
 
 @pytest.fixture
@@ -110,6 +122,7 @@ def test_both_schemas_are_the_same(session: PostgresSession, tmp_path: Path) -> 
         session.script(
             f"ALTER TABLE item ADD FOREIGN KEY ({column}) REFERENCES attempt (id) DEFERRABLE INITIALLY DEFERRED"
         )
+    session.script("ALTER TABLE item DROP CONSTRAINT item_job_id_fkey, DROP CONSTRAINT item_recipe_id_fkey")
     mirrored = _catalog(session, "mirror")
     session.script("SET search_path = public; DROP SCHEMA mirror CASCADE")
 
@@ -118,7 +131,34 @@ def test_both_schemas_are_the_same(session: PostgresSession, tmp_path: Path) -> 
     triggers = session.execute(
         "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgrelid::regclass::text NOT LIKE '%.%' ORDER BY 1"
     )
-    assert [row[0] for row in triggers] == sorted(name for kind, name, _ in schema if kind == "trigger")
+    of_sqlite = [name for kind, name, _ in schema if kind == "trigger"]
+    assert [row[0] for row in triggers] == sorted([*of_sqlite, *_IN_PLACE_OF_KEYS])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        _NEW_ITEM.format(job=7, recipe=1),
+        _NEW_ITEM.format(job=1, recipe=7),
+        "UPDATE item SET recipe_id = 7",
+        "UPDATE item SET job_id = 7",
+        "DELETE FROM recipe",
+        "DELETE FROM job",
+        "UPDATE recipe SET id = 7",
+        "UPDATE job SET id = 7",
+    ],
+)
+def test_an_item_on_postgres_refers_to_a_job_and_a_recipe_without_a_foreign_key(
+    session: PostgresSession, statement: str
+) -> None:
+    """Triggers refuse what a foreign key would."""
+    session.script(_A_JOB)
+    session.script(_NEW_ITEM.format(job=1, recipe=1))
+
+    with pytest.raises(errors.IntegrityError):
+        session.script(statement)
+
+    assert session.row("SELECT job_id, recipe_id FROM item") == (1, 1)
 
 
 def _converted(sql: str) -> str:

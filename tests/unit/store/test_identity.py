@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.job import ItemSpec
+from batchkiln.core.job import ItemSpec, Mode, SourceRef
 from batchkiln.core.states import ItemState
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.identity import SameRequest
@@ -251,3 +251,84 @@ def test_a_plan_names_equal_requests_of_a_manifest(queue: QueueFile) -> None:
     )
 
     assert plan.equal_requests == (2, (("b", "fox"), ("d", "fox")))
+
+
+def made_from(name: str, prompt: str, *sources: str) -> ItemSpec:
+    inputs = tuple(SourceRef(source) for source in sources)
+    return named(name, prompt, recipe=replace(RECIPE, mode=Mode.IMAGE_TO_IMAGE, inputs_count=1), inputs=inputs)
+
+
+def chain_of(queue: QueueFile, *items: ItemSpec) -> None:
+    """Make items, each of which is made before the next one."""
+    queue.apply(items)
+    for number, item in enumerate(items, start=1):
+        queue.finish(item.name, sha256=f"a{number}")
+
+
+def test_a_chained_request_under_a_new_id_is_refused(queue: QueueFile) -> None:
+    """Made from the same item, it is the same request: nothing is enqueued until a person says so."""
+    chain_of(queue, named("fox", "a fox"), made_from("fox-ink", "in ink", "fox"))
+
+    with pytest.raises(InputError, match="asks for the same as 'fox-ink', which is done"):
+        queue.apply([named("fox", "a fox"), made_from("ink-of-fox", "in ink", "fox")])
+
+
+def test_a_whole_chain_under_new_ids_is_refused(queue: QueueFile) -> None:
+    """Its source repeats the request of the earlier source, and so on along the chain."""
+    chain_of(
+        queue,
+        named("fox", "a fox"),
+        made_from("fox-ink", "in ink", "fox"),
+        made_from("fox-oil", "in oil", "fox-ink"),
+    )
+
+    renamed = [
+        named("vixen", "a fox"),
+        made_from("vixen-ink", "in ink", "vixen"),
+        made_from("vixen-oil", "in oil", "vixen-ink"),
+    ]
+
+    assert queue.plan(renamed).report.paid_before == 3
+
+
+def test_equal_content_of_another_source_is_a_duplicate(queue: QueueFile) -> None:
+    """A file and an item's output are compared by what is in them."""
+    queue.apply([named("still", "a still", inputs=()), named("old", "in ink", inputs=(image("/a.png", "a1"),))])
+    queue.finish("still", sha256=image("/a.png", "a1").sha256)
+    queue.finish("old")
+    recipe = spec("old", inputs=(image("/a.png", "a1"),)).recipe
+
+    again = replace(made_from("new", "in ink", "still"), recipe=recipe)
+
+    assert queue.plan([again]).report.paid_before == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "source"), [("in oil", "fox"), ("in ink", "owl")], ids=["other prompt", "other source"]
+)
+def test_another_chained_request_is_no_duplicate(queue: QueueFile, prompt: str, source: str) -> None:
+    """Other words, or another picture."""
+    chain_of(queue, named("fox", "a fox"), named("owl", "an owl"), made_from("fox-ink", "in ink", "fox"))
+
+    assert queue.plan([made_from("new", prompt, source)]).report.paid_before == 0
+
+
+def test_a_source_that_was_made_again_makes_another_request(queue: QueueFile) -> None:
+    """Its content is not what the earlier item was made from."""
+    chain_of(queue, named("fox", "a fox"), made_from("fox-ink", "in ink", "fox"))
+    queue.connection.execute("UPDATE output SET sha256 = 'b9' WHERE sha256 = 'a1'")
+
+    assert queue.plan([made_from("new", "in ink", "fox")]).report.paid_before == 0
+
+
+def test_a_reference_to_a_default_id_follows_it_to_its_old_name(queue: QueueFile) -> None:
+    """The manifest names `item-1`, and the job of an earlier version has it as `birds-1`."""
+    made_before(queue, named("birds-1", "fox"))
+    queue.finish("birds-1", sha256="a1")
+
+    report = queue.apply([numbered(1, "fox"), made_from("ink", "in ink", "item-1")])
+
+    assert (report.new, report.known) == (1, 1)
+    assert queue.all(
+        "SELECT source.name FROM item_source JOIN item AS source ON source.id = item_source.source_id"
+    ) == [("birds-1",)]

@@ -1,8 +1,9 @@
 """The machines whose journals a restored database waits for, before any account is taken."""
 
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -12,7 +13,12 @@ from batchkiln.store import known_journals
 from batchkiln.store.account_changes import account_id
 from batchkiln.store.known_journals import Machine, machine_at
 from batchkiln.store.leases import Leases
+from batchkiln.store.sql import query
 from support.worker_world import PROFILE, World
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+    from multiprocessing.synchronize import Barrier
 
 NOW: Final = 10_000_000_000
 ONE: Final = Machine("token-one", "one", Path("/nowhere/one"))
@@ -97,3 +103,64 @@ def test_machine_has_a_token_of_its_own_though_a_power_cut_left_its_file_empty(t
     place.with_name("machine").write_text("")
 
     assert machine_at(place, None).token not in {"", first}
+
+
+def _tell_token(place: Path, begin: "Barrier", told: "Queue[str]") -> None:
+    begin.wait()
+    told.put(machine_at(place, None).token)
+
+
+def test_processes_that_start_together_for_the_first_time_are_one_machine(tmp_path: Path) -> None:
+    """A token that only a dead process knows would be waited for after a restore, without an end."""
+    context, number = multiprocessing.get_context("fork"), 8
+    for attempt in range(5):
+        begin, told, place = context.Barrier(number), context.Queue(), tmp_path / str(attempt) / "queue"
+        processes = [context.Process(target=_tell_token, args=(place, begin, told)) for _ in range(number)]
+        for process in processes:
+            process.start()
+        tokens = {told.get(timeout=30) for _ in processes}
+        for process in processes:
+            process.join()
+
+        assert tokens == {machine_at(place, None).token}
+
+
+def test_crash_before_the_token_has_its_name_leaves_the_machine_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token is whole and on the disk before anybody can read it."""
+    place = tmp_path / "queue"
+    with monkeypatch.context() as patched:
+        patched.setattr("os.link", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            machine_at(place, None)
+    assert not place.with_name("machine").exists()
+
+    assert len(machine_at(place, None).token) == 32
+
+
+def test_machine_that_has_seen_a_later_event_takes_the_database_for_restored(world: World, tmp_path: Path) -> None:
+    """Law 2: it has no lost attempt itself, but the other machine may have one."""
+    machine = Machine("token-two", "two", tmp_path / "two")
+    newest = world.connection.execute(query("newest_event")).fetchone()["id"]
+    machine.remember(newest)
+    world.write(known_journals.compared, machine, NOW, has_lost=False)
+    assert awaited(world) == []
+
+    machine.remember(newest + 1)
+    world.write(known_journals.compared, machine, NOW, has_lost=False)
+
+    assert awaited(world) == ["one"]
+
+
+async def test_worker_remembers_the_newest_event_that_it_saw(world: World, tmp_path: Path) -> None:
+    """Not while it waits itself: a comparison has to come first."""
+    machine = Machine("token-two", "two", tmp_path / "two")
+    world.write(known_journals.compared, machine, NOW, has_lost=False)
+    machine.remember(0)
+    leases = Leases(world.database, lambda _: NOW, machine=machine)
+    newest = world.connection.execute(query("newest_event")).fetchone()["id"]
+
+    await leases.renew(WORKER, Egress(WORKER.egress, 120), None, ())
+
+    assert machine.newest_event == newest

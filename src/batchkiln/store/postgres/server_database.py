@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import psycopg
 
-from batchkiln.core.errors import QueueBusy, QueueInUse, QueueUnusable
+from batchkiln.core.errors import QueueBusy, QueueConnectionLost, QueueInUse, QueueUnusable
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.database import Database
 from batchkiln.store.leases import revoke
@@ -21,6 +21,7 @@ from batchkiln.store.postgres.postgres_session import PostgresSession
 from batchkiln.store.postgres.schema_updates import check_schema
 from batchkiln.store.session import Session
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 DRIVE_LOCK: Final = 0x626B6C64
@@ -77,6 +78,18 @@ class PostgresDatabase(Database):
             thread.shutdown(wait=False)
             raise
         return cls(session, url, thread, is_reader=is_reader)
+
+    async def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work(connection, …)` on one consistent snapshot.
+
+        A reader whose connection was lost since its last read connects again, and reads once more.
+        """
+        try:
+            return await super().read(work, *args, **kwargs)
+        except QueueConnectionLost:
+            if not self._is_reader:
+                raise
+            return await super().read(work, *args, **kwargs)
 
     async def reconnect(self) -> None:
         """Open the connection again. Raise `QueueBusy` and `QueueUnusable` as `connect` does."""

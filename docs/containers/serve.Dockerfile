@@ -1,0 +1,18 @@
+# The local service as a container, for tests of clients. docs/serve.md explains it.
+# docker build -f docs/containers/serve.Dockerfile -t batchkiln-serve .
+FROM python:3.12-slim
+COPY pyproject.toml README.md LICENSE /src/
+COPY src /src/src
+COPY docs/man /src/docs/man
+RUN pip install --no-cache-dir /src \
+    && rm -r /src \
+    && useradd --create-home --uid 10001 batchkiln \
+    && mkdir /data \
+    && chown batchkiln /data
+USER batchkiln
+WORKDIR /data
+VOLUME /data
+EXPOSE 8080 8081
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=2s --timeout=3s --start-period=10s --retries=5 CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8081/health', timeout=2)"]
+ENTRYPOINT ["batchkiln", "serve", "--host", "0.0.0.0", "--port", "8080", "--operator-host", "0.0.0.0", "--operator-port", "8081", "--state-dir", "/data"]

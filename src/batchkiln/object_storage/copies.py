@@ -1,0 +1,98 @@
+"""Local copies of objects, by the hash of their content, so that pages, exports and uploads read a local file.
+
+The copies are a cache below `$XDG_CACHE_HOME/batchkiln/objects`: whatever is missing is read again from its URL.
+"""
+
+import errno
+import hashlib
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from batchkiln.core.errors import StorageError
+from batchkiln.core.urls import is_url
+from batchkiln.object_storage.filesystems import settings
+from batchkiln.object_storage.url_streams import stream
+
+
+def copy_path(sha256: str, name: str) -> Path:
+    """Return where the copy of an object is, whether it exists or not. It keeps the extension of its name."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return cache / "batchkiln" / "objects" / sha256[:2] / f"{sha256}{Path(name).suffix}"
+
+
+def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
+    """Return a local file with an output's content: the path itself, or the copy of an object, which is read if needed.
+
+    Blocking. Raise `FileNotFoundError` if there is no such object, and `OSError` with the reason if it cannot be read
+    or has other content.
+    """
+    if not is_url(path):
+        return Path(path)
+    copy = copy_path(sha256, path)
+    if _is_whole(copy, size_bytes):
+        with suppress(OSError):
+            os.utime(copy)
+        return copy
+    part = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}.part")
+    part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    try:
+        with part.open("xb") as target:
+
+            def write(piece: bytes) -> None:
+                digest.update(piece)
+                target.write(piece)
+
+            stream(path, write, max_size_bytes=size_bytes)
+            target.flush()
+            os.fsync(target.fileno())
+        if digest.hexdigest() != sha256:
+            raise OSError(errno.EIO, "the object has other content than was recorded", path)
+        part.replace(copy)
+    except StorageError as error:
+        raise OSError(errno.EIO, str(error), path) from error
+    finally:
+        part.unlink(missing_ok=True)
+    trim(copy)
+    return copy
+
+
+def keep(source: Path, sha256: str, name: str) -> None:
+    """Move a file that is an object now to the copies. It is removed if it is on another disk, or none are kept."""
+    copy = copy_path(sha256, name)
+    try:
+        if not settings().copies_bytes:
+            source.unlink(missing_ok=True)
+            return
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        source.replace(copy)
+    except OSError:
+        source.unlink(missing_ok=True)
+    else:
+        trim(copy)
+
+
+def trim(newest: Path) -> None:
+    """Remove the copies that were unused for the longest time while all have more bytes than allowed."""
+    found: list[tuple[float, int, Path]] = []
+    for path in newest.parent.parent.glob("*/*"):
+        with suppress(OSError):
+            status = path.stat()
+            found.append((status.st_mtime, status.st_size, path))
+    excess = sum(size for _, size, _ in found) - settings().copies_bytes
+    for _, size, path in sorted(found):
+        if excess <= 0:
+            return
+        if path != newest:
+            with suppress(OSError):
+                path.unlink()
+            excess -= size
+
+
+def _is_whole(copy: Path, size_bytes: int) -> bool:
+    try:
+        return copy.stat().st_size == size_bytes
+    except OSError:
+        return False

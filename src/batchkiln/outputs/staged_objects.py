@@ -1,0 +1,123 @@
+"""Outputs whose place is a URL: complete files on the local disk first, then complete objects (Law 7).
+
+A file is downloaded, checked and named in a folder beside the queue. The queue records it there, then the object is
+written and verified, and then the queue records the object. The local bytes protect what was paid for until then: after
+a crash or an outage of the storage, the next run sends them, and downloads nothing again.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from batchkiln.core.errors import OutputDirNotWritable, StorageError
+from batchkiln.core.job import SavedFile, Sidecar
+from batchkiln.core.origin import tells_same
+from batchkiln.object_storage import ObjectFolder, in_background
+from batchkiln.object_storage.copies import copy_path, keep
+from batchkiln.object_storage.object_folder import send_seconds, write_object
+from batchkiln.object_storage.threads import CALL_SECONDS
+from batchkiln.outputs.filesystem import FileSystem
+from batchkiln.outputs.paths import numbered, sidecar_paths
+
+_MAX_NAMES: Final = 1000
+_MAX_SIDECAR_NAMES: Final = 100
+_CHECK_SECONDS: Final = 6 * CALL_SECONDS
+
+
+class StagedObjects:
+    """Sends complete local files to URLs. Network calls run in threads of their own, and have time limits."""
+
+    def __init__(
+        self, folder: Path, files: FileSystem | None = None, open_folder: Callable[[str], ObjectFolder] = ObjectFolder
+    ) -> None:
+        """Keep unsent files in `folder`, which is made when it is needed."""
+        self._folder = folder
+        self._files = files or FileSystem()
+        self._open_folder = open_folder
+
+    def folder_of(self, url: str) -> Path:
+        """Return the local folder of the files that are to be sent to a URL."""
+        return self._folder.absolute() / hashlib.sha256(url.encode()).hexdigest()[:16]
+
+    async def check(self, url: str, owner: str) -> None:
+        """Write, read and remove an object, before credits are spent. Raise `OutputDirNotWritable`."""
+        folder = self._open_folder(url)
+        try:
+            await in_background(_CHECK_SECONDS, lambda: folder.check(owner))
+        except StorageError as error:
+            raise unsendable(url, error) from error
+
+    async def find(self, url: str, file: SavedFile) -> Path | None:
+        """Return the local file that was staged as `file`, whose path is relative; None if it is gone or damaged.
+
+        A copy of an object that is gone from its storage serves as well.
+        """
+        for path in (self.folder_of(url) / file.path, copy_path(file.sha256, file.path)):
+            if await asyncio.to_thread(self._holds, path, file):
+                return path
+        return None
+
+    async def send(self, url: str, source: Path, file: SavedFile, name: str) -> SavedFile:
+        """Write an object and verify it; return it with its URL as its path.
+
+        `name` is relative to `url`. A taken name gets `~2`, `~3` …, unless the object there has the same content: a run
+        that crashed has written it. Raise `StorageError`.
+        """
+        folder = self._open_folder(url)
+        for number in range(1, _MAX_NAMES + 1):
+            final = str(numbered(Path(name), number))
+            write = partial(write_object, folder, source, final, sha256=file.sha256, media_type=file.media_type)
+            if await in_background(send_seconds(file.size_bytes), write):
+                return replace(file, path=folder.url_of(final))
+        raise StorageError(f"{_MAX_NAMES} objects have the name {name}", is_lasting=True)
+
+    async def write_sidecar(self, url: str, path: str, kind: Sidecar, content: bytes) -> str | None:
+        """Write a small object beside the object `path`, never over another; return its URL.
+
+        Return None if the same output's sidecar is there already. Raise `StorageError`.
+        """
+        folder, name = self._open_folder(url), path.removeprefix(f"{url}/")
+        return await in_background(_CHECK_SECONDS, lambda: _write_sidecar(folder, Path(name), kind, content))
+
+    async def remove(self, url: str, path: str) -> None:
+        """Remove an object that was just written, because its file got another name. Raise `StorageError`."""
+        folder = self._open_folder(url)
+        await in_background(CALL_SECONDS, lambda: folder.remove(path.removeprefix(f"{url}/")))
+
+    async def keep(self, source: Path, file: SavedFile) -> None:
+        """Move a file that is recorded as an object to this machine's copies, which other parts read."""
+        with suppress(OSError):
+            await asyncio.to_thread(keep, source, file.sha256, file.path)
+
+    def _holds(self, path: Path, file: SavedFile) -> bool:
+        try:
+            return self._files.size_of(path) == file.size_bytes and self._files.sha256_of(path) == file.sha256
+        except OSError:
+            return False
+
+
+def unsendable(url: str, error: StorageError) -> OutputDirNotWritable:
+    """Return the error of a URL to which nothing can be written."""
+    remedy = error.remedy or "Check the URL, the credentials of its storage and the network, then start again"
+    return OutputDirNotWritable(f"{url}: {error}. {remedy}.")
+
+
+def _write_sidecar(folder: ObjectFolder, file: Path, kind: Sidecar, content: bytes) -> str | None:
+    for final in islice(sidecar_paths(file, kind), _MAX_SIDECAR_NAMES):
+        try:
+            folder.write(str(final), content)
+        except FileExistsError:
+            there = folder.read(str(final))
+            if there is not None and tells_same(kind, there, content):
+                return None
+            continue
+        except FileNotFoundError as error:
+            raise StorageError("there is no such bucket or folder", is_lasting=True) from error
+        return folder.url_of(str(final))
+    raise StorageError(f"{_MAX_SIDECAR_NAMES} objects have the name of the sidecar of {file}", is_lasting=True)

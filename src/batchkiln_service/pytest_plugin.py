@@ -1,0 +1,30 @@
+"""The pytest fixture `batchkiln_service`. pytest finds it by itself; a test that does not ask for it pays nothing."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from batchkiln_service.testing import RunningService
+
+MARKER = "batchkiln_service"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker with the settings of a test's service."""
+    config.addinivalue_line("markers", f"{MARKER}(**settings): the configuration of the fixture `{MARKER}`")
+
+
+@pytest.fixture
+def batchkiln_service(request: pytest.FixtureRequest) -> "Iterator[RunningService]":
+    """Run a local service for this test: the Video and Image Generation Service API on a port of this machine.
+
+    The marker of the same name has fields of its configuration: `@pytest.mark.batchkiln_service(instant=True)`.
+    """
+    from batchkiln_service.testing import running_service  # noqa: PLC0415 - imported by tests that use it
+
+    marker = request.node.get_closest_marker(MARKER)
+    with running_service(**(marker.kwargs if marker is not None else {})) as service:
+        yield service

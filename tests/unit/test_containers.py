@@ -1,0 +1,87 @@
+"""The container file of the local service: its parts are there, and its command is one of the program's."""
+
+import io
+import json
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+from dockerfile_parse import DockerfileParser
+
+from batchkiln.cli.main import program
+from batchkiln_service.config import ServiceConfig
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PATH: Final = ROOT / "docs" / "containers" / "serve.Dockerfile"
+IMAGE: Final = "batchkiln-serve-test"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return the instructions of the file with their values, as Docker's grammar reads them."""
+    parser = DockerfileParser(fileobj=io.BytesIO(PATH.read_bytes()))
+    return [(each["instruction"], each["value"]) for each in parser.structure if each["instruction"] != "COMMENT"]
+
+
+def value_of(name: str) -> str:
+    (value,) = [value for instruction, value in instructions() if instruction == name]
+    return value
+
+
+def test_everything_that_is_copied_is_there() -> None:
+    """Paths are relative to the repository, and the package finds its readme, licence and manual pages."""
+    sources = [source for name, value in instructions() if name == "COPY" for source in value.split()[:-1]]
+
+    assert {"pyproject.toml", "README.md", "LICENSE", "src", "docs/man"} == set(sources)
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+def test_command_is_one_of_the_programs() -> None:
+    """Further options may follow it, and its ports are those that the file exposes."""
+    batchkiln, command, *arguments = json.loads(value_of("ENTRYPOINT"))
+    found = program.get_command(click.Context(program), command)
+    assert found is not None
+    context = found.make_context(command, [*arguments, "--key", "test-key", "--instant"])
+
+    config = ServiceConfig.model_validate(
+        {name: context.params[name] for name in ("host", "port", "operator_host", "operator_port", "state_dir")}
+    )
+    assert batchkiln == "batchkiln"
+    assert (config.host, config.operator_host) == ("0.0.0.0", "0.0.0.0")
+    assert value_of("EXPOSE").split() == [str(config.port), str(config.operator_port)]
+    assert value_of("VOLUME") == value_of("WORKDIR") == str(config.state_dir)
+    assert f"127.0.0.1:{config.operator_port}/health" in value_of("HEALTHCHECK")
+
+
+def test_service_does_not_run_as_root_and_stops_in_order() -> None:
+    """SIGTERM is what `serve` completes its replies for."""
+    assert value_of("USER") == "batchkiln"
+    assert value_of("STOPSIGNAL") == "SIGTERM"
+
+
+@pytest.mark.long
+def test_image_serves_where_an_engine_is() -> None:
+    """Build it, run it, and ask for the models."""
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "info"], capture_output=True, check=False).returncode:
+        pytest.skip("no container engine is running on this machine")
+    subprocess.run([docker, "build", "-q", "-f", PATH, "-t", IMAGE, ROOT], check=True)
+    run = [docker, "run", "--rm", "-d", "-P", IMAGE, "--key", "test-key"]
+    container = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        subprocess.run([docker, "exec", container, "timeout", "60", "sh", "-c", WAIT], check=True)
+        shown = subprocess.run([docker, "port", container, "8080/tcp"], check=True, capture_output=True, text=True)
+        address = shown.stdout.split()[0].replace("0.0.0.0", "127.0.0.1")
+        request = urllib.request.Request(
+            f"http://{address}/api/v1/models", headers={"Authorization": "Bearer test-key"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as response:
+            assert response.status == 200
+    finally:
+        subprocess.run([docker, "rm", "-f", container], check=True, capture_output=True)
+
+
+WAIT: Final = "until [ -e /data/operator-port ]; do sleep 0.2; done"

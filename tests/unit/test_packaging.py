@@ -1,0 +1,64 @@
+"""What the package declares: each distribution that it imports, and no version that is known not to work."""
+
+import ast
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any, Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS: Final = ("keyring", "datasets", "postgres", "notify", "traces", "watch")
+OF_PYTEST: Final = frozenset({"pytest"})  # imported by the plugin, which pytest loads
+
+
+def imported() -> set[str]:
+    """Return the top-level names that the two packages import, also inside functions."""
+    found = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names) - {"batchkiln", "batchkiln_service"} - OF_PYTEST
+
+
+def declared(*extras: str) -> dict[str, Requirement]:
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    return {canonicalize_name(requirement.name): requirement for requirement in map(Requirement, lines)}
+
+
+def test_every_import_is_declared() -> None:
+    """A package that only comes along with another one may be gone in the other's next version."""
+    distributions, known = packages_distributions(), declared(*EXTRAS)
+
+    missing = {
+        name
+        for name in imported()
+        if not any(canonicalize_name(each) in known for each in distributions.get(name, [name]))
+    }
+
+    assert missing == set()
+
+
+def test_undocumented_parts_have_an_upper_bound() -> None:
+    """Whoever overrides the inside of a library says with which versions this was tried."""
+    known = declared()
+
+    unbounded = [
+        name
+        for name in ("aiohttp", "aiosqlite", "jinja2")
+        if not any(each.operator == "<" for each in known[name].specifier)
+    ]
+
+    assert unbounded == []
+
+
+def test_structlog_that_breaks_every_run_is_not_allowed() -> None:
+    """Below 25.5, the first log line of a run raised."""
+    assert not declared()["structlog"].specifier.contains("25.4.0")
