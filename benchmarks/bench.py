@@ -4,7 +4,7 @@
     python benchmarks/batchkiln-bench --quick      a tenth of each size, for a look
     python benchmarks/batchkiln-bench --only slot days
 
-The first five parts want a machine that does nothing else; the times of the others are virtual. Needs `.[bench]`, and
+The first six parts want a machine that does nothing else; the times of the others are virtual. Needs `.[bench]`, and
 for two of the peers Debian's `redis-server` and `postgresql`.
 """
 
@@ -25,6 +25,7 @@ import looks
 import overhead
 import pages
 import slot
+import start_up
 import structure
 from figure import HEAD, Figure
 
@@ -35,6 +36,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "enqueue": lambda share: enqueue.figures(1_000_000 // share),
     "large": lambda share: large_queue.figures(1_000_000 // share),
     "pages": lambda share: pages.figures(1_000_000 // share),
+    "start": lambda _: start_up.figures(9),
     "idle": lambda share: idle.figures(60 // share),
     "slot": lambda share: slot.figures(500 // share),
     "days": lambda share: days.figures(2000 // share),

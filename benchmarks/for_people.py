@@ -130,14 +130,13 @@ def fill_pictures(folder: Path, count: int) -> None:
     drawn = [_drawn(folder, number) for number in range(10)]
     connection = opened(folder, "done")
     connection.execute("BEGIN IMMEDIATE")
-    for (item_id,) in connection.execute("SELECT item_id FROM output").fetchall():
+    for output_id, item_id in connection.execute("SELECT id, item_id FROM output").fetchall():
         source, facts = drawn[item_id % len(drawn)]
         path = folder / "out" / f"{item_id}{source.suffix}"
         os.link(source, path)
-        place = {"item_id": item_id, "path": str(path), "type": f"image/{source.suffix[1:]}", **facts}
+        place = {"id": output_id, "path": str(path), "type": f"image/{source.suffix[1:]}", **facts}
         connection.execute(
-            "UPDATE output SET path = :path, size_bytes = :size, sha256 = :sha256, media_type = :type"
-            " WHERE item_id = :item_id",
+            "UPDATE output SET path = :path, size_bytes = :size, sha256 = :sha256, media_type = :type WHERE id = :id",
             place,
         )
     connection.execute("COMMIT")

@@ -1,5 +1,8 @@
 # ruff: noqa: INP001  a script beside the pages that it writes, and no package
-"""Write the manual pages of man(1) from the commands' own help: `python docs/make_man.py [FOLDER]`."""
+"""Write the manual pages of man(1) from the commands' own help: `python docs/make_man.py [FOLDER]`.
+
+Without a folder, write also the recorded help that `--help` shows without importing the command.
+"""
 
 import inspect
 import sys
@@ -10,6 +13,7 @@ from typing import Final
 import click
 from click_man.core import generate_man_page
 
+from batchkiln.cli import recorded_help
 from batchkiln.cli.main import program
 
 FOLDER: Final = Path(__file__).resolve().parent / "man"
@@ -70,6 +74,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages():
         (folder / name).write_text(text, "utf-8")
+    if folder == FOLDER:
+        recorded_help.FILE.write_text(recorded_help.record(program), "utf-8")
 
 
 if __name__ == "__main__":

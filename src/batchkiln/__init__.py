@@ -3,9 +3,10 @@
 `open_queue` is the entry of a program; see docs/python.md. A name is imported from `batchkiln.api.public` on first use.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as type checkers know it; the import of `typing` takes as long as all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from batchkiln.api.public import *  # noqa: F403  the names of `__all__`
 
     __version__: str
@@ -32,7 +33,7 @@ __all__ = [  # noqa: F405  as above
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the name stands for; type checkers read the import above
+def __getattr__(name: str) -> "Any":  # noqa: ANN401  whatever the name stands for; type checkers read the import above
     """Import a name on first use: the look-up of the version alone costs more than many a command."""
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415  see above

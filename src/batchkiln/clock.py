@@ -17,6 +17,17 @@ LONGEST_SLEEP_SECONDS: Final = 15 * 60.0
 _SUSPENDED_AT_LEAST_SECONDS: Final = 1.0  # less is the time between two readings
 
 
+def _suspend_clocks() -> tuple[int, int] | None:
+    """Return the clock that counts a suspend, and the one that does not; None if the system lacks one."""
+    for total, running in (("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"), ("CLOCK_MONOTONIC", "CLOCK_UPTIME_RAW")):
+        if hasattr(time, total) and hasattr(time, running):  # Linux, macOS
+            return getattr(time, total), getattr(time, running)
+    return None
+
+
+_SUSPEND_CLOCKS: Final = _suspend_clocks()
+
+
 def machine_now() -> datetime:
     """Return this machine's time."""
     return datetime.fromtimestamp(time.time(), UTC)
@@ -27,10 +38,10 @@ def machine_suspended() -> float:
 
     Setting the machine's clock does not count.
     """
-    for total_clock, running_clock in (("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"), ("CLOCK_MONOTONIC", "CLOCK_UPTIME_RAW")):
-        if hasattr(time, total_clock) and hasattr(time, running_clock):  # Linux, macOS
-            return time.clock_gettime(getattr(time, total_clock)) - time.clock_gettime(getattr(time, running_clock))
-    return 0.0
+    if _SUSPEND_CLOCKS is None:
+        return 0.0
+    total, running = _SUSPEND_CLOCKS
+    return time.clock_gettime(total) - time.clock_gettime(running)
 
 
 def boottime_seconds() -> float:

@@ -46,7 +46,7 @@ CREATE TABLE asset (
     PRIMARY KEY (account_id, sha256)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO "asset" VALUES(1,'10f7127b980b0b06ef157749f8a02cca1c606d22642729dcb2d24dbbf2bf30df','https://assets/10f7127b980b0b06.png',1772452983100);
-CREATE TABLE attempt (
+CREATE TABLE "attempt" (
     id                    INTEGER PRIMARY KEY,
     item_id               INTEGER NOT NULL REFERENCES item (id),
     job_id                INTEGER NOT NULL REFERENCES job (id),
@@ -57,13 +57,13 @@ CREATE TABLE attempt (
                               'canceled', 'expired', 'disputed', 'abandoned')),
     is_video              INTEGER NOT NULL CHECK (is_video IN (0, 1)),
     idempotency_key       TEXT NOT NULL UNIQUE,
-    key_fingerprint       TEXT NOT NULL,                     -- of the API key; never the key (Law 8)
+    key_fingerprint       TEXT NOT NULL,
     body                  BLOB NOT NULL,
-    checksum              INTEGER NOT NULL,                  -- of key, API key and bytes: looked at before a resend
+    checksum              INTEGER NOT NULL,
     quote_credits         INTEGER NOT NULL CHECK (quote_credits >= 0),
     cost_credits          INTEGER CHECK (cost_credits >= 0),
     is_refunded           INTEGER NOT NULL DEFAULT 0 CHECK (is_refunded IN (0, 1)),
-    day_start_at          INTEGER NOT NULL,                  -- the service day that carries its credits
+    day_start_at          INTEGER NOT NULL,
     sends                 INTEGER NOT NULL DEFAULT 0,
     answers               INTEGER NOT NULL DEFAULT 0 CHECK (answers BETWEEN 0 AND sends),
     generation_id         TEXT,
@@ -72,9 +72,12 @@ CREATE TABLE attempt (
     recorded_at           INTEGER NOT NULL,
     ended_at              INTEGER,
     last_read_at          INTEGER,
-    lost_since            INTEGER, seen_going_ms INTEGER CHECK (seen_going_ms >= 0), seen_ended_ms INTEGER CHECK (seen_ended_ms > 0), contact_at INTEGER, version INTEGER CHECK (version >= 1),                           -- since when the service denies the id
+    lost_since            INTEGER,
+    seen_going_ms         INTEGER CHECK (seen_going_ms >= 0),
+    seen_ended_ms         INTEGER CHECK (seen_ended_ms > 0),
+    contact_at            INTEGER,
+    version               INTEGER CHECK (version >= 1),
     UNIQUE (item_id, number),
-    UNIQUE (account_id, generation_id),
     CHECK (state NOT IN ('active', 'succeeded', 'failed', 'canceled', 'expired') OR generation_id IS NOT NULL),
     CHECK (state <> 'sent' OR generation_id IS NULL),
     CHECK ((state IN ('sent', 'active')) = (ended_at IS NULL)),
@@ -114,117 +117,117 @@ CREATE TABLE event (
     state      TEXT,                                         -- the item's state after it
     detail     TEXT CHECK (json_type(detail) = 'object')
 ) STRICT;
-INSERT INTO "event" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(2,1772452800000,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(3,1772452800100,1,1,NULL,'quoted',NULL,'{"cost_credits": 10}');
-INSERT INTO "event" VALUES(4,1772452800100,1,1,1,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(5,1772452800200,1,1,1,'accepted','active','{"generation_id": "gen-1", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(6,1772452830500,1,1,1,'status_seen',NULL,'{"status": "success"}');
+INSERT INTO "event" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "event" VALUES(2,1772452800000,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(3,1772452800100,1,1,NULL,'quoted',NULL,'{"cost_credits":10}');
+INSERT INTO "event" VALUES(4,1772452800100,1,1,1,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(5,1772452800200,1,1,1,'accepted','active','{"generation_id":"gen-1","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(6,1772452830500,1,1,1,'status_seen',NULL,'{"status":"success"}');
 INSERT INTO "event" VALUES(7,1772452830500,1,1,1,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(8,1772452830600,1,1,1,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/done.png", "size_bytes": 160}');
+INSERT INTO "event" VALUES(8,1772452830600,1,1,1,'file_saved',NULL,'{"number":1,"of":1,"path":"/out/guide/done.png","size_bytes":160}');
 INSERT INTO "event" VALUES(9,1772452830600,1,1,1,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(10,1772452830600,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 1, "pruned": 0, "items": 2, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(11,1772452830600,1,2,2,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(12,1772452830700,1,2,2,'accepted','active','{"generation_id": "gen-2", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(13,1772452861000,1,2,2,'status_seen',NULL,'{"status": "failed"}');
-INSERT INTO "event" VALUES(14,1772452861000,1,2,2,'generation_failed','queued','{"failures": 1, "code": "model_error", "message": "it failed"}');
-INSERT INTO "event" VALUES(15,1772452861000,1,2,3,'attempt_recorded','submitting','{"number": 2, "quote_credits": 10}');
-INSERT INTO "event" VALUES(16,1772452861100,1,2,3,'accepted','active','{"generation_id": "gen-3", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(17,1772452891400,1,2,3,'status_seen',NULL,'{"status": "success"}');
+INSERT INTO "event" VALUES(10,1772452830600,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":1,"pruned":0,"items":2,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(11,1772452830600,1,2,2,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(12,1772452830700,1,2,2,'accepted','active','{"generation_id":"gen-2","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(13,1772452861000,1,2,2,'status_seen',NULL,'{"status":"failed"}');
+INSERT INTO "event" VALUES(14,1772452861000,1,2,2,'generation_failed','queued','{"failures":1,"code":"model_error","message":"it failed"}');
+INSERT INTO "event" VALUES(15,1772452861000,1,2,3,'attempt_recorded','submitting','{"number":2,"quote_credits":10}');
+INSERT INTO "event" VALUES(16,1772452861100,1,2,3,'accepted','active','{"generation_id":"gen-3","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(17,1772452891400,1,2,3,'status_seen',NULL,'{"status":"success"}');
 INSERT INTO "event" VALUES(18,1772452891400,1,2,3,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(19,1772452891500,1,2,3,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/second-try.png", "size_bytes": 160}');
+INSERT INTO "event" VALUES(19,1772452891500,1,2,3,'file_saved',NULL,'{"number":1,"of":1,"path":"/out/guide/second-try.png","size_bytes":160}');
 INSERT INTO "event" VALUES(20,1772452891500,1,2,3,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(21,1772452891500,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 2, "pruned": 0, "items": 3, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(22,1772452891500,1,3,4,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(23,1772452891600,1,3,4,'accepted','active','{"generation_id": "gen-4", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(24,1772452921900,1,3,4,'status_seen',NULL,'{"status": "failed"}');
-INSERT INTO "event" VALUES(25,1772452921900,1,3,4,'tries_exhausted','failed','{"failures": 1, "code": "model_error", "message": "it failed"}');
-INSERT INTO "event" VALUES(26,1772452921900,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 3, "pruned": 0, "items": 4, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(27,1772452921900,1,4,5,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(28,1772452922000,1,4,5,'accepted','active','{"generation_id": "gen-5", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(29,1772452952300,1,4,5,'status_seen',NULL,'{"status": "canceled"}');
-INSERT INTO "event" VALUES(30,1772452952300,1,4,5,'generation_canceled','failed','{"code": "canceled_by_service", "message": "the service canceled the generation"}');
-INSERT INTO "event" VALUES(31,1772452952300,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 4, "pruned": 0, "items": 5, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(32,1772452952300,1,5,6,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(33,1772452952400,1,5,6,'accepted','active','{"generation_id": "gen-6", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(34,1772452982700,1,5,6,'status_seen',NULL,'{"status": "expired"}');
-INSERT INTO "event" VALUES(35,1772452982700,1,5,6,'retention_ended','expired','{"code": "expired", "message": "paid, but the service has deleted the outputs"}');
-INSERT INTO "event" VALUES(36,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 5, "pruned": 0, "items": 6, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(37,1772452982700,1,6,NULL,'never_fits','rejected','{"code": "over_cap", "message": "its quote of 10 credits exceeds its own cap (5); nothing was sent or charged"}');
-INSERT INTO "event" VALUES(38,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 6, "pruned": 0, "items": 7, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(39,1772452982700,1,7,7,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(40,1772452982800,1,7,7,'refused','rejected','{"code": "invalid_parameter", "message": "the service did not like it"}');
-INSERT INTO "event" VALUES(41,1772452982800,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 7, "pruned": 0, "items": 8, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(42,1772452983200,1,8,NULL,'quoted',NULL,'{"cost_credits": 10}');
-INSERT INTO "event" VALUES(43,1772452983200,1,8,8,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(44,1772452983300,1,8,8,'accepted','active','{"generation_id": "gen-7", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(45,1772453013600,1,8,8,'status_seen',NULL,'{"status": "success"}');
+INSERT INTO "event" VALUES(21,1772452891500,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":2,"pruned":0,"items":3,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(22,1772452891500,1,3,4,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(23,1772452891600,1,3,4,'accepted','active','{"generation_id":"gen-4","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(24,1772452921900,1,3,4,'status_seen',NULL,'{"status":"failed"}');
+INSERT INTO "event" VALUES(25,1772452921900,1,3,4,'tries_exhausted','failed','{"failures":1,"code":"model_error","message":"it failed"}');
+INSERT INTO "event" VALUES(26,1772452921900,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":3,"pruned":0,"items":4,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(27,1772452921900,1,4,5,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(28,1772452922000,1,4,5,'accepted','active','{"generation_id":"gen-5","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(29,1772452952300,1,4,5,'status_seen',NULL,'{"status":"canceled"}');
+INSERT INTO "event" VALUES(30,1772452952300,1,4,5,'generation_canceled','failed','{"code":"canceled_by_service","message":"the service canceled the generation"}');
+INSERT INTO "event" VALUES(31,1772452952300,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":4,"pruned":0,"items":5,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(32,1772452952300,1,5,6,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(33,1772452952400,1,5,6,'accepted','active','{"generation_id":"gen-6","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(34,1772452982700,1,5,6,'status_seen',NULL,'{"status":"expired"}');
+INSERT INTO "event" VALUES(35,1772452982700,1,5,6,'retention_ended','expired','{"code":"expired","message":"paid, but the service has deleted the outputs"}');
+INSERT INTO "event" VALUES(36,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":5,"pruned":0,"items":6,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(37,1772452982700,1,6,NULL,'never_fits','rejected','{"code":"over_cap","message":"its quote of 10 credits exceeds its own cap (5); nothing was sent or charged"}');
+INSERT INTO "event" VALUES(38,1772452982700,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":6,"pruned":0,"items":7,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(39,1772452982700,1,7,7,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(40,1772452982800,1,7,7,'refused','rejected','{"code":"invalid_parameter","message":"the service did not like it"}');
+INSERT INTO "event" VALUES(41,1772452982800,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":7,"pruned":0,"items":8,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(42,1772452983200,1,8,NULL,'quoted',NULL,'{"cost_credits":10}');
+INSERT INTO "event" VALUES(43,1772452983200,1,8,8,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(44,1772452983300,1,8,8,'accepted','active','{"generation_id":"gen-7","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(45,1772453013600,1,8,8,'status_seen',NULL,'{"status":"success"}');
 INSERT INTO "event" VALUES(46,1772453013600,1,8,8,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(47,1772453013700,1,8,8,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/with-image.png", "size_bytes": 160}');
+INSERT INTO "event" VALUES(47,1772453013700,1,8,8,'file_saved',NULL,'{"number":1,"of":1,"path":"/out/guide/with-image.png","size_bytes":160}');
 INSERT INTO "event" VALUES(48,1772453013700,1,8,8,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(49,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 8, "pruned": 0, "items": 9, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(49,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":8,"pruned":0,"items":9,"manifest":"job.yaml"}');
 INSERT INTO "event" VALUES(50,1772453013700,1,9,NULL,'cancel_requested','canceled',NULL);
-INSERT INTO "event" VALUES(51,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 8, "pruned": 0, "items": 10, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(52,1772453013700,1,10,9,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(53,1772453013800,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(54,1772453023900,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(55,1772453084000,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(56,1772453384100,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(57,1772454584200,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(58,1772458184300,1,10,9,'outcome_unknown','submitting','{"reason": "idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(59,1772458184300,1,10,9,'key_conflict','held','{"code": "idempotency_conflict", "message": "the same key with another body"}');
-INSERT INTO "event" VALUES(60,1772458184300,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 9, "pruned": 0, "items": 11, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(61,1772458184300,1,11,10,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(62,1772458184350,1,11,10,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
-INSERT INTO "event" VALUES(63,1772458185594,1,11,10,'create_refused',NULL,'{"code": "over_quote", "message": "dearer"}');
-INSERT INTO "event" VALUES(64,1772458245694,1,11,10,'create_refused',NULL,'{"code": "over_quote", "message": "dearer"}');
-INSERT INTO "event" VALUES(65,1772458545794,1,11,10,'create_refused',NULL,'{"code": "over_quote", "message": "dearer"}');
-INSERT INTO "event" VALUES(66,1772459745894,1,11,10,'create_refused',NULL,'{"code": "over_quote", "message": "dearer"}');
-INSERT INTO "event" VALUES(67,1772463345994,1,11,10,'create_refused',NULL,'{"code": "over_quote", "message": "dearer"}');
-INSERT INTO "event" VALUES(68,1772463345994,1,11,10,'refused_in_doubt','held','{"code": "over_quote", "message": "dearer"}');
-INSERT INTO "event" VALUES(69,1772463345994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 10, "pruned": 0, "items": 12, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(70,1772463345994,1,12,NULL,'input_lost','held','{"code": "input_lost", "message": "/images/fox.png is gone or has changed since its manifest was accepted; put it back"}');
-INSERT INTO "event" VALUES(71,1772463345994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 11, "pruned": 0, "items": 13, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(72,1772463345994,1,13,11,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(73,1772463346094,1,13,11,'accepted','active','{"generation_id": "gen-8", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(74,1772466961894,1,13,11,'generation_lost','held','{"code": "not_found", "message": "no such generation"}');
-INSERT INTO "event" VALUES(75,1772466961894,2,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(76,1772466961894,2,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(77,1772466961894,2,14,12,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(78,1772466961994,2,14,12,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(79,1772467021994,2,14,12,'key_missing','held','{"code": "key_missing", "message": "the API key key-1 of the request is not configured"}');
-INSERT INTO "event" VALUES(80,1772467021994,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 12, "pruned": 0, "items": 14, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(81,1772467021994,1,15,13,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(82,1772467022094,1,15,13,'accepted','active','{"generation_id": "gen-10", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(83,1772467052394,1,15,13,'status_seen',NULL,'{"status": "success"}');
+INSERT INTO "event" VALUES(51,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":8,"pruned":0,"items":10,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(52,1772453013700,1,10,9,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(53,1772453013800,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "event" VALUES(54,1772453023900,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "event" VALUES(55,1772453084000,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "event" VALUES(56,1772453384100,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "event" VALUES(57,1772454584200,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "event" VALUES(58,1772458184300,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "event" VALUES(59,1772458184300,1,10,9,'key_conflict','held','{"code":"idempotency_conflict","message":"the same key with another body"}');
+INSERT INTO "event" VALUES(60,1772458184300,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":9,"pruned":0,"items":11,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(61,1772458184300,1,11,10,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(62,1772458184350,1,11,10,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "event" VALUES(63,1772458185594,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "event" VALUES(64,1772458245694,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "event" VALUES(65,1772458545794,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "event" VALUES(66,1772459745894,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "event" VALUES(67,1772463345994,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "event" VALUES(68,1772463345994,1,11,10,'refused_in_doubt','held','{"code":"over_quote","message":"dearer"}');
+INSERT INTO "event" VALUES(69,1772463345994,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":10,"pruned":0,"items":12,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(70,1772463345994,1,12,NULL,'input_lost','held','{"code":"input_lost","message":"/images/fox.png is gone or has changed since its manifest was accepted; put it back"}');
+INSERT INTO "event" VALUES(71,1772463345994,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":11,"pruned":0,"items":13,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(72,1772463345994,1,13,11,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(73,1772463346094,1,13,11,'accepted','active','{"generation_id":"gen-8","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(74,1772466961894,1,13,11,'generation_lost','held','{"code":"not_found","message":"no such generation"}');
+INSERT INTO "event" VALUES(75,1772466961894,2,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "event" VALUES(76,1772466961894,2,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(77,1772466961894,2,14,12,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(78,1772466961994,2,14,12,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "event" VALUES(79,1772467021994,2,14,12,'key_missing','held','{"code":"key_missing","message":"the API key key-1 of the request is not configured"}');
+INSERT INTO "event" VALUES(80,1772467021994,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":12,"pruned":0,"items":14,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(81,1772467021994,1,15,13,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(82,1772467022094,1,15,13,'accepted','active','{"generation_id":"gen-10","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(83,1772467052394,1,15,13,'status_seen',NULL,'{"status":"success"}');
 INSERT INTO "event" VALUES(84,1772467052394,1,15,13,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(85,1772467052494,1,15,13,'file_saved',NULL,'{"number": 1, "of": 2, "path": "/out/guide/two-views.png", "size_bytes": 168}');
-INSERT INTO "event" VALUES(86,1772467112494,1,NULL,NULL,'manifest_applied',NULL,'{"new": 2, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 13, "pruned": 0, "items": 16, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(87,1772467112494,3,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(88,1772467112494,3,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(89,1772467112494,4,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(90,1772467112494,4,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(91,1772467112494,1,16,14,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(92,1772467112494,3,18,15,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(93,1772467112494,4,19,16,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
-INSERT INTO "event" VALUES(94,1772467112544,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
-INSERT INTO "event" VALUES(95,1772467112594,1,16,14,'accepted','active','{"generation_id": "gen-11", "cost_credits": 10, "is_replay": false}');
-INSERT INTO "event" VALUES(96,1772467112594,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(97,1772467112794,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
-INSERT INTO "event" VALUES(98,1772467113411,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
-INSERT INTO "event" VALUES(99,1772467113826,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(100,1772467115456,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
-INSERT INTO "event" VALUES(101,1772467115875,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(102,1772467119810,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
-INSERT INTO "event" VALUES(103,1772467120553,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(104,1772467122894,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
-INSERT INTO "event" VALUES(105,1772467126235,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
-INSERT INTO "event" VALUES(106,1772467126766,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(107,1772467132994,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
-INSERT INTO "event" VALUES(108,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 15, "pruned": 0, "items": 17, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(109,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 16, "pruned": 0, "items": 18, "manifest": "job.yaml"}');
-INSERT INTO "event" VALUES(110,1772467196205,5,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml", "ids": "item"}');
-INSERT INTO "event" VALUES(111,1772467196205,5,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "redone": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
+INSERT INTO "event" VALUES(85,1772467052494,1,15,13,'file_saved',NULL,'{"number":1,"of":2,"path":"/out/guide/two-views.png","size_bytes":168}');
+INSERT INTO "event" VALUES(86,1772467112494,1,NULL,NULL,'manifest_applied',NULL,'{"new":2,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":13,"pruned":0,"items":16,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(87,1772467112494,3,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "event" VALUES(88,1772467112494,3,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(89,1772467112494,4,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "event" VALUES(90,1772467112494,4,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(91,1772467112494,1,16,14,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(92,1772467112494,3,18,15,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(93,1772467112494,4,19,16,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
+INSERT INTO "event" VALUES(94,1772467112544,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "event" VALUES(95,1772467112594,1,16,14,'accepted','active','{"generation_id":"gen-11","cost_credits":10,"is_replay":false}');
+INSERT INTO "event" VALUES(96,1772467112594,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "event" VALUES(97,1772467112794,1,15,13,'url_expired','downloading','{"reason":"a fresh link is read"}');
+INSERT INTO "event" VALUES(98,1772467113411,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "event" VALUES(99,1772467113826,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "event" VALUES(100,1772467115456,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "event" VALUES(101,1772467115875,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "event" VALUES(102,1772467119810,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "event" VALUES(103,1772467120553,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "event" VALUES(104,1772467122894,1,15,13,'url_expired','downloading','{"reason":"a fresh link is read"}');
+INSERT INTO "event" VALUES(105,1772467126235,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "event" VALUES(106,1772467126766,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "event" VALUES(107,1772467132994,1,15,13,'url_expired','downloading','{"reason":"a fresh link is read"}');
+INSERT INTO "event" VALUES(108,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":15,"pruned":0,"items":17,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(109,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":16,"pruned":0,"items":18,"manifest":"job.yaml"}');
+INSERT INTO "event" VALUES(110,1772467196205,5,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "event" VALUES(111,1772467196205,5,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
 INSERT INTO "event" VALUES(112,1772467196205,5,NULL,NULL,'job_paused',NULL,NULL);
 CREATE TABLE input_file (
     id         INTEGER PRIMARY KEY,
@@ -618,44 +621,28 @@ INSERT INTO "request" VALUES(422,3,'create',1772467126185,NULL);
 INSERT INTO "request" VALUES(423,2,'create',1772467126666,NULL);
 INSERT INTO "request" VALUES(424,1,'read',1772467132694,NULL);
 INSERT INTO "request" VALUES(425,1,'read',1772467136105,NULL);
-CREATE TABLE tally (
+CREATE TABLE "rest_tally" (
     job_id    INTEGER NOT NULL REFERENCES job (id),
     recipe_id INTEGER NOT NULL REFERENCES recipe (id),
     state     TEXT NOT NULL,
     n         INTEGER NOT NULL CHECK (n >= 0),
     PRIMARY KEY (job_id, state, recipe_id)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "tally" VALUES(1,1,'active',1);
-INSERT INTO "tally" VALUES(1,2,'active',0);
-INSERT INTO "tally" VALUES(1,4,'active',0);
-INSERT INTO "tally" VALUES(1,1,'canceled',1);
-INSERT INTO "tally" VALUES(1,1,'done',2);
-INSERT INTO "tally" VALUES(1,4,'done',1);
-INSERT INTO "tally" VALUES(1,1,'downloading',1);
-INSERT INTO "tally" VALUES(1,4,'downloading',0);
-INSERT INTO "tally" VALUES(1,1,'expired',1);
-INSERT INTO "tally" VALUES(1,1,'failed',1);
-INSERT INTO "tally" VALUES(1,2,'failed',1);
-INSERT INTO "tally" VALUES(1,1,'held',3);
-INSERT INTO "tally" VALUES(1,4,'held',1);
-INSERT INTO "tally" VALUES(1,1,'queued',1);
-INSERT INTO "tally" VALUES(1,2,'queued',0);
-INSERT INTO "tally" VALUES(1,3,'queued',0);
-INSERT INTO "tally" VALUES(1,4,'queued',1);
-INSERT INTO "tally" VALUES(1,5,'queued',1);
-INSERT INTO "tally" VALUES(1,1,'rejected',1);
-INSERT INTO "tally" VALUES(1,3,'rejected',1);
-INSERT INTO "tally" VALUES(1,1,'submitting',0);
-INSERT INTO "tally" VALUES(1,2,'submitting',0);
-INSERT INTO "tally" VALUES(1,4,'submitting',0);
-INSERT INTO "tally" VALUES(2,1,'held',1);
-INSERT INTO "tally" VALUES(2,1,'queued',0);
-INSERT INTO "tally" VALUES(2,1,'submitting',0);
-INSERT INTO "tally" VALUES(3,1,'queued',0);
-INSERT INTO "tally" VALUES(3,1,'submitting',1);
-INSERT INTO "tally" VALUES(4,1,'queued',0);
-INSERT INTO "tally" VALUES(4,1,'submitting',1);
-INSERT INTO "tally" VALUES(5,1,'queued',1);
+INSERT INTO "rest_tally" VALUES(1,1,'canceled',1);
+INSERT INTO "rest_tally" VALUES(1,1,'done',2);
+INSERT INTO "rest_tally" VALUES(1,4,'done',1);
+INSERT INTO "rest_tally" VALUES(1,1,'expired',1);
+INSERT INTO "rest_tally" VALUES(1,1,'failed',1);
+INSERT INTO "rest_tally" VALUES(1,2,'failed',1);
+INSERT INTO "rest_tally" VALUES(1,1,'held',3);
+INSERT INTO "rest_tally" VALUES(1,4,'held',1);
+INSERT INTO "rest_tally" VALUES(1,1,'queued',1);
+INSERT INTO "rest_tally" VALUES(1,4,'queued',1);
+INSERT INTO "rest_tally" VALUES(1,5,'queued',1);
+INSERT INTO "rest_tally" VALUES(1,1,'rejected',1);
+INSERT INTO "rest_tally" VALUES(1,3,'rejected',1);
+INSERT INTO "rest_tally" VALUES(2,1,'held',1);
+INSERT INTO "rest_tally" VALUES(5,1,'queued',1);
 CREATE TABLE trouble (
     job_id     INTEGER NOT NULL REFERENCES job (id),
     state      TEXT NOT NULL,
@@ -695,13 +682,6 @@ CREATE TABLE worker (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX item_by_state ON item (job_id, state, id);
 CREATE INDEX item_open ON item (state, id) WHERE state IN ('submitting', 'active', 'downloading', 'held');
-CREATE UNIQUE INDEX attempt_unresolved ON attempt (account_id) WHERE state IN ('sent', 'active');
-CREATE TRIGGER attempt_is_never_edited
-BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, checksum, is_video ON attempt
-BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
-CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt
-BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
-CREATE INDEX output_by_item ON output (item_id, number);
 CREATE TRIGGER item_trouble AFTER UPDATE OF state, error_code ON item
 WHEN (old.error_code IS NOT NULL OR new.error_code IS NOT NULL)
     AND (old.state <> new.state OR old.error_code IS NOT new.error_code)
@@ -717,12 +697,6 @@ CREATE TRIGGER event_is_never_changed BEFORE UPDATE ON event
 BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
 CREATE TRIGGER event_is_never_deleted BEFORE DELETE ON event
 BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
-CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
-    WHERE state IN ('canceled', 'expired', 'abandoned', 'disputed');
-CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
-WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
-BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
-CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
@@ -730,8 +704,6 @@ CREATE INDEX item_to_review ON item (job_id, id, verdict)
     WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
 CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
 CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
-CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
-    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
 CREATE VIEW lost_item AS
 SELECT item.id AS item_id, item.state, lost_attempt.*
@@ -740,16 +712,47 @@ CROSS JOIN job ON job.name = lost_attempt.job
 CROSS JOIN item ON item.job_id = job.id AND item.name = lost_attempt.item;
 CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC, id)
     WHERE state = 'queued' AND open_inputs = 0;
+CREATE INDEX tally_open ON rest_tally (job_id, state, recipe_id) WHERE state IN ('queued', 'waiting');
+CREATE VIEW open_tally AS
+SELECT job_id, recipe_id, state, n FROM rest_tally WHERE rest_tally.state IN ('queued', 'waiting')
+UNION ALL
+SELECT job_id, recipe_id, state, count(*) AS n FROM item
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+GROUP BY job_id, recipe_id, state;
+CREATE VIEW tally AS
+SELECT job_id, recipe_id, state, n FROM rest_tally
+UNION ALL
+SELECT job_id, recipe_id, state, count(*) AS n FROM item
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+GROUP BY job_id, recipe_id, state;
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id, open_inputs ON item
-WHEN old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0)
+WHEN (old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0))
+    AND (old.state NOT IN ('submitting', 'active', 'downloading') OR new.state NOT IN ('submitting', 'active', 'downloading'))
 BEGIN
-    UPDATE tally SET n = n - 1
+    UPDATE rest_tally SET n = n - 1
         WHERE job_id = old.job_id AND recipe_id = old.recipe_id
             AND state = CASE WHEN old.state = 'queued' AND old.open_inputs > 0 THEN 'waiting' ELSE old.state END;
-    INSERT INTO tally (job_id, recipe_id, state, n)
-        VALUES (
+    DELETE FROM rest_tally
+        WHERE n = 0 AND job_id = old.job_id AND recipe_id = old.recipe_id
+            AND state = CASE WHEN old.state = 'queued' AND old.open_inputs > 0 THEN 'waiting' ELSE old.state END;
+    INSERT INTO rest_tally (job_id, recipe_id, state, n)
+        SELECT
             new.job_id, new.recipe_id,
-            CASE WHEN new.state = 'queued' AND new.open_inputs > 0 THEN 'waiting' ELSE new.state END, 1)
+            CASE WHEN new.state = 'queued' AND new.open_inputs > 0 THEN 'waiting' ELSE new.state END, 1
+        WHERE new.state NOT IN ('submitting', 'active', 'downloading')
         ON CONFLICT DO UPDATE SET n = n + 1;
 END;
+CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WHERE generation_id IS NOT NULL;
+CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;
+CREATE UNIQUE INDEX attempt_unresolved ON attempt (account_id) WHERE state IN ('sent', 'active');
+CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
+    WHERE state IN ('canceled', 'expired', 'abandoned', 'disputed');
+CREATE TRIGGER attempt_is_never_edited
+BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, checksum, is_video ON attempt
+BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
+CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt
+BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
+CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
+WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
+BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
 COMMIT;

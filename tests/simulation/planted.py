@@ -181,8 +181,8 @@ BUGS: Final = (
     Bug(
         "the service's day begins an hour late",
         "core/rate_limits.py",
-        "return self.start + (instant - self.start) // length * length",
-        "return self.start + timedelta(hours=1) + (instant - self.start - timedelta(hours=1)) // length * length",
+        "return instant - (instant - self.start) % timedelta(seconds=self.seconds)",
+        "return instant - (instant - self.start - timedelta(hours=1)) % timedelta(seconds=self.seconds)",
     ),
     Bug(
         "a job's daily budget is not held",

@@ -16,8 +16,7 @@ from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.lost_attempts import open_journal
 from batchkiln.store.planner_snapshot import outstanding
-from batchkiln.store.session import Session
-from batchkiln.store.staging import transaction
+from batchkiln.store.session import Session, transaction
 from batchkiln.store.worker_store import ChangeNotifier, WorkerStore
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive

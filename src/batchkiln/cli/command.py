@@ -1,6 +1,5 @@
 """The parts of a command: common options, a job argument with shell completion, its coroutine, and signals."""
 
-import asyncio
 import os
 import signal
 import sys
@@ -9,17 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, Final, Literal, ParamSpec
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Literal, ParamSpec
 
 import click
 from click.shell_completion import CompletionItem
 
-from batchkiln.api import QueueLocation, parse_location
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ignore_closed_output
-from batchkiln.config import Config, load_config, queue_path, queue_setting
 from batchkiln.core.errors import ExitStatus
 from batchkiln.object_storage import StorageSettings, configure as configure_storage
+
+if TYPE_CHECKING:  # the help of a command needs none of these
+    from batchkiln.api import QueueLocation
+    from batchkiln.config import Config
 
 DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
 _KEY: Final = "batchkiln.common"
@@ -34,7 +35,7 @@ _SERVER_QUIET_HELP: Final = "No log line per request, only warnings and errors."
 class Common:
     """The values of the common options. `verbosity` is the number of -v minus the number of -q."""
 
-    queue: QueueLocation
+    queue: "QueueLocation"
     config_path: Path | None
     profile: str | None
     is_json: bool
@@ -48,8 +49,10 @@ class Common:
         """Whether -q was given, which turns progress off."""
         return self.verbosity < 0
 
-    def load_config(self) -> Config:
+    def load_config(self) -> "Config":
         """Read the configuration. Raise `InputError` if it is invalid or does not contain the --profile."""
+        from batchkiln.config import load_config  # noqa: PLC0415  see above
+
         config = load_config(self.config_path, os.environ)
         if self.profile is not None:
             config.profile(self.profile)
@@ -79,13 +82,16 @@ def _storage_settings(common: Common) -> StorageSettings:
     return common.load_config().object_storage.read()
 
 
-def location_of(common: Common, text: str) -> QueueLocation:
+def location_of(common: Common, text: str) -> "QueueLocation":
     """Return the place of a queue that a person named; a database as the configuration allows."""
     return _queue(text, common.config_path)
 
 
-def _queue(named: str | None, config: Path | None) -> QueueLocation:
+def _queue(named: str | None, config: Path | None) -> "QueueLocation":
     """Return the queue: as it is named, or as the configuration names it; a database as the configuration allows."""
+    from batchkiln.api import parse_location  # noqa: PLC0415  see above
+    from batchkiln.config import queue_path, queue_setting  # noqa: PLC0415
+
     location = None if named is None else parse_location(named)
     if isinstance(location, Path):
         return queue_path(location)
@@ -182,6 +188,8 @@ def set_up_logging(common: Common, *, is_server: bool = False) -> None:
 
 def run_async(work: Coroutine[Any, Any, ExitStatus]) -> ExitStatus:
     """Run a command's coroutine and return its exit status."""
+    import asyncio  # noqa: PLC0415  as above
+
     return asyncio.run(work)
 
 
@@ -239,6 +247,8 @@ class Signals:
 @contextmanager
 def handle_signals() -> Iterator[Signals]:
     """Handle SIGINT and SIGTERM in the running event loop."""
+    import asyncio  # noqa: PLC0415  as above
+
     signals, loop = Signals(), asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:

@@ -14,6 +14,7 @@ import click
 
 from batchkiln.cli.command import common_options
 from batchkiln.cli.output import print_json_lines, print_status
+from batchkiln.cli.recorded_help import recorded
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
@@ -78,7 +79,9 @@ class Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or fail with a suggestion."""
+        """Return the command, or fail with a suggestion. For `--help`, return its recorded help."""
+        if args and args[-1] in ctx.help_option_names and (found := recorded(" ".join(args[:-1]))) is not None:
+            return found.name, found, [args[-1]]
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], _COMMANDS, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"The commands are: {', '.join(_COMMANDS)}."

@@ -17,6 +17,7 @@ from jmespath.exceptions import JMESPathError
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ByteSize,
     ConfigDict,
     Field,
@@ -310,7 +311,7 @@ def _options(value: object) -> object:
 class _ObjectStorage(_Model):
     """Options of object storage by scheme, which no manifest can set."""
 
-    copies_bytes: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] = 4 << 30
+    copies_bytes: Annotated[ByteSize, Field(ge=0)] = ByteSize(4 << 30)
     options: dict[str, Annotated[Any, BeforeValidator(_options)]] = Field(default_factory=dict)
 
 

@@ -96,7 +96,6 @@ def render(
     A version after the first has `versions`, filled in, before the extension. The path has no '..', no empty component
     and no control character, whatever the values hold.
     """
-    components = _parse(pattern)
     texts = {"job": job, "item": item, "model": model, "ext": ext}
     numbers = {"index": index, "output": output}
 
@@ -107,11 +106,11 @@ def render(
             return f"{numbers[piece.field]:0{piece.width}d}" if piece.width else str(numbers[piece.field])
         return safe_value(texts[piece.field])
 
-    folders = [_safe_component("".join(map(fill, component)), "") for component in components[:-1]]
-    names_output = any(piece.field == "output" for component in components for piece in component)
+    folders, file, names_output = _layout(pattern)
     suffix = "" if names_output or output == 1 else f"-{output}"
     suffix += "" if version == 1 else versions.replace("{version}", str(version))
-    return "/".join([*folders, _file_name(components[-1], suffix, fill)])
+    parents = "".join(_safe_component("".join(map(fill, folder)), "") + "/" for folder in folders)
+    return parents + _file_name(file, suffix, fill)
 
 
 def is_version_pattern(text: str) -> bool:
@@ -170,6 +169,14 @@ def _safe_component(head: str, tail: str) -> str:
         return whole
     prefix = "_" if _RESERVED.fullmatch(whole) or not head.strip(". ") else ""
     return f"{prefix}{_cut(head, room - HASH_LENGTH - 2)}~{_hash(head)}{tail.rstrip('. ')}"
+
+
+@lru_cache(maxsize=64)
+def _layout(pattern: str) -> tuple[tuple[tuple[_Piece, ...], ...], tuple[_Piece, ...], bool]:
+    """Return the pieces of a pattern's folders and of its file, and whether it contains {output}."""
+    *folders, file = _parse(pattern)
+    names_output = any(piece.field == "output" for component in (*folders, file) for piece in component)
+    return tuple(folders), file, names_output
 
 
 def _file_name(component: tuple[_Piece, ...], suffix: str, fill: Callable[[_Piece], str]) -> str:

@@ -116,8 +116,7 @@ class ServiceDay:
 
     def start_of(self, instant: datetime) -> datetime:
         """Return the start of the day that contains `instant`."""
-        length = timedelta(seconds=self.seconds)
-        return self.start + (instant - self.start) // length * length
+        return instant - (instant - self.start) % timedelta(seconds=self.seconds)
 
     def reset_after(self, instant: datetime) -> datetime:
         """Return the start of the next day."""
@@ -137,7 +136,8 @@ class DayUsage:
 
 def day_starts(day: ServiceDay, now: ClockReading) -> tuple[datetime, ...]:
     """Return the start of each day that may count a request sent now: one, or two at a reset."""
-    first, last = day.start_of(now.instant), day.start_of(now.latest)
+    first = day.start_of(now.instant)
+    last = first if now.latest is now.instant else day.start_of(now.latest)
     return (first,) if first == last else (first, last)
 
 

@@ -114,8 +114,7 @@ class ClockOffset:
 
     def now(self, monotonic: float) -> ClockReading:
         """Return the reading at a monotonic moment."""
-        return ClockReading(
-            monotonic=monotonic,
-            instant=EPOCH + timedelta(seconds=self.lowest + monotonic),
-            latest=EPOCH + timedelta(seconds=self.highest + monotonic),
-        )
+        instant = latest = EPOCH + timedelta(seconds=self.lowest + monotonic)
+        if self.highest != self.lowest:
+            latest = EPOCH + timedelta(seconds=self.highest + monotonic)
+        return ClockReading(monotonic=monotonic, instant=instant, latest=latest)

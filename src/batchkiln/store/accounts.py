@@ -11,7 +11,6 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import all_misunderstood, misunderstood
 from batchkiln.store.planner_snapshot import ready_inputs, snapshot
-from batchkiln.store.preparations import item_request
 from batchkiln.store.row_types import held_of, input_ids_of, instant
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -80,6 +79,8 @@ class Accounts:
 
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
         """Return an account's usage and waits on a service day. An account without requests has used nothing."""
+        from batchkiln.store.preparations import item_request  # noqa: PLC0415  `status` needs none of it
+
         row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
         item = item_request(self._connection, item_id)
         inputs = input_ids_of(item["inputs"])

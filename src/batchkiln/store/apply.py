@@ -19,10 +19,10 @@ from batchkiln.core.states import Event, ItemState
 from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
 from batchkiln.store.identity import SameRequest, adopt_old_ids, find_paid_before, new_job_detail, paid_before
 from batchkiln.store.notification_cursor import remember_audience
-from batchkiln.store.session import Session
+from batchkiln.store.session import Session, transaction
 from batchkiln.store.shared_paths import stored_dir
 from batchkiln.store.sql import query
-from batchkiln.store.staging import DiagnosticAt, Placed, Staging, staging_of, transaction
+from batchkiln.store.staging import DiagnosticAt, Placed, Staging, staging_of
 from batchkiln.store.transitions import log_job_event, transition_all
 
 ITEMS_AT_ONCE: Final = 20_000

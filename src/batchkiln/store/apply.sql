@@ -107,10 +107,10 @@ ORDER BY f.rank
 ON CONFLICT (job_id, name) DO NOTHING;
 
 -- name: count_in_items
-INSERT INTO tally (job_id, recipe_id, state, n)
+INSERT INTO rest_tally (job_id, recipe_id, state, n)
 SELECT job_id, recipe_id, CASE WHEN open_inputs > 0 THEN 'waiting' ELSE 'queued' END AS word, count(*)
 FROM item WHERE id > :last_id GROUP BY job_id, recipe_id, word
-ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = tally.n + excluded.n;
+ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = rest_tally.n + excluded.n;
 
 -- name: advance_job
 UPDATE job SET items = items + :n WHERE id = :job_id;

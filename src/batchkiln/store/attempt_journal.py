@@ -19,7 +19,7 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -52,10 +52,11 @@ class JournalEntry:
 
     def values(self) -> list[object]:
         """Return the values of its line. Only an item that is made again has the last one."""
-        *others, delivered = astuple(self)
+        *others, delivered = (getattr(self, name) for name in _FIELDS)
         return [*others, list(delivered)] if delivered else others
 
 
+_FIELDS: Final = [field.name for field in fields(JournalEntry)]
 _TYPES: Final = [field.type for field in fields(JournalEntry)][:-1]
 
 

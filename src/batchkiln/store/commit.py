@@ -166,12 +166,12 @@ class _Commit:
 
     def known(self, outcome: Outcome) -> Known:
         """Read the facts that settle this outcome."""
-        known = Known(unanswered=self.row["sends"] - self.row["answers"])
         facts, row = self.facts, self.row
+        known = Known(unanswered=row["sends"] - row["answers"])
         match outcome.event:
             case Event.ACCEPTED if facts.record is not None:
                 is_taken = self.value("is_generation_known", generation_id=facts.record.id)
-                known = replace(known, is_id_taken=bool(is_taken))
+                known = Known(known.unanswered, is_id_taken=bool(is_taken))
             case Event.NOT_CREATED if outcome.ends_by_refusal:
                 known = replace(known, refusals=self.value("refused_in_a_row"))
             case Event.GENERATION_FAILED:
@@ -187,7 +187,8 @@ class _Commit:
                 files = count_outputs(self.connection, row["id"]) + count_staged_elsewhere(self.connection, row["id"])
                 known = replace(known, files_saved=files)
             case _ if facts.saved is not None:
-                known = replace(known, is_name_taken=is_name_taken(self.connection, row["id"], facts.saved))
+                is_taken = is_name_taken(self.connection, row["id"], facts.saved)
+                known = Known(known.unanswered, is_name_taken=is_taken)
             case _:
                 pass
         return known

@@ -43,7 +43,7 @@ ORDER: Final = (
     "item",
     "attempt",
     "output",
-    "tally",
+    "rest_tally",
     "trouble",
     "account_day",
     "job_day",

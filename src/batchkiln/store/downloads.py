@@ -111,10 +111,9 @@ def is_name_taken(connection: Session, attempt_id: int, saved: SavedOutput) -> b
     Both outputs had the same bytes. This file was mistaken for one that a crash had left, while the other output was
     being recorded.
     """
-    paths = [stored_path(connection, saved.file.path)]
-    place = {"attempt_id": attempt_id, "number": saved.number, "paths": json.dumps(paths)}
-    is_taken = connection.execute(query("taken_paths"), place).fetchone() is not None
-    return is_taken and not connection.execute(query("is_output_saved"), place).fetchone()[0]
+    path = stored_path(connection, saved.file.path)
+    place = {"attempt_id": attempt_id, "number": saved.number, "path": path}
+    return bool(connection.execute(query("is_name_taken"), place).fetchone()[0])
 
 
 def insert_output(connection: Session, attempt: Row, saved: SavedOutput, now: int) -> Detail:
@@ -131,13 +130,16 @@ def insert_output(connection: Session, attempt: Row, saved: SavedOutput, now: in
         "now": now,
     }
     connection.execute(query("insert_output"), output)
-    connection.execute(query("number_version"), output)
-    gone = [json.loads(detail) for (detail,) in connection.execute(query("forgotten_outputs"), output)]
-    before = next((file["sha256"] for file in gone if file["number"] == saved.number), saved.file.sha256)
+    if attempt["version"] is None:  # its first file
+        connection.execute(query("number_version"), output)
+        before = saved.file.sha256
+    else:
+        gone = [json.loads(detail) for (detail,) in connection.execute(query("forgotten_outputs"), output)]
+        before = next((file["sha256"] for file in gone if file["number"] == saved.number), saved.file.sha256)
     return {
         "number": saved.number,
         "of": saved.listed,
-        "path": stored_path(connection, saved.file.path),
+        "path": output["path"],
         "size_bytes": saved.file.size_bytes,
         **({"instead_of": before} if before != saved.file.sha256 else {}),
     }

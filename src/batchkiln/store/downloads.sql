@@ -30,8 +30,9 @@ ORDER BY id DESC;
 -- name: count_outputs
 SELECT count(*) FROM output WHERE attempt_id = :attempt_id;
 
--- name: is_output_saved
-SELECT EXISTS (SELECT 1 FROM output WHERE attempt_id = :attempt_id AND number = :number);
+-- name: is_name_taken -- by another output, while this one has no file
+SELECT EXISTS (SELECT 1 FROM output WHERE path = :path AND NOT (attempt_id = :attempt_id AND number = :number))
+    AND NOT EXISTS (SELECT 1 FROM output WHERE attempt_id = :attempt_id AND number = :number);
 
 -- name: taken_paths
 SELECT path FROM output

@@ -1,7 +1,7 @@
 """The choice of the database driver for a queue. Each driver is imported on first use."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from batchkiln.store.database import Database
@@ -96,12 +96,3 @@ def staging(session: Session) -> AbstractContextManager[None]:
     from batchkiln.store.sqlite.staging_file import staging_file
 
     return staging_file(session)
-
-
-def undone_from_memory(session: Session) -> AbstractContextManager[None]:
-    """Return a context for statements that change many rows. SQLite then keeps their undo data in memory."""
-    if isinstance(session, StagingSession):
-        return nullcontext()
-    from batchkiln.store.sqlite.staging_file import undone_from_memory as for_file
-
-    return for_file(session)

@@ -37,7 +37,7 @@ WHERE job IS NULL AND EXISTS (
 -- name: has_paid_items
 SELECT EXISTS (
     SELECT 1 FROM tally
-    WHERE job_id = :job_id AND n > 0 AND state IN ('submitting', 'active', 'downloading', 'done'));
+    WHERE job_id = :job_id AND state IN ('submitting', 'active', 'downloading', 'done'));
 
 -- name: find_paid_before  (not those that a larger `repeat` adds; the new requests are looked up, being read once)
 INSERT INTO staging.paid_before (seq, item_id)

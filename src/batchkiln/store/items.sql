@@ -109,8 +109,9 @@ WHERE a.item_id = :item_id ORDER BY a.number;
 SELECT id, number, version FROM attempt WHERE item_id = :item_id AND version IS NOT NULL ORDER BY version;
 
 -- name: all_outputs
-SELECT id, attempt_id, number, path, size_bytes, sha256, type, media_type, saved_at
-FROM output WHERE item_id = :item_id ORDER BY attempt_id, number;
+SELECT o.id, o.attempt_id, o.number, o.path, o.size_bytes, o.sha256, o.type, o.media_type, o.saved_at
+FROM attempt AS a JOIN output AS o ON o.attempt_id = a.id
+WHERE a.item_id = :item_id ORDER BY o.attempt_id, o.number;
 
 -- name: detail_bodies
 SELECT number, is_video, body FROM attempt WHERE item_id = :item_id ORDER BY number;

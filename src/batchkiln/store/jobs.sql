@@ -1,6 +1,6 @@
 -- name: job_models
 SELECT DISTINCT r.model FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
-WHERE t.job_id = :job_id AND t.n > 0 ORDER BY r.model;
+WHERE t.job_id = :job_id ORDER BY r.model;
 
 -- name: find_job
 SELECT id, profile FROM job WHERE name = :name;
@@ -24,8 +24,7 @@ ORDER BY name LIMIT :limit;
 
 -- name: jobs_at_work -- jobs with items that the program can still change
 SELECT DISTINCT job.id, job.name, job.profile, job.accounts, job.output_dir
-FROM tally JOIN job ON job.id = tally.job_id
-WHERE tally.n > 0 AND tally.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading')
+FROM open_tally JOIN job ON job.id = open_tally.job_id
 ORDER BY job.id;
 
 -- name: accounts_under_way -- accounts with unfinished attempts, or with lost ones
@@ -50,10 +49,10 @@ SELECT state, sum(n) AS n FROM tally WHERE job_id = :job_id GROUP BY state;
 SELECT
     coalesce(sum(t.n * q.cost_credits), 0) AS cost_credits,
     coalesce(sum(CASE WHEN q.cost_credits IS NULL THEN t.n END), 0) AS unquoted
-FROM tally AS t
+FROM rest_tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
-WHERE t.job_id = :job_id AND t.state IN ('queued', 'waiting') AND t.n > 0;
+WHERE t.job_id = :job_id AND t.state IN ('queued', 'waiting');
 
 -- name: job_under_way
 SELECT
@@ -74,9 +73,8 @@ ORDER BY t.n DESC, t.state, t.error_code;
 
 -- name: open_jobs  (by the partial index of unfinished items: finished jobs cost nothing)
 SELECT DISTINCT j.name
-FROM tally AS t
-CROSS JOIN job AS j ON j.id = t.job_id
-WHERE t.n > 0 AND t.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
+FROM open_tally AS t
+CROSS JOIN job AS j ON j.id = t.job_id;
 
 -- name: job_blockers  (sources that ended without a result, and how many of the job's items wait for each)
 SELECT source.name AS item, job.name AS job, source.state, count(DISTINCT waiting.id) AS n

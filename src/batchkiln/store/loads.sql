@@ -3,16 +3,15 @@ SELECT j.id, j.name, j.profile, j.accounts, j.item_order, j.budget_credits, j.bu
        j.reserved + j.charged - j.refunded AS committed
 FROM job AS j
 WHERE j.is_paused = 0 AND j.profile = :profile
-    AND EXISTS (SELECT 1 FROM tally AS t WHERE t.job_id = j.id
-        AND t.state IN ('queued', 'waiting', 'submitting', 'active') AND t.n > 0)
+    AND j.id IN (SELECT t.job_id FROM open_tally AS t WHERE t.state <> 'downloading')
 ORDER BY j.id;
 
 -- name: forecast_classes  (items under way are already paid: they take time but no credits; waiting ones follow)
 SELECT t.recipe_id, CASE WHEN t.state = 'waiting' THEN 'queued' ELSE t.state END AS state, t.n, r.model, r.mode, r.price_key, r.max_cost_credits, q.cost_credits
-FROM tally AS t
+FROM open_tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
-WHERE t.job_id = :job_id AND t.state IN ('queued', 'waiting', 'submitting', 'active') AND t.n > 0
+WHERE t.job_id = :job_id AND t.state <> 'downloading'
 ORDER BY t.state = 'waiting', t.state = 'queued', t.recipe_id;
 
 -- name: recent_durations  (the successes among the newest attempts, found by their key)

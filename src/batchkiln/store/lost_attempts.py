@@ -7,7 +7,7 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
@@ -207,7 +207,7 @@ def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
 
 def _entry_of(row: Row) -> JournalEntry:
     *others, delivered = row
-    return replace(JournalEntry(*others), delivered=tuple(sorted(json.loads(delivered))))
+    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered)))])
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:

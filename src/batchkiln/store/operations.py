@@ -12,13 +12,11 @@ from typing import Final
 
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
-from batchkiln.store import drivers
 from batchkiln.store.item_sources import waiting_for, waiting_for_queued
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
-from batchkiln.store.session import Session
+from batchkiln.store.session import Session, transaction
 from batchkiln.store.sql import query
-from batchkiln.store.staging import transaction
 from batchkiln.store.transitions import set_paused, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000
@@ -304,12 +302,11 @@ def _each(
 ) -> dict[ItemState, int]:
     """Call `act` for the items in each of `states`, with one transaction per page; return their number by state."""
     counts: dict[ItemState, int] = {}
-    with drivers.undone_from_memory(connection):
-        for page in pages:
-            with transaction(connection):
-                rows = connection.execute(query("states_of_items"), {"ids": json.dumps(page)}).fetchall()
-                for state in sorted(states):
-                    if ids := [item_id for item_id, word in rows if word == state]:
-                        act(ids, state)
-                        counts[state] = counts.get(state, 0) + len(ids)
+    for page in pages:
+        with transaction(connection):
+            rows = connection.execute(query("states_of_items"), {"ids": json.dumps(page)}).fetchall()
+            for state in sorted(states):
+                if ids := [item_id for item_id, word in rows if word == state]:
+                    act(ids, state)
+                    counts[state] = counts.get(state, 0) + len(ids)
     return counts

@@ -3,11 +3,11 @@ SELECT
     coalesce(sum(t.n), 0) AS n,
     sum(t.n * q.cost_credits) AS cost,
     coalesce(sum(t.n) FILTER (WHERE q.cost_credits IS NULL), 0) AS unquoted
-FROM tally AS t
+FROM rest_tally AS t
 JOIN job AS j ON j.id = t.job_id
 JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
-WHERE t.job_id = :job_id AND t.state = :state AND t.n > 0;
+WHERE t.job_id = :job_id AND t.state = :state;
 
 -- name: count_paid_for_nothing  (items in a state whose attempt was not refunded and may have cost credits)
 SELECT count(*)

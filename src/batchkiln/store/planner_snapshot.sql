@@ -34,12 +34,11 @@ WHERE item.id = :item_id;
 SELECT job.id AS job_id, job.profile, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
        job.reserved, job.charged, job.refunded,
        recipe.id AS recipe_id, recipe.inputs_count, recipe.max_cost_credits, quote.cost_credits, tally.n AS queued
-FROM tally
+FROM rest_tally AS tally
 JOIN job ON job.id = tally.job_id
 JOIN recipe ON recipe.id = tally.recipe_id
 LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
-WHERE tally.n > 0
-  AND tally.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading')  -- the partial index's own words
+WHERE tally.state IN ('queued', 'waiting')  -- the partial index's own words
   AND tally.state = 'queued' AND job.profile = :profile AND job.is_paused = 0
 ORDER BY job.id, recipe.id;
 
@@ -52,8 +51,7 @@ ORDER BY item.id;
 
 -- name: outstanding
 SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
-FROM tally JOIN job ON job.id = tally.job_id
-WHERE tally.n > 0 AND tally.state IN ('queued', 'waiting', 'submitting', 'active', 'downloading')
+FROM open_tally AS tally JOIN job ON job.id = tally.job_id
 GROUP BY tally.job_id, tally.state, job.is_paused;
 
 -- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted

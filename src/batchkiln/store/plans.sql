@@ -81,7 +81,7 @@ SELECT r.id, r.model, r.mode, r.parameters, r.price_key, r.inputs_count, r.max_c
     (SELECT i.id FROM item AS i WHERE i.job_id = :job_id AND i.recipe_id = r.id LIMIT 1) AS item_id
 FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
-WHERE t.job_id = :job_id AND t.n > 0
+WHERE t.job_id = :job_id
 GROUP BY r.id, q.cost_credits ORDER BY r.id;
 
 -- name: job_home

@@ -256,8 +256,8 @@ SELECT price_key, sum(n) AS n FROM (
         WHERE ref.seq = f.seq AND coalesce(i.state, '') <> 'done')
     GROUP BY r.price_key
     UNION ALL
-    SELECT r.price_key, t.n FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
-    WHERE t.job_id = :job_id AND t.state = 'waiting' AND t.n > 0
+    SELECT r.price_key, t.n FROM rest_tally AS t JOIN recipe AS r ON r.id = t.recipe_id
+    WHERE t.job_id = :job_id AND t.state = 'waiting'
 ) AS found GROUP BY price_key ORDER BY price_key;
 
 -- name: waiting_for_pruned

@@ -12,9 +12,8 @@ from typing import Final
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.selection import Selectable, Selection
 from batchkiln.core.states import FINAL_STATES, ItemState
-from batchkiln.store.session import Cursor, Session
+from batchkiln.store.session import Cursor, Session, transaction
 from batchkiln.store.sql import query
-from batchkiln.store.staging import transaction
 
 _AT_ONCE: Final = 10_000
 _FORGOTTEN_AT_ONCE: Final = 50

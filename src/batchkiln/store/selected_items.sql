@@ -14,8 +14,7 @@ CREATE INDEX IF NOT EXISTS temp.selected_next ON selected (job_id, recipe_id, pr
 DROP TABLE IF EXISTS temp.selected;
 
 -- name: open_job_ids  (by the partial index of unfinished items: finished jobs cost nothing)
-SELECT DISTINCT job_id FROM tally
-WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading') ORDER BY job_id;
+SELECT DISTINCT job_id FROM open_tally ORDER BY job_id;
 
 -- name: selectable_items  (each job by the index on states, in portions; see `select`)
 SELECT id, name, recipe_id, priority, state, is_source FROM item

@@ -1,7 +1,7 @@
-"""The interface of a database connection that the store's functions use, common to all drivers."""
+"""The interface of a database connection, common to all drivers, and its write transactions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -55,6 +55,19 @@ class Session(Protocol):
     def executemany(self, sql: str, parameters: Iterable[Mapping[str, Any] | Sequence[Any]], /) -> Cursor:
         """Run one statement once for each set of parameters."""
         ...
+
+
+@contextmanager
+def transaction(connection: Session) -> Iterator[None]:
+    """Run the block in one write transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 @runtime_checkable

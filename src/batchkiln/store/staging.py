@@ -18,7 +18,7 @@ from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe, SourceRef
 from batchkiln.core.request import parameters_json, price_key, recipe_key
 from batchkiln.store import drivers
 from batchkiln.store.references import References, refs_of
-from batchkiln.store.session import Session
+from batchkiln.store.session import Session, transaction
 from batchkiln.store.sql import query
 from batchkiln.store.variants import Variants
 
@@ -72,19 +72,6 @@ class Placed(Protocol):
     @property
     def has_default_id(self) -> bool:
         """Return whether the id is `item` and the position."""
-
-
-@contextmanager
-def transaction(connection: Session) -> Iterator[None]:
-    """Run the block in one write transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.responses import ErrorInfo
@@ -13,6 +14,7 @@ from batchkiln.store.sql import query
 Detail = Mapping[str, str | int | bool | None]
 
 _KEEPS_ATTEMPT = frozenset(ItemState) - {ItemState.QUEUED}
+_DETAILS: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def transition(
@@ -116,7 +118,7 @@ def log_event(
             "attempt_id": attempt_id,
             "kind": event,
             "state": state,
-            "detail": json.dumps(facts, ensure_ascii=False) if facts else None,
+            "detail": _DETAILS.encode(facts) if facts else None,
         },
     )
 
@@ -132,5 +134,5 @@ def set_paused(connection: Session, job_id: int, now: int, *, is_paused: bool, d
 
 def log_job_event(connection: Session, kind: str, *, job_id: int, now: int, detail: Detail | None = None) -> None:
     """Write one line of a job's history."""
-    text = json.dumps(dict(detail), ensure_ascii=False) if detail else None
+    text = _DETAILS.encode(dict(detail)) if detail else None
     connection.execute(query("insert_job_event"), {"at": now, "job_id": job_id, "kind": kind, "detail": text})

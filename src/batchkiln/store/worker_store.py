@@ -111,7 +111,10 @@ class ChangeNotifier:
         return was_known
 
     def _listener(self, account_id: int) -> _Listener:
-        return self._listeners.setdefault(account_id, _Listener())
+        found = self._listeners.get(account_id)
+        if found is None:
+            found = self._listeners[account_id] = _Listener()
+        return found
 
 
 class WorkerStore:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from functools import partial
+from functools import cache, partial
 from math import inf
 from pathlib import Path
 from typing import Final, assert_never
@@ -490,7 +490,10 @@ async def _names(worker: AccountWorker, task: DownloadTask, number: int) -> Call
     own = f"~{task.attempt.item_id}" + (f"~{met}" if met > 1 else "")
 
     def name_for(extension: str) -> str:
-        name = Path(task.relative_name(number, extension))
-        return str(name.with_name(f"{name.stem}{own}{name.suffix}") if met or name.name in names else name)
+        relative = task.relative_name(number, extension)
+        if not met and relative.rpartition("/")[2] not in names:
+            return relative
+        name = Path(relative)
+        return str(name.with_name(f"{name.stem}{own}{name.suffix}"))
 
-    return name_for
+    return cache(name_for)

@@ -101,7 +101,7 @@ async def test_a_verdict_is_recorded_as_the_hooks(world: World, decision: HookDe
     assert decide(world, item, decision) is None
 
     assert Items(world.connection).by_name("job", "fox").verdict == verdict
-    assert '"by": "on_saved"' in world.one("SELECT detail FROM event WHERE kind = ?", verdict)
+    assert '"by":"on_saved"' in world.one("SELECT detail FROM event WHERE kind = ?", verdict)
 
 
 async def test_redo_ends_at_the_number_of_tries(world: World) -> None:

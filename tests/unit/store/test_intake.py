@@ -136,7 +136,7 @@ def test_changed_request_is_taken_over_while_never_sent(queue: QueueFile) -> Non
     assert (report.updated, report.known) == (1, 2)
     assert queue.item("fox")["prompt"] == "another fox"
     assert queue.all("SELECT kind, state, detail FROM event WHERE item_id IS NOT NULL") == [
-        ("request_changed", "queued", '{"fields": "model, prompt"}')
+        ("request_changed", "queued", '{"fields":"model, prompt"}')
     ]
 
 

@@ -26,11 +26,15 @@ SCANNED: Final = {
     "unresolved_keys": {"a USING INDEX attempt_unresolved"},
     "job_credits": {"attempt USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
-    "outstanding": {"tally USING INDEX tally_open"},
+    "outstanding": {"tally", "rest_tally USING INDEX tally_open"},
+    "forecast_classes": {"t"},  # counters of one job
+    "job_models": {"t"},
+    "job_tally": {"tally"},
+    "count_in_state": {"tally"},
     "ready_inputs_of_heads": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
-    "open_jobs": {"t USING INDEX tally_open"},
+    "open_jobs": {"t", "rest_tally USING INDEX tally_open"},
     "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
-    "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
+    "paid": {"attempt USING INDEX attempt_generation"},  # once, at the end of a rehearsal, which has made them all
     "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
     # Lost attempts: none, but for those of a restored copy.
     "outlived_attempts": {"lost_attempt"},
@@ -40,14 +44,14 @@ SCANNED: Final = {
     "recorded_attempts": {"old"},  # once a start, from the newest on, up to the service's retention
     "get_lease": {"lease"},  # one row
     "drop_lease": {"lease"},
-    "open_job_ids": {"tally USING INDEX tally_open"},  # what is open
+    "open_job_ids": {"open_tally", "rest_tally USING INDEX tally_open"},  # what is open
     "move_selected": {"temp.selected"},  # once for each change by another process
     "forget_ended_selected": {"s"},  # the next fifty
     "selected_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "selected_ready_inputs": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
     "selected_queued": {"s"},  # up to a bound
-    "jobs_at_work": {"job"},  # jobs are few
-    "forecast_jobs": {"j"},
+    "jobs_at_work": {"open_tally", "rest_tally USING INDEX tally_open"},  # what is open
+    "forecast_jobs": {"t", "rest_tally USING INDEX tally_open"},
     "job_names": {"job"},
     "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts

@@ -112,7 +112,7 @@ def test_an_id_that_the_service_denies_can_be_corrected(job: QueueFile) -> None:
 
     assert attempt(job, attempt_id) == ("active", "gen-01", 5)
     assert job.all("SELECT generation_status FROM attempt")[0][0] is None
-    assert '"instead_of": "gen-O1"' in job.all("SELECT detail FROM event ORDER BY id DESC LIMIT 1")[0][0]
+    assert '"instead_of":"gen-O1"' in job.all("SELECT detail FROM event ORDER BY id DESC LIMIT 1")[0][0]
     assert money(job) == (0, 5, 0)
 
 

@@ -12,7 +12,7 @@ from batchkiln.core.states import Event
 from batchkiln.store.items import Filter, Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.reviews import Decided, ReviewReport, Reviews, review
-from batchkiln.store.staging import transaction
+from batchkiln.store.session import transaction
 from batchkiln.store.versions import choose_version
 from support.queue_file import NOW, QueueFile, spec
 
@@ -158,7 +158,7 @@ def test_verdicts_are_facts_with_who_and_which_version(queue: QueueFile) -> None
     events = queue.all("SELECT kind, attempt_id, detail, state FROM event ORDER BY id DESC LIMIT 3")[::-1]
     assert [kind for kind, *_ in events] == ["kept", "dropped", "verdict_undone"]
     assert {(attempt, detail, state) for _, attempt, detail, state in events} == {
-        (attempt_id, json.dumps({"by": "ann", "version": 1}), None)
+        (attempt_id, json.dumps({"by": "ann", "version": 1}, separators=(",", ":")), None)
     }
     assert queue.item("fox")["verdict"] is None
 

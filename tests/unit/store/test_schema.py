@@ -101,7 +101,7 @@ def test_generation_id_is_never_replaced(world: World, value: str) -> None:
         "UPDATE attempt SET ended_at = 1",
         "UPDATE attempt SET answers = 2",
         "UPDATE attempt SET is_refunded = 1",
-        "UPDATE tally SET n = -1",
+        "UPDATE rest_tally SET n = -1",
         "INSERT INTO request (account_id, kind, sent_at) VALUES (1, 'other kind', 1)",
     ],
 )

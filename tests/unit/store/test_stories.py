@@ -81,7 +81,7 @@ def test_a_summary_never_scans_items(queue: QueueFile, name: str) -> None:
     place = {"job_id": 1, "profile": "local", "limit": 10}
     plan = [row["detail"] for row in queue.connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name]}", place)]
 
-    assert not any(step.startswith("SCAN") for step in plan)
+    assert {step for step in plan if step.startswith("SCAN")} <= {"SCAN tally"}  # the view of the counters
 
 
 def test_a_story_has_all_of_one_item(queue: QueueFile) -> None:

@@ -29,7 +29,6 @@ UPDATE attempt SET version = (
     SELECT count(DISTINCT o.attempt_id) FROM output AS o JOIN attempt AS a ON a.id = o.attempt_id
     WHERE o.item_id = attempt.item_id AND a.number <= attempt.number)
 WHERE id IN (SELECT attempt_id FROM output);
-CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
 
 -- What stands before the extension in the names of later versions: a pattern with {version}.
 ALTER TABLE job ADD COLUMN versions TEXT NOT NULL DEFAULT '.v{version}';
@@ -64,10 +63,6 @@ ALTER TABLE job ADD COLUMN sidecar TEXT CHECK (sidecar IN ('json', 'txt'));
 CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
 CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
 
-DROP INDEX tally_open;
-CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
-    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
-
 -- An item that was made again may have lost several attempts: each was paid. `delivered` has the numbers of the item's
 -- earlier attempts with saved files, which a lost attempt does not end.
 DROP VIEW lost_item;
@@ -99,17 +94,112 @@ DROP INDEX item_next;
 CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC, id)
     WHERE state = 'queued' AND open_inputs = 0;
 
--- Items that wait for their inputs are counted apart, as `waiting`: the planner does not look at them.
+-- The counters are of states in which nothing is under way: of the others there are few items, and they are counted by
+-- their index. A counter without items is deleted, so that jobs that ended long ago cost the planner nothing. Items that
+-- wait for their inputs are counted apart, as `waiting`: the planner does not look at them.
 DROP TRIGGER item_tally;
+DROP INDEX tally_open;
+ALTER TABLE tally RENAME TO rest_tally;
+DELETE FROM rest_tally WHERE n = 0 OR state IN ('submitting', 'active', 'downloading');
+CREATE INDEX tally_open ON rest_tally (job_id, state, recipe_id) WHERE state IN ('queued', 'waiting');
+
+CREATE VIEW open_tally AS
+SELECT job_id, recipe_id, state, n FROM rest_tally WHERE rest_tally.state IN ('queued', 'waiting')
+UNION ALL
+SELECT job_id, recipe_id, state, count(*) AS n FROM item
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+GROUP BY job_id, recipe_id, state;
+
+CREATE VIEW tally AS
+SELECT job_id, recipe_id, state, n FROM rest_tally
+UNION ALL
+SELECT job_id, recipe_id, state, count(*) AS n FROM item
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+GROUP BY job_id, recipe_id, state;
+
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id, open_inputs ON item
-WHEN old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0)
+WHEN (old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0))
+    AND (old.state NOT IN ('submitting', 'active', 'downloading') OR new.state NOT IN ('submitting', 'active', 'downloading'))
 BEGIN
-    UPDATE tally SET n = n - 1
+    UPDATE rest_tally SET n = n - 1
         WHERE job_id = old.job_id AND recipe_id = old.recipe_id
             AND state = CASE WHEN old.state = 'queued' AND old.open_inputs > 0 THEN 'waiting' ELSE old.state END;
-    INSERT INTO tally (job_id, recipe_id, state, n)
-        VALUES (
+    DELETE FROM rest_tally
+        WHERE n = 0 AND job_id = old.job_id AND recipe_id = old.recipe_id
+            AND state = CASE WHEN old.state = 'queued' AND old.open_inputs > 0 THEN 'waiting' ELSE old.state END;
+    INSERT INTO rest_tally (job_id, recipe_id, state, n)
+        SELECT
             new.job_id, new.recipe_id,
-            CASE WHEN new.state = 'queued' AND new.open_inputs > 0 THEN 'waiting' ELSE new.state END, 1)
+            CASE WHEN new.state = 'queued' AND new.open_inputs > 0 THEN 'waiting' ELSE new.state END, 1
+        WHERE new.state NOT IN ('submitting', 'active', 'downloading')
         ON CONFLICT DO UPDATE SET n = n + 1;
 END;
+
+-- Fewer changes of indexes with each attempt: a generation id enters its index when it is known, and versions are unique
+-- where an item has several. The columns are as before.
+DROP INDEX output_by_item;
+CREATE TABLE attempt_new (
+    id                    INTEGER PRIMARY KEY,
+    item_id               INTEGER NOT NULL REFERENCES item (id),
+    job_id                INTEGER NOT NULL REFERENCES job (id),
+    account_id            INTEGER NOT NULL REFERENCES account (id),
+    number                INTEGER NOT NULL CHECK (number >= 1),
+    state                 TEXT NOT NULL CHECK (state IN (
+                              'sent', 'active', 'succeeded', 'failed', 'refused',
+                              'canceled', 'expired', 'disputed', 'abandoned')),
+    is_video              INTEGER NOT NULL CHECK (is_video IN (0, 1)),
+    idempotency_key       TEXT NOT NULL UNIQUE,
+    key_fingerprint       TEXT NOT NULL,
+    body                  BLOB NOT NULL,
+    checksum              INTEGER NOT NULL,
+    quote_credits         INTEGER NOT NULL CHECK (quote_credits >= 0),
+    cost_credits          INTEGER CHECK (cost_credits >= 0),
+    is_refunded           INTEGER NOT NULL DEFAULT 0 CHECK (is_refunded IN (0, 1)),
+    day_start_at          INTEGER NOT NULL,
+    sends                 INTEGER NOT NULL DEFAULT 0,
+    answers               INTEGER NOT NULL DEFAULT 0 CHECK (answers BETWEEN 0 AND sends),
+    generation_id         TEXT,
+    generation_status     TEXT,
+    generation_created_at INTEGER,
+    recorded_at           INTEGER NOT NULL,
+    ended_at              INTEGER,
+    last_read_at          INTEGER,
+    lost_since            INTEGER,
+    seen_going_ms         INTEGER CHECK (seen_going_ms >= 0),
+    seen_ended_ms         INTEGER CHECK (seen_ended_ms > 0),
+    contact_at            INTEGER,
+    version               INTEGER CHECK (version >= 1),
+    UNIQUE (item_id, number),
+    CHECK (state NOT IN ('active', 'succeeded', 'failed', 'canceled', 'expired') OR generation_id IS NOT NULL),
+    CHECK (state <> 'sent' OR generation_id IS NULL),
+    CHECK ((state IN ('sent', 'active')) = (ended_at IS NULL)),
+    CHECK ((generation_id IS NULL) = (cost_credits IS NULL)),
+    CHECK (is_refunded = 0 OR state = 'failed')
+) STRICT;
+INSERT INTO attempt_new (id, item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint, body, checksum,
+    quote_credits, cost_credits, is_refunded, day_start_at, sends, answers, generation_id, generation_status,
+    generation_created_at, recorded_at, ended_at, last_read_at, lost_since, seen_going_ms, seen_ended_ms, contact_at,
+    version)
+SELECT id, item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint, body, checksum,
+    quote_credits, cost_credits, is_refunded, day_start_at, sends, answers, generation_id, generation_status,
+    generation_created_at, recorded_at, ended_at, last_read_at, lost_since, seen_going_ms, seen_ended_ms, contact_at,
+    version FROM attempt ORDER BY id;
+DROP TABLE attempt;
+ALTER TABLE attempt_new RENAME TO attempt;
+
+CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WHERE generation_id IS NOT NULL;
+CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;
+CREATE UNIQUE INDEX attempt_unresolved ON attempt (account_id) WHERE state IN ('sent', 'active');
+CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
+    WHERE state IN ('canceled', 'expired', 'abandoned', 'disputed');
+
+CREATE TRIGGER attempt_is_never_edited
+BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, checksum, is_video ON attempt
+BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
+
+CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt
+BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
+
+CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
+WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
+BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;

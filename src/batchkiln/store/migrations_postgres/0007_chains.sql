@@ -58,7 +58,6 @@ UPDATE attempt SET version = (
     SELECT count(DISTINCT o.attempt_id) FROM output AS o JOIN attempt AS a ON a.id = o.attempt_id
     WHERE o.item_id = attempt.item_id AND a.number <= attempt.number)
 WHERE id IN (SELECT attempt_id FROM output);
-CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version IS NOT NULL;
 
 ALTER TABLE job ADD COLUMN versions TEXT COLLATE "C" NOT NULL DEFAULT '.v{version}';
 
@@ -97,10 +96,6 @@ ALTER TABLE job ADD COLUMN sidecar TEXT COLLATE "C" CHECK (sidecar IN ('json', '
 CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
 CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
 
-DROP INDEX tally_open;
-CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
-    WHERE n > 0 AND state IN ('queued', 'waiting', 'submitting', 'active', 'downloading');
-
 DROP INDEX item_next;
 CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC, id)
     WHERE state = 'queued' AND open_inputs = 0;
@@ -108,18 +103,52 @@ CREATE INDEX item_next ON item (job_id, recipe_id, priority DESC, is_source DESC
 CREATE FUNCTION tally_state(state TEXT, open_inputs BIGINT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE WHEN state = 'queued' AND open_inputs > 0 THEN 'waiting' ELSE state END $$;
 
+DROP TRIGGER item_tally ON item;
+DROP INDEX tally_open;
+ALTER TABLE tally RENAME TO rest_tally;
+ALTER INDEX tally_pkey RENAME TO rest_tally_pkey;
+DELETE FROM rest_tally WHERE n = 0 OR state IN ('submitting', 'active', 'downloading');
+CREATE INDEX tally_open ON rest_tally (job_id, state, recipe_id) WHERE state IN ('queued', 'waiting');
+
+CREATE VIEW open_tally AS
+SELECT job_id, recipe_id, state, n FROM rest_tally WHERE rest_tally.state IN ('queued', 'waiting')
+UNION ALL
+SELECT job_id, recipe_id, state, count(*) AS n FROM item
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+GROUP BY job_id, recipe_id, state;
+
+CREATE VIEW tally AS
+SELECT job_id, recipe_id, state, n FROM rest_tally
+UNION ALL
+SELECT job_id, recipe_id, state, count(*) AS n FROM item
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+GROUP BY job_id, recipe_id, state;
+
 CREATE OR REPLACE FUNCTION count_item() RETURNS TRIGGER LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE tally SET n = n - 1
-        WHERE job_id = old.job_id AND recipe_id = old.recipe_id AND state = tally_state(old.state, old.open_inputs);
-    INSERT INTO tally (job_id, recipe_id, state, n)
-        VALUES (new.job_id, new.recipe_id, tally_state(new.state, new.open_inputs), 1)
-        ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = tally.n + 1;
+    IF old.state NOT IN ('submitting', 'active', 'downloading') THEN
+        UPDATE rest_tally SET n = n - 1
+            WHERE job_id = old.job_id AND recipe_id = old.recipe_id
+                AND state = tally_state(old.state, old.open_inputs);
+        DELETE FROM rest_tally
+            WHERE n = 0 AND job_id = old.job_id AND recipe_id = old.recipe_id
+                AND state = tally_state(old.state, old.open_inputs);
+    END IF;
+    IF new.state NOT IN ('submitting', 'active', 'downloading') THEN
+        INSERT INTO rest_tally (job_id, recipe_id, state, n)
+            VALUES (new.job_id, new.recipe_id, tally_state(new.state, new.open_inputs), 1)
+            ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = rest_tally.n + 1;
+    END IF;
     RETURN NULL;
 END $$;
 
-DROP TRIGGER item_tally ON item;
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id, open_inputs ON item
 FOR EACH ROW WHEN (
-    old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0))
+    (old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0))
+    AND (old.state NOT IN ('submitting', 'active', 'downloading') OR new.state NOT IN ('submitting', 'active', 'downloading')))
 EXECUTE FUNCTION count_item();
+
+CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;
+DROP INDEX output_by_item;
+ALTER TABLE attempt DROP CONSTRAINT attempt_account_id_generation_id_key;
+CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WHERE generation_id IS NOT NULL;

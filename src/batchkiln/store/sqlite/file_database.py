@@ -175,12 +175,14 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path, *, may_be_mo
     _check_ours(connection, path, may_be_empty=True)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # Law 1: a commit that returned survives a power cut
-    connection.execute("PRAGMA foreign_keys = ON")
+    # The undo data of a statement with triggers: in a file, SQLite takes 64 KiB of memory for each such statement.
+    connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
     if sum(_migrate(connection, version, script) for version, script in migrations()):
         # A copy without its log is then an older state of the queue, not an empty queue that draws new idempotency
         # keys.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    connection.execute("PRAGMA foreign_keys = ON")  # after the migrations, of which one replaces a table
     if not may_be_moved:
         refuse_moved(connection, path)
 

@@ -1,4 +1,4 @@
-"""SQLite's temporary files: the file that stages a manifest's items, and the journal of a large statement."""
+"""SQLite's temporary file that stages a manifest's items."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +21,7 @@ def staging_file(connection: Session) -> Iterator[None]:
 
     A reader's connection may write to it; its queue file is open read-only.
     """
+    connection.execute("PRAGMA temp_store = FILE")  # for this file and for sorting it, whatever the manifest's size
     connection.execute("ATTACH DATABASE '' AS staging")
     is_reader = bool(connection.execute("PRAGMA query_only").fetchone()[0])
     connection.execute("PRAGMA query_only = OFF")
@@ -32,17 +33,5 @@ def staging_file(connection: Session) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.execute("DETACH DATABASE staging")
+        connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA query_only = {int(is_reader)}")
-
-
-@contextmanager
-def undone_from_memory(connection: Session) -> Iterator[None]:
-    """Keep up to some thousand pages of the statement journal in memory, because a file would dominate the time.
-
-    This applies only within the context: the staging of a manifest must stay in a file, whatever its size.
-    """
-    connection.execute("PRAGMA temp_store = MEMORY")
-    try:
-        yield
-    finally:
-        connection.execute("PRAGMA temp_store = DEFAULT")
