@@ -66,7 +66,7 @@ async def test_keep_leads_on_when_enough_are_kept(browser: Browser, queue: Queue
     assert stays == f"/jobs/birds/review?at={place(queue, 'owl-1')}&last={place(queue, 'owl-1')}"
     assert goes_on == f"/jobs/birds/review?at={place(queue, 'fox')}&last={place(queue, 'owl-3')}"
     assert verdicts(queue) == {"owl-1": "dropped", "owl-3": "kept"}
-    assert queue.all("SELECT detail FROM event WHERE kind = 'kept'") == [('{"by": "dashboard", "version": 1}',)]
+    assert queue.all("SELECT detail FROM event WHERE kind = 'kept'") == [('{"by":"dashboard","version":1}',)]
     assert "owl-3 is <strong>kept</strong>" in (await browser.get(goes_on)).text
 
 
