@@ -37,19 +37,26 @@ class Opened:
         self.page.goto(self.served.url + path)
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """Start it for one module: while it is there, no other event loop can run in this thread."""
-    if CHROMIUM is None:
-        missing = "no Chromium on this machine: apt-get install chromium"
-        if "BATCHKILN_TESTS_NEED_CHROMIUM" in os.environ:  # set by .ci/run, where a skip would go unnoticed
-            pytest.fail(missing)
-        pytest.skip(missing)
+@contextmanager
+def started_chromium() -> Iterator[Browser]:
+    """Start the browser; while it is there, no other event loop can run in this thread."""
     expect.set_options(timeout=PATIENCE_SECONDS * 1000)
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """Give one browser to all tests of a module."""
+    if CHROMIUM is None:
+        missing = "no Chromium on this machine: apt-get install chromium"
+        if "BATCHKILN_TESTS_NEED_CHROMIUM" in os.environ:  # set by .ci/run, where a skip would go unnoticed
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with started_chromium() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")

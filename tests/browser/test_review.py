@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from batchkiln.core.states import Event
 from browser.conftest import PATIENCE_SECONDS, Opened, served
@@ -33,22 +33,28 @@ def verdicts(opened: Opened) -> dict[str, str]:
     return dict(opened.queue.all("SELECT name, verdict FROM item WHERE verdict IS NOT NULL"))
 
 
+def press(page: Page, key: str) -> None:
+    """Press a key once the page's script is there."""
+    page.wait_for_load_state("domcontentloaded")
+    page.keyboard.press(key)
+
+
 def test_keys_go_through_the_review(review: Opened) -> None:
     """Choose a variant, drop, keep, undo, and go on; each key does what its button does."""
     page = review.page
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("d")
+    press(page, "ArrowRight")
+    press(page, "d")
     expect(page.locator(".last")).to_contain_text("owl-2 is dropped")
-    page.keyboard.press("3")
-    page.keyboard.press("k")
+    press(page, "3")
+    press(page, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox")
-    page.keyboard.press("u")
+    press(page, "u")
     expect(page.locator(".last")).to_contain_text("owl-3 has no verdict")
-    page.keyboard.press("k")
+    press(page, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox")
-    page.keyboard.press("k")
+    press(page, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox-clip")
-    page.keyboard.press("k")
+    press(page, "k")
 
     expect(page.get_by_text("Nothing is left to review.")).to_be_visible()
     assert verdicts(review) == {"owl-1": "kept", "owl-2": "dropped", "fox": "kept", "fox-clip": "kept"}
@@ -76,7 +82,7 @@ def test_decision_goes_through_the_http_interface(review: Opened) -> None:
     sent: list[str] = []
     review.page.on("request", lambda request: sent.append(f"{request.method} {request.url.partition('/jobs/')[2]}"))
 
-    review.page.keyboard.press("d")
+    press(review.page, "d")
     expect(review.page.locator(".last")).to_contain_text("owl-1 is dropped")
 
     assert "POST birds/drop" in sent
@@ -92,7 +98,7 @@ def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened
     paint(tmp_path / "owl-1.v2.png", 3)
     review.queue.finish("owl-1", str(tmp_path / "owl-1.v2.png"))
 
-    review.page.keyboard.press("k")
+    press(review.page, "k")
 
     expect(review.page.get_by_role("alert")).to_contain_text("version 2 is current now")
     assert verdicts(review) == {}

@@ -7,44 +7,22 @@ next command, and each line after `<!-- shows -->` is part of what the commands 
 """
 
 import os
-import re
 import shutil
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from support.manual_commands import follow, put_program
+from support.manual_commands import Block, blocks_of, follow, put_program
 from support.programs import environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BEFORE: Final = ROOT / "docs" / "guides" / "README.md"
 PAGES: Final = sorted(set((ROOT / "docs" / "guides").glob("*.md")) - {BEFORE})
 TIMEOUT_SECONDS: Final = 120  # only a page that hangs takes so long
-_BLOCK: Final = re.compile(
-    r"^(?:<!-- (?P<mark>\w+)(?:: (?P<value>\S+))? -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A piece of a page: what it is, and its text."""
-
-    mark: str
-    value: str
-    language: str
-    text: str
-
-
-def blocks_of(page: Path) -> list[Block]:
-    """Return a page's blocks in order."""
-    found = _BLOCK.finditer(page.read_text("utf-8"))
-    return [Block(match["mark"] or "", match["value"] or "", match["language"], match["text"]) for match in found]
 
 
 class Reader:

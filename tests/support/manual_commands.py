@@ -1,11 +1,35 @@
-"""What tests need that follow a page of the manual: the program by its name, and commands that can be ended."""
+"""What tests need that follow a page of the manual: its blocks, the program by its name, commands that can be ended."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+_BLOCK: Final = re.compile(
+    r"^(?:<!-- (?P<mark>\w+)(?:: (?P<value>\S+))? -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a page: what it is, and its text."""
+
+    mark: str
+    value: str
+    language: str
+    text: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return a page's blocks in order."""
+    found = _BLOCK.finditer(page.read_text("utf-8"))
+    return [Block(match["mark"] or "", match["value"] or "", match["language"], match["text"]) for match in found]
 
 
 def put_program(tools: Path) -> None:

@@ -144,6 +144,10 @@ class Changes:
         self.reader = reader
         self._clock = clock
 
+    def wake_driver(self) -> None:
+        """Wake the process that runs the queue, if there is one. `open_changes` does this on exit."""
+        self.writer.notify()
+
     async def question(self, action: Action, job: str, items: Sequence[str] = ()) -> Question:
         """Return the question before an action."""
         return await self.reader.read(question_of, action, job, items)

@@ -153,7 +153,7 @@ class _Session:
             if item is None:
                 step, name = await self._step(step.next_at), None
                 continue
-            left = await self._changes.reader.read(lambda reader: reader.reviews.left(self._job))
+            left = await self._changes.reader.read(_left, self._job, step)
             self._show(step, item, left)
             key = _key()
             if key in _ENDS:
@@ -261,3 +261,8 @@ def _after(step: ReviewStep, item: ItemSummary) -> str | None:
     names = [one.name for one in step.items if one.state is ItemState.DONE or one.name == item.name]
     following = names[names.index(item.name) + 1 :] if item.name in names else []
     return next(iter(following), None)
+
+
+def _left(reader: Reader, job: str, step: ReviewStep) -> int:
+    """Return how many steps from this one on have something to review."""
+    return reader.reviews.left(job, at=step.items[0].id)

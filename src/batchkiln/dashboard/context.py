@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +15,7 @@ from jinja2 import Environment
 
 from batchkiln.api import QueueLocation
 from batchkiln.api.app_context import AppContext
+from batchkiln.api.changes import Changes, open_changes
 from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access, Principal
@@ -87,6 +89,9 @@ class Context:
     engine: EngineProbe | None = None
     templates: Environment = field(default_factory=environment)
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
+    kept: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _changes: Changes | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams: int = 0
     intake: Intake = field(default_factory=Intake)
@@ -100,6 +105,20 @@ class Context:
     def config(self) -> Config:
         """The configuration."""
         return self.app.config
+
+    @asynccontextmanager
+    async def changes(self) -> AsyncIterator[Changes]:
+        """Yield the queue, opened for changes once and kept; afterwards, wake the process that runs it.
+
+        Opening a file checks all of it while another connection is open, which takes longer the more items there are.
+        """
+        async with self._opening:
+            if self._changes is None:
+                self._changes = await self.kept.enter_async_context(open_changes(self.queue, self.machine_now))
+        try:
+            yield self._changes
+        finally:
+            self._changes.wake_driver()
 
     async def snapshot(self, job: str | None = None) -> PageSnapshot:
         """Read the current state of the queue, or of one job."""

@@ -5,7 +5,6 @@ from typing import Final
 from aiohttp import web
 
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
-from batchkiln.api.changes import open_changes
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.rendering import review_url
 
@@ -29,7 +28,7 @@ async def act(request: web.Request) -> web.Response:
     if version is None:
         raise web.HTTPBadRequest(text="The version is missing; nothing was changed.\n")
     at, is_all = _number(form.get("at")), _is_all(request)
-    async with open_changes(context.queue, context.machine_now) as changes:
+    async with context.changes() as changes:
         report = await changes.review(job, {name: version}, decided, by=request[PRINCIPAL].name)
     if report.skipped:
         return await _page(context, request, refused=report, at=at)
@@ -69,7 +68,8 @@ def _read(
     reader: Reader, job: str, at: int | None, last: int | None, *, is_all: bool
 ) -> tuple[ReviewStep | None, ItemSummary | None, int]:
     step = reader.reviews.step(job, at, is_all=is_all)
-    return step, None if last is None else reader.reviews.item(job, last), reader.reviews.left(job)
+    left = 0 if step is None else reader.reviews.left(job, at=step.items[0].id)
+    return step, None if last is None else reader.reviews.item(job, last), left
 
 
 def _is_all(request: web.Request) -> bool:

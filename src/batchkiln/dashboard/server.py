@@ -102,6 +102,7 @@ async def serving_dashboard(
         finally:
             context.stopping.set()
             await runner.cleanup()
+            await context.kept.aclose()
 
 
 async def _listen(runner: web.AppRunner, host: str, port: int | None) -> None:

@@ -29,6 +29,9 @@ class Decided(StrEnum):
     UNDO = "undo"
 
 
+LEFT_AT_MOST: Final = 500
+"""How far the steps that are left are counted, so that the time of a step does not grow with the job."""
+
 _VERDICTS: Final = {Decided.KEEP: Verdict.KEPT, Decided.DROP: Verdict.DROPPED, Decided.UNDO: None}
 _STATEMENTS: Final = {
     ("next", True): "next_done",
@@ -159,9 +162,10 @@ class Reviews:
             previous_at=self._other("previous", job_id, at, group_id, is_all=is_all),
         )
 
-    def left(self, job_name: str) -> int:
-        """Return how many steps have something to review."""
-        return sum(Jobs(self._connection).to_decide(Jobs(self._connection).id_of(job_name)))
+    def left(self, job_name: str, *, at: int = 0) -> int:
+        """Return how many steps from a place on have something to review, counted up to `LEFT_AT_MOST`."""
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "at": at, "limit": LEFT_AT_MOST}
+        return int(self._connection.execute(query("count_left"), params).fetchone()["n"])
 
     def item(self, job_name: str, item_id: int) -> ItemSummary | None:
         """Return an item of a job by its id; None if the job has none with this id."""

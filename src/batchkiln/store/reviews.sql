@@ -18,6 +18,19 @@ WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group
         WHERE e.group_id = g.id AND e.id < i.id AND e.state = 'done' AND e.verdict IS NULL))
 ORDER BY i.id LIMIT 1;
 
+-- name: count_left  (as `next_to_review`, up to a bound: the time of a step does not grow with the job)
+SELECT count(*) AS n FROM (
+    SELECT i.id FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+    WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL)
+        AND i.verdict IS NULL AND i.id >= :at
+        AND ((g.choose IS NULL AND i.needs_review = 1) OR g.choose > (
+            SELECT count(*) FROM item AS k WHERE k.group_id = g.id AND k.state = 'done' AND k.verdict = 'kept'))
+        AND (g.id IS NULL OR NOT EXISTS (
+            SELECT 1 FROM item AS e
+            WHERE e.group_id = g.id AND e.id < i.id AND e.state = 'done' AND e.verdict IS NULL))
+    LIMIT :limit
+) AS open_steps;
+
 -- name: previous_reviewable
 SELECT i.id FROM item AS i
 WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL) AND i.id < :before

@@ -42,7 +42,7 @@ async def test_group_is_shown_side_by_side_with_its_input(browser: Browser) -> N
     assert page.status == 200
     assert [f">owl-{n}</a>" in page.text for n in (1, 2, 3, 4)] == [True] * 4
     assert "made from branch.png" in page.text
-    assert "choose 1, <strong>0 kept</strong> · 3 left" in page.text
+    assert "choose 1, <strong>0 kept</strong> · 3 left from here" in page.text
 
 
 async def test_input_is_served_by_its_id_and_hash_alone(browser: Browser, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_keep_leads_on_when_enough_are_kept(browser: Browser, queue: Queue
     assert stays == f"/jobs/birds/review?at={place(queue, 'owl-1')}&last={place(queue, 'owl-1')}"
     assert goes_on == f"/jobs/birds/review?at={place(queue, 'fox')}&last={place(queue, 'owl-3')}"
     assert verdicts(queue) == {"owl-1": "dropped", "owl-3": "kept"}
-    assert queue.all("SELECT detail FROM event WHERE kind = 'kept'") == [('{"by": "dashboard", "version": 1}',)]
+    assert queue.all("SELECT detail FROM event WHERE kind = 'kept'") == [('{"by":"dashboard","version":1}',)]
     assert "owl-3 is <strong>kept</strong>" in (await browser.get(goes_on)).text
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from batchkiln.api import Decided, Reader, ReviewReport
-from batchkiln.api.changes import Action, Changes, Question, open_changes
+from batchkiln.api.changes import Action, Changes, Question
 from batchkiln.api.documents import (
     CanceledDocument,
     ChosenVersionDocument,
@@ -67,7 +67,7 @@ async def _review(call: Call[Query, VerdictBody], decided: Decided) -> ReviewedD
     A verdict that an item already has is none, so that a request can be repeated.
     """
     named, job = call.body.items, call.job
-    async with open_changes(call.context.queue, call.context.machine_now) as changes:
+    async with call.context.changes() as changes:
         await _require(changes, job, list(named))
         report = await changes.review(job, named, decided, by=call.principal.name)
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
@@ -147,7 +147,7 @@ async def _asked(
 ) -> D | QuestionDocument:
     """State the cost of an action, or perform it once its cost is confirmed."""
     context, job = call.context, call.job
-    async with open_changes(context.queue, context.machine_now) as changes:
+    async with context.changes() as changes:
         await _require(changes, job, items)
         question = await changes.question(action, job, items)
         if call.query.dry_run:
@@ -174,7 +174,7 @@ def _unconfirmed(action: Action, question: Question, *, is_first: bool) -> Probl
 
 async def fetch(call: Call[Query, FetchBody]) -> FetchedDocument:
     """Let the next run download files that are gone."""
-    async with open_changes(call.context.queue, call.context.machine_now) as changes:
+    async with call.context.changes() as changes:
         await _require(changes, call.job, call.body.items or ())
         return fetched_document(call.job, await changes.fetch(call.job, call.body.items or ()))
 
@@ -182,7 +182,7 @@ async def fetch(call: Call[Query, FetchBody]) -> FetchedDocument:
 async def use_version(call: Call[Query, VersionBody]) -> ChosenVersionDocument:
     """Make the files of a version current."""
     body, job = call.body, call.job
-    async with open_changes(call.context.queue, call.context.machine_now) as changes:
+    async with call.context.changes() as changes:
         await _require(changes, job, [body.item])
         state = await changes.use_version(job, body.item, body.version)
     return {"job": job, "item": body.item, "state": state, "version": body.version}
