@@ -87,9 +87,7 @@ def test_decision_goes_through_the_http_interface(review: Opened) -> None:
 
     assert "POST birds/drop" in sent
     assert "POST birds/review" not in sent
-    assert review.queue.all("SELECT detail FROM event WHERE kind = 'dropped'") == [
-        ('{"by": "dashboard", "version": 1}',)
-    ]
+    assert review.queue.all("SELECT detail FROM event WHERE kind = 'dropped'") == [('{"by":"dashboard","version":1}',)]
 
 
 def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened, tmp_path: Path) -> None:

@@ -50,7 +50,18 @@ def test_public_names_are_all_there_and_in_the_manual() -> None:
     """Each name of `__all__` can be imported; what a program calls on a queue, the manual names."""
     assert all(getattr(batchkiln, name) is not None for name in batchkiln.__all__)
     callable_names = {name for name in dir(batchkiln.Queue) if not name.startswith("_")}
-    ours = {"abandon", "apply", "close", "driving", "end_waits", "is_shared", "known_jobs", "question", "resolve"}
+    ours = {
+        "abandon",
+        "apply",
+        "close",
+        "driving",
+        "end_waits",
+        "is_shared",
+        "known_jobs",
+        "question",
+        "resolve",
+        "wake_driver",
+    }
     ours |= {"unfinished_jobs"}
 
     assert {name for name in callable_names - ours if f"`{name}(" not in MANUAL} == set()

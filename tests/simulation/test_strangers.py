@@ -16,7 +16,7 @@ from .simulated_world import World
 from .strange_worlds import CREATES_MAX, Books, Verdict, draw_plan
 from .strangers import Tally, Way, meet, shrunken
 
-SEEDS = (11, 42, 137, 256, 399, 512, 777, 1024, 2001, 3003, 4242, 5150)
+SEEDS = (11, 42, 137, 256, 512, 2001)  # the sweep draws others anew
 WAY = Way()
 
 

@@ -37,6 +37,7 @@ TASKS: Final = {
     "another-machine",
     "from-prompts-to-clips",
     "redo",
+    "object-storage",
 }
 CLICKS: Final = 2
 _BLOCK: Final = re.compile(r"^```(sh|bash|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

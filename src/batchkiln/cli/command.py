@@ -222,8 +222,9 @@ _FIRST = "Stopping: finishing the current work, and starting nothing new. A seco
 class Signals:
     """The received signal, and the callback that stops the work. Without a callback, a signal exits immediately."""
 
-    def __init__(self) -> None:
-        """Start without a signal and without a callback."""
+    def __init__(self, first_text: str) -> None:
+        """Start without a signal and without a callback; `first_text` is printed at the first signal."""
+        self._first_text = first_text
         self.received: signal.Signals | None = None
         self.stop: Callable[[], None] | None = None
 
@@ -240,16 +241,17 @@ class Signals:
             sys.stdout.flush()
             os._exit(128 + number)
         self.received = number
-        print_status(_FIRST)
+        if self._first_text:
+            print_status(self._first_text)
         self.stop()
 
 
 @contextmanager
-def handle_signals() -> Iterator[Signals]:
+def handle_signals(first_text: str = _FIRST) -> Iterator[Signals]:
     """Handle SIGINT and SIGTERM in the running event loop."""
     import asyncio  # noqa: PLC0415  as above
 
-    signals, loop = Signals(), asyncio.get_running_loop()
+    signals, loop = Signals(first_text), asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
         loop.add_signal_handler(number, signals.receive, number)

@@ -7,7 +7,7 @@ import click
 
 from batchkiln.api import LoggedEvent
 from batchkiln.api.reading import QueueReader, open_reader
-from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus
@@ -40,17 +40,18 @@ def events(common: Common, job: str | None, *, is_following: bool, last: int | N
 
 
 async def _events(common: Common, job: str | None, *, is_following: bool, last: int | None) -> ExitStatus:
-    ticker, never = ServiceClock(), asyncio.Event()
-    async with open_reader(common.queue) as queue:
-        if job is not None:
-            await queue.read(lambda reader: reader.jobs.id_of(job))  # an unknown job is an error
-        newest = 0 if last is None else await queue.read(lambda reader: reader.events.last_id())
-        after = max(0, newest - (last or 0))
-        while True:
-            after = await _print_after(common, queue, job, after)
-            if not is_following:
-                return ExitStatus.OK
-            await ticker.sleep_until(ticker.monotonic() + _LOOK_SECONDS, never)
+    ticker, stopped = ServiceClock(), asyncio.Event()
+    with handle_signals("") as signals:
+        signals.stop = stopped.set
+        async with open_reader(common.queue) as queue:
+            if job is not None:
+                await queue.read(lambda reader: reader.jobs.id_of(job))  # an unknown job is an error
+            newest = 0 if last is None else await queue.read(lambda reader: reader.events.last_id())
+            after = await _print_after(common, queue, job, max(0, newest - (last or 0)))
+            while is_following and not stopped.is_set():
+                await ticker.sleep_until(ticker.monotonic() + _LOOK_SECONDS, stopped)
+                after = await _print_after(common, queue, job, after)
+    return ExitStatus.OK if signals.exit_status is None else ExitStatus(signals.exit_status)
 
 
 async def _print_after(common: Common, queue: QueueReader, job: str | None, after: int) -> int:

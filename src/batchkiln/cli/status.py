@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchkiln.api.reading import open_reader
-from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.output import print_json, print_json_lines
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus
@@ -50,12 +50,13 @@ async def _status(common: Common, job: str | None) -> ExitStatus:
 
 async def _watch(common: Common, job: str | None) -> ExitStatus:
     """Show the status again on each change, until nothing is left to do."""
-    config, ticker, never = common.load_config(), ServiceClock(), asyncio.Event()
-    async with open_reader(common.queue) as queue:
-        with ExitStack() as stack:
-            show = _watching_display(common, job, stack)
+    config, ticker, stopped = common.load_config(), ServiceClock(), asyncio.Event()
+    with handle_signals("") as signals, ExitStack() as stack:
+        signals.stop = stopped.set
+        show = _watching_display(common, job, stack)
+        async with open_reader(common.queue) as queue:
             version = -1
-            while True:
+            while not stopped.is_set():
                 latest = await queue.data_version()
                 overview = await queue.overview(config, None if job is None else [job])
                 if latest != version or not common.is_json:
@@ -63,7 +64,8 @@ async def _watch(common: Common, job: str | None) -> ExitStatus:
                     show(overview)
                 if all(view.summary.is_finished or view.summary.is_paused for view in overview.jobs):
                     return ExitStatus.OK
-                await ticker.sleep_until(ticker.monotonic() + _WATCH_SECONDS, never)
+                await ticker.sleep_until(ticker.monotonic() + _WATCH_SECONDS, stopped)
+    return ExitStatus.OK if signals.exit_status is None else ExitStatus(signals.exit_status)
 
 
 def _watching_display(common: Common, job: str | None, stack: ExitStack) -> Callable[[Overview], None]:

@@ -1,12 +1,10 @@
 """Object storage and other places that fsspec opens by a URL, such as `s3://bucket/folder`.
 
 A file there is complete or absent. Every call has a time limit, and no error text contains a credential (Law 8).
+
+A name is imported on first use: help and `status` need none of the threads and file systems.
 """
 
-from batchkiln.object_storage.copies import local_file
-from batchkiln.object_storage.filesystems import StorageSettings, configure
-from batchkiln.object_storage.object_folder import ObjectFolder
-from batchkiln.object_storage.threads import in_background, within
-from batchkiln.object_storage.url_streams import stream
+import lazy_loader
 
-__all__ = ["ObjectFolder", "StorageSettings", "configure", "in_background", "local_file", "stream", "within"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -200,7 +200,7 @@ async def test_an_attempt_that_another_process_finishes_is_one_trace(spans: Sent
         await queue.run()
 
     root, create = spans.one("attempt"), spans.one("create")
-    names = {span.name for span in spans.below(root)} - {"wait"}
+    names = {span.name for span in spans.below(root)} - {"wait", "read"}  # links may have ended meanwhile
     assert create in first
     assert root not in first
     assert context_of(create).trace_id == context_of(root).trace_id

@@ -53,7 +53,7 @@ async def test_verdicts_are_facts_with_the_name_of_the_token(client: Client, que
     assert dropped.json["dropped"] == ["owl-2"]
     assert undone.json["undone"] == ["fox"]
     assert verdicts(queue) == {"owl-1": "kept", "owl-2": "dropped"}
-    assert queue.all("SELECT detail FROM event WHERE kind = 'dropped'") == [('{"by": "everything", "version": 1}',)]
+    assert queue.all("SELECT detail FROM event WHERE kind = 'dropped'") == [('{"by":"everything","version":1}',)]
 
 
 async def test_verdict_that_is_sent_again_changes_nothing(client: Client, queue: QueueFile) -> None:

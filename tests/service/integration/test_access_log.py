@@ -14,8 +14,9 @@ LOGGER = "batchkiln_service.access"
 
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """Listen to everything that the service logs."""
+    """Listen to everything that the service logs, from its first connection on."""
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, LOGGER)
     return caplog
 
 
@@ -34,7 +35,7 @@ def written(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(f"{formatter.format(record)} {record.__dict__}" for record in caplog.records)
 
 
-async def test_request_is_reported_with_who_and_what(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_request_is_reported_with_who_and_what(caplog: pytest.LogCaptureFixture, world: World) -> None:
     """A create says its route, account and generation, how long it took and how much was sent."""
     created = await world.create()
 
@@ -53,7 +54,7 @@ async def test_request_is_reported_with_who_and_what(world: World, caplog: pytes
     }
 
 
-async def test_poll_names_the_route_and_the_generation(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_poll_names_the_route_and_the_generation(caplog: pytest.LogCaptureFixture, world: World) -> None:
     """The variable part of the path is in a field of its own."""
     created = await world.create()
     await world.poll(created.body["id"])
@@ -63,7 +64,7 @@ async def test_poll_names_the_route_and_the_generation(world: World, caplog: pyt
     assert (event["path"], event["generation_id"]) == ("/api/v1/generations/{id}", created.body["id"])
 
 
-async def test_refusal_is_reported_with_its_word(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusal_is_reported_with_its_word(caplog: pytest.LogCaptureFixture, world: World) -> None:
     """The log says why, in the word that the client got."""
     await world.create(image_with(prompt=""))
     await world.send("GET", "/models", key=None)
@@ -78,7 +79,7 @@ async def test_refusal_is_reported_with_its_word(world: World, caplog: pytest.Lo
     ]
 
 
-async def test_fault_is_reported(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_fault_is_reported(caplog: pytest.LogCaptureFixture, world: World) -> None:
     """A rehearsed misbehaviour is not taken for a real one."""
     world.service.faults.add("unavailable")
     await world.send("GET", "/credits/balance")
@@ -89,7 +90,7 @@ async def test_fault_is_reported(world: World, caplog: pytest.LogCaptureFixture)
 
 
 async def test_storage_requests_are_reported_without_their_signature(
-    world: World, png: bytes, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture, world: World, png: bytes
 ) -> None:
     """PUTs and downloads are in the log, and nobody can follow a link from there."""
     await world.upload(png)
@@ -105,7 +106,7 @@ async def test_storage_requests_are_reported_without_their_signature(
         assert value not in written(caplog)
 
 
-async def test_no_request_puts_a_secret_into_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_request_puts_a_secret_into_the_log(caplog: pytest.LogCaptureFixture, world: World) -> None:
     """Keys, queries, headers, prompts and bodies are never written, wherever a client puts them."""
     await world.send("GET", "/models", key=CANARY)
     await world.send("GET", f"/models?api_key={CANARY}")
@@ -133,7 +134,7 @@ async def test_no_request_puts_a_secret_into_the_log(world: World, caplog: pytes
     ids=["method", "version", "header", "long header", "length"],
 )
 async def test_malformed_request_leaves_no_secret_either(
-    world: World, caplog: pytest.LogCaptureFixture, content: str
+    caplog: pytest.LogCaptureFixture, world: World, content: str
 ) -> None:
     """A malformed request is logged, without its content."""
     await told(world.service, content.encode())

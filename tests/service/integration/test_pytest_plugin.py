@@ -11,7 +11,7 @@ from batchkiln_service.testing import RunningService
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parents[3]
-PLUGIN = ("-p", "batchkiln_service.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:asyncio")
+PLUGIN = ("-p", "no:cacheprovider", "-p", "no:asyncio")
 
 
 def test_plugin_is_found_by_pytest() -> None:
