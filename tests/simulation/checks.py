@@ -135,6 +135,8 @@ class Aftermath:
         self._decisions += session.execute(_FETCHED_TOO_LATE, {"hours": 2 * 3_600_000, "minutes": 600_000}).fetchall()
         self._sources = session.execute("SELECT item_id, source_id, group_id, sha256 FROM item_source").fetchall()
         self._members = session.execute("SELECT id, group_id FROM item WHERE group_id IS NOT NULL").fetchall()
+        gone = session.execute("SELECT item_id, detail FROM event WHERE kind = 'file_gone'").fetchall()
+        self._gone = {(row["item_id"], json.loads(row["detail"])["sha256"]) for row in gone}
         queued = [row["id"] for row in self._items if row["state"] == "queued"]
         self._offers = {item_id: list(sources(session, item_id)) for item_id in queued}
         self._saved = session.execute(
@@ -317,8 +319,8 @@ class Aftermath:
         }
 
     def _made_from_others(self) -> Iterator[str]:
-        """What an item was made from is a file of its source; what was sent waits for nothing."""
-        offered = {(row["item_id"], row["sha256"]) for row in self._saved}
+        """What an item was made from is or was a file of its source; what was sent waits for nothing."""
+        offered = {(row["item_id"], row["sha256"]) for row in self._saved} | self._gone
         groups = {row["id"]: row["group_id"] for row in self._members}
         offered |= {(("group", groups[item_id]), sha256) for item_id, sha256 in offered if item_id in groups}
         states = {row["id"]: row["state"] for row in self._items}
