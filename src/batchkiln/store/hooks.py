@@ -131,6 +131,8 @@ def _redo(connection: Session, row: Row, attempt_id: int, bounds: RedoBounds, no
     cost = row["quote_credits"] if row["cost_credits"] is None else row["cost_credits"]
     key = f"{_POSITION}/{row['job']}"
     spent = int(read_meta(connection, key) or 0)
+    if row["is_redone"]:  # a person has made this version current since, and its files may have been fetched again
+        return "on_saved has had this version made again before"
     if row["redos"] >= bounds.redos:
         return f"on_saved has had it made again {row['redos']} times, and on_saved.redos is {bounds.redos}"
     if spent + cost > bounds.credits:

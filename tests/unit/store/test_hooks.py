@@ -11,6 +11,7 @@ from batchkiln.store.hooks import HookDecision, RedoBounds, SavedItem
 from batchkiln.store.items import Items
 from batchkiln.store.meta import write_meta
 from batchkiln.store.operations import redo
+from batchkiln.store.versions import choose_version
 from support.worker_world import World
 
 BOUNDS = RedoBounds(redos=2, credits=1000)
@@ -119,6 +120,21 @@ async def test_redo_ends_at_the_number_of_tries(world: World) -> None:
     assert refusal == "on_saved has had it made again 2 times, and on_saved.redos is 2"
     assert world.state("fox") is ItemState.DONE
     assert world.service.charged == 30
+
+
+async def test_a_version_is_made_again_once_however_often_its_files_are_saved(world: World) -> None:
+    """A person goes back to a version that the hook refused, and fetches its file again: that costs nothing."""
+    await done(world, "fox")
+    (item,) = take(world)
+    assert decide(world, item, HookDecision.REDO) is None
+    await world.run()
+    world.write(choose_version, "job", "fox", 1, world.now_ms)
+
+    refusal = decide(world, item, HookDecision.REDO)
+
+    assert refusal == "on_saved has had this version made again before"
+    assert world.state("fox") is ItemState.DONE
+    assert world.service.charged == 20
 
 
 async def test_redo_ends_at_the_budget_of_its_job(world: World) -> None:
