@@ -146,6 +146,11 @@ class Command(click.Command):
         self.params += common_options(is_server=self.is_server)
         self.example = example
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return the names of the option for help, which click keeps from the first context that asks."""
+        del ctx
+        return ["-h", "--help"]
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""
         del ctx
