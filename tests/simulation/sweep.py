@@ -74,15 +74,15 @@ FULL: Final = Extent(
     restores=1000,
 )
 SHORT: Final = Extent(
-    share=16,
+    share=32,
     pairs=24,
-    account_days=60,
+    account_days=30,
     rushed_days=4,
-    choosing_days=8,
-    dialects=150,
-    fleets=12,
+    choosing_days=4,
+    dialects=70,
+    fleets=8,
     handovers=150,
-    restores=24,
+    restores=12,
 )
 
 
