@@ -64,7 +64,8 @@ class Question:
     """The question before a change. `number` is the number of changes; 0 means that nothing would change.
 
     `cost` is a sentence about credits. `figures` are the numbers that the person agrees to, in a fixed order for each
-    action. `skipped` lists the named items that stay unchanged.
+    action. Those of a retry and a redo end with the newest attempt, so that a confirmation is used up once one of the
+    items was sent again (Law 2). `skipped` lists the named items that stay unchanged.
     """
 
     cost: str
@@ -117,12 +118,18 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
         case Action.RETRY:
             retried = reader.preview_retry(job, items)
             number = sum(retried.requeued.values())
-            sizes = (number, retried.may_cost or 0, retried.unquoted, retried.paying_again)
+            sizes = (
+                number,
+                retried.may_cost or 0,
+                retried.unquoted,
+                retried.paying_again,
+                retried.newest_attempt,
+            )
             return Question(cost_of_retry(job, retried), number, sizes, retried.skipped)
         case Action.REDO:
             redone = reader.preview_redo(job, items)
-            figures = (redone.redone, redone.may_cost or 0, redone.unquoted)
-            return Question(cost_of_redo(job, redone), redone.redone, figures, redone.skipped)
+            made = (redone.redone, redone.may_cost or 0, redone.unquoted, redone.newest_attempt)
+            return Question(cost_of_redo(job, redone), redone.redone, made, redone.skipped)
         case Action.CANCEL:
             canceled = reader.preview_cancel(job, items)
             return Question(cost_of_cancel(job, canceled), canceled.canceled, (canceled.canceled,), canceled.skipped)

@@ -70,7 +70,8 @@ class RetryReport:
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
     `paying_again` counts items whose first result may have been paid: expired, canceled by the service, or given up by
-    a person.
+    a person. `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows with each of them
+    that is tried again.
     """
 
     requeued: Mapping[ItemState, int]
@@ -78,6 +79,7 @@ class RetryReport:
     may_cost: int | None
     unquoted: int
     paying_again: int
+    newest_attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +96,15 @@ class RedoReport:
     """The number of done items that are made again.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
+    `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows with each of them that is
+    made again.
     """
 
     redone: int
     skipped: tuple[Skipped, ...]
     may_cost: int | None
     unquoted: int
+    newest_attempt: int = 0
 
 
 def preview_retry(connection: Session, job_name: str, item_names: Sequence[str]) -> RetryReport:
@@ -118,6 +123,7 @@ def preview_retry(connection: Session, job_name: str, item_names: Sequence[str])
         may_cost=sum(costs) if costs else None,
         unquoted=sum(entry.unquoted for entry in found),
         paying_again=sum(entry.paying_again for entry in found),
+        newest_attempt=max((entry.newest_attempt or 0 for entry in found), default=0),
     )
 
 
@@ -133,13 +139,7 @@ def retry(connection: Session, job_name: str, item_names: Sequence[str], now: in
 
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, NOT_DELIVERED)
     counts = _each(connection, pages, RETRYABLE, requeue)
-    return RetryReport(
-        requeued=counts,
-        skipped=report.skipped,
-        may_cost=report.may_cost,
-        unquoted=report.unquoted,
-        paying_again=report.paying_again,
-    )
+    return replace(report, requeued=counts)
 
 
 def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) -> RedoReport:
@@ -148,7 +148,13 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
     ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_REDONE)
     rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)}).fetchall()
     costs = [row["cost"] for row in rows if row["cost"] is not None]
-    return RedoReport(len(ids), skipped, sum(costs) if costs else None, sum(row["unquoted"] for row in rows))
+    return RedoReport(
+        len(ids),
+        skipped,
+        sum(costs) if costs else None,
+        sum(row["unquoted"] for row in rows),
+        max((row["newest"] or 0 for row in rows), default=0),
+    )
 
 
 def redo(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> RedoReport:
@@ -257,23 +263,28 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class _Retried:
-    """The totals of a job's items in one state; `cost` is None if none has a quote."""
+    """The totals of a job's items in one state; `cost` is None if none has a quote.
+
+    `newest_attempt` is None if none was ever sent.
+    """
 
     state: ItemState
     count: int
     cost: int | None
     unquoted: int
     paying_again: int
+    newest_attempt: int | None
 
 
 def _retried(connection: Session, job_id: int, state: ItemState) -> _Retried:
     """Return the totals of a job's items in a state. All expired items were paid."""
     params = {"job_id": job_id, "state": state}
     count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
+    (newest,) = connection.execute(query("newest_tried_in_state"), params).fetchone()
     if state is ItemState.EXPIRED:
-        return _Retried(state, count, cost, unquoted, paying_again=count)
+        return _Retried(state, count, cost, unquoted, paying_again=count, newest_attempt=newest)
     (paying_again,) = connection.execute(query("count_paid_for_nothing"), params).fetchone()
-    return _Retried(state, count, cost, unquoted, paying_again)
+    return _Retried(state, count, cost, unquoted, paying_again, newest)
 
 
 def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:

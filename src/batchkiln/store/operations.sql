@@ -14,6 +14,8 @@ SELECT count(*)
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
 WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed') AND i.state = :state;
 
+-- name: newest_tried_in_state
+SELECT max(attempt_id) FROM item WHERE job_id = :job_id AND state = :state;
 -- name: retry_figures_of_items  (an attempt that was not refunded may have cost credits)
 SELECT
     i.state,
@@ -21,7 +23,8 @@ SELECT
     sum(q.cost_credits) AS cost,
     count(*) - count(q.cost_credits) AS unquoted,
     count(*) FILTER (
-        WHERE i.state = 'expired' OR a.state IN ('canceled', 'expired', 'abandoned', 'disputed')) AS paying_again
+        WHERE i.state = 'expired' OR a.state IN ('canceled', 'expired', 'abandoned', 'disputed')) AS paying_again,
+    max((SELECT max(made.id) FROM attempt AS made WHERE made.item_id = i.id)) AS newest
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN job AS j ON j.id = i.job_id

@@ -136,7 +136,7 @@ async def test_a_queue_that_moves_on_does_not_outrun_its_cancel(browser: Browser
     assert len(queue.names("canceled")) == 1
 
 
-@pytest.mark.parametrize("agreed", ["", "1", "x", "9,9,9,9,9", "99999999999999999999999,1", "-1,-1,-1,-1"])
+@pytest.mark.parametrize("agreed", ["", "1", "x", "9,9,9,9", "9,9,9,9,9,9", "99999999999999999999999,1", "-1,-1,-1,-1"])
 async def test_an_answer_to_no_question_of_ours_changes_nothing(
     browser: Browser, queue: QueueFile, agreed: str
 ) -> None:

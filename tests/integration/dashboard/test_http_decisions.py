@@ -116,7 +116,7 @@ async def test_redo_names_its_price_before_it_is_done(client: Client, queue: Que
 
 async def test_redo_that_is_sent_again_is_not_done_again(client: Client, queue: QueueFile) -> None:
     """An answer that was lost costs nothing twice."""
-    body = {"items": ["owl-1"], "agreed": "1,5,0"}
+    body = {"items": ["owl-1"], "agreed": "1,5,0,9"}
     await client.post("/jobs/birds/redo", body)
     before = changes(queue)
 
@@ -127,19 +127,56 @@ async def test_redo_that_is_sent_again_is_not_done_again(client: Client, queue: 
     assert changes(queue) == before
 
 
-@pytest.mark.parametrize("agreed", ["1,4,0", "0,5,0", "", "1,5", "yes", "1,5,0,0", "9" * 30])
+@pytest.mark.parametrize("made", [("owl-1", "owl-2"), ("owl-1",)])
+async def test_confirmation_holds_for_one_redo(
+    client: Client, queue: QueueFile, tmp_path: Path, made: tuple[str, ...]
+) -> None:
+    """A request whose answer was lost may arrive again when all of its items, or some, have been made again."""
+    named = {"items": ["owl-1", "owl-2"]}
+    agreed = (await client.post("/jobs/birds/redo?dry_run=true", named)).json["agreed"]
+    await client.post("/jobs/birds/redo", {**named, "agreed": agreed})
+    for name in made:
+        paint(tmp_path / f"{name}.v2.png", 3)
+        queue.finish(name, str(tmp_path / f"{name}.v2.png"))
+    before = changes(queue)
+
+    again = await client.post("/jobs/birds/redo", {**named, "agreed": agreed})
+
+    assert changes(queue) == before
+    assert again.status == 409
+    assert "an earlier request may have been performed" in again.problem["next"]
+
+
+@pytest.mark.parametrize("body", [{}, {"items": ["owl-1"]}])
+async def test_confirmation_holds_for_one_retry(client: Client, queue: QueueFile, body: dict[str, object]) -> None:
+    """A further attempt of an item that has failed again is confirmed again."""
+    queue.move("owl-1", Event.REDO_REQUESTED)
+    queue.refuse("owl-1")
+    agreed = (await client.post("/jobs/birds/retry?dry_run=true", body)).json["agreed"]
+    first = await client.post("/jobs/birds/retry", {**body, "agreed": agreed})
+    queue.refuse("owl-1")
+    before = changes(queue)
+
+    again = await client.post("/jobs/birds/retry", {**body, "agreed": agreed})
+
+    assert first.status == 200
+    assert again.status == 409
+    assert changes(queue) == before
+
+
+@pytest.mark.parametrize("agreed", ["1,4,0,9", "0,5,0,9", "1,5,0,0", "", "1,5", "yes", "1,5,0,9,0", "9" * 30])
 async def test_other_price_than_the_confirmed_one_is_a_conflict(client: Client, queue: QueueFile, agreed: str) -> None:
     """It is named again, and nothing is queued."""
     answer = await client.post("/jobs/birds/redo", {"items": ["owl-1"], "agreed": agreed})
 
     assert answer.status == 409
-    assert answer.problem["agreed"] == "1,5,0"
+    assert answer.problem["agreed"].startswith("1,5,0,")
     assert queue.names() == []
 
 
 async def test_retry_cancel_and_pause_are_as_the_commands(client: Client, queue: QueueFile) -> None:
     """Retrying and resuming is confirmed, because items are sent then; canceling and pausing cost nothing."""
-    await client.post("/jobs/birds/redo", {"items": ["owl-1"], "agreed": "1,5,0"})
+    await client.post("/jobs/birds/redo", {"items": ["owl-1"], "agreed": "1,5,0,9"})
     paused = await client.post("/jobs/birds/pause")
     again = await client.post("/jobs/birds/pause", {})
     unconfirmed = await client.post("/jobs/birds/unpause")

@@ -159,13 +159,16 @@ async def _asked(
 
 
 def _unconfirmed(action: Action, question: Question, *, is_first: bool) -> ProblemError:
-    told = question.cost if is_first else f"The figures have grown since they were confirmed. {question.cost}"
+    told = question.cost
+    remedy = f'To {action} at this cost, send the request again with "agreed": "{question.agreed}".'
+    if not is_first:
+        told = f"The figures have grown, or the items were sent again, since this was confirmed. {question.cost}"
+        remedy = f"Look at the items first: an earlier request may have been performed. {remedy}"
     more = {
         "agreed": question.agreed,
         "number": question.number,
         "skipped": skipped_document(question.skipped),
     }
-    remedy = f'To {action} at this cost, send the request again with "agreed": "{question.agreed}".'
     return ProblemError(Kind.UNCONFIRMED if is_first else Kind.CONFLICT, told, remedy, more=more)
 
 
