@@ -10,6 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import MutableMapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
@@ -82,11 +83,28 @@ def use_standard_logging() -> None:
     if structlog.is_configured():
         return
     structlog.configure(
-        processors=[keep_known_fields, redact_values, structlog.processors.LogfmtRenderer(key_order=["event"])],
+        processors=[
+            drop_if_silent,
+            keep_known_fields,
+            redact_values,
+            structlog.processors.LogfmtRenderer(key_order=["event"]),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=lambda *_: logging.getLogger("batchkiln"),
         cache_logger_on_first_use=False,
     )
+
+
+IS_SILENT: ContextVar[bool] = ContextVar("batchkiln_is_silent", default=False)
+"""Whether a program's log leaves out the events of this context. A rehearsal's result lists its incidents."""
+
+
+def drop_if_silent(logger: object, name: str, event: EventDict) -> EventDict:
+    """Drop the events of a silent context."""
+    del logger, name
+    if IS_SILENT.get():
+        raise structlog.DropEvent
+    return event
 
 
 def keep_known_fields(logger: object, name: str, event: EventDict) -> EventDict:

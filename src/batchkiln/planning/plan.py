@@ -16,12 +16,14 @@ from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, never_payable
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.selection import Selection
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_quotes
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
+from batchkiln.presentation.formatting import format_minute
 from batchkiln.store import (
     AccountSummary,
     ApplyOptions,
@@ -113,8 +115,8 @@ class JobPlan:
         return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan(Shown):
     """The plan of a run.
 
     `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
@@ -129,6 +131,22 @@ class Plan:
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
     catalogue_warnings: tuple[str, ...]
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "jobs", [f"{job.manifest.spec.name}: {job.to_send:,} items to send" for job in self.jobs]
+        yield "credits", self.credits
+        yield "at most", self.most if self.unpriced else None
+        yield "models", [f"{cost.model}: {cost.items:,} items, {cost.credits:,} credits" for cost in self.costs]
+        ends = [job.end_at for job in self.jobs if job.end_at is not None]
+        yield "ends", f"about {format_minute(max(ends))}" if ends else None
+        yield "warnings", self.warnings
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings as sentences; those about losing money or results come first."""
+        from batchkiln.planning.plan_warnings import warnings_of  # noqa: PLC0415  it reads plans
+
+        return [warning.message for warning in warnings_of(self)]
 
     @property
     def credits(self) -> int:
