@@ -18,7 +18,7 @@ def checked_splits(shares: Mapping[str, float]) -> Splits:
     """Return splits by their names and shares. Raise `ValueError` for a name or share that is not valid."""
     for name, share in shares.items():
         if not _SPLIT_NAME.fullmatch(name) or not 0 < share <= 1:
-            raise ValueError(f"{name}={share:g} is not a split: a name with a share up to 1, as in train=0.9,test=0.1")
+            raise ValueError(f"{name}={share:g} is not a split: write NAME=SHARE, for example train=0.9,test=0.1")
     if abs(sum(shares.values()) - 1) > _ROUNDING:
         raise ValueError(f"the shares add up to {sum(shares.values()):g} instead of 1")
     return Splits(tuple(shares.items()))
