@@ -28,6 +28,7 @@ _QUEUE_HELP: Final = f"The queue: a file, or postgresql://…; default {DEFAULT_
 _CONFIG_HELP: Final = "The configuration file; default batchkiln.yaml, or $BATCHKILN_CONFIG."
 _PROFILE_HELP: Final = "The service to use; takes precedence over the manifest."
 _QUIET_HELP: Final = "No progress, and only errors in the log."
+_LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _SERVER_QUIET_HELP: Final = "No log line per request, only warnings and errors."
 
 
@@ -41,6 +42,8 @@ class Common:
     is_json: bool
     verbosity: int
     log_format: Literal["auto", "json"]
+    log_file: Path | None = None
+    log_level: str | None = None
     named_config: Path | None = None  # --config, without $BATCHKILN_CONFIG
     arguments: tuple[str, ...] = ()  # the whole command line, for the command that resumes
 
@@ -71,6 +74,8 @@ def common_of(context: click.Context) -> Common:
         is_json=bool(given.get("is_json")),
         verbosity=int(given.get("verbose", 0)) - int(given.get("quiet", 0)),
         log_format=given.get("log_format") or "auto",
+        log_file=Path(given["log_file"]) if "log_file" in given else None,
+        log_level=given.get("log_level"),
         named_config=Path(given["config"]) if "config" in given else None,
         arguments=context.find_root().obj or (),
     )
@@ -124,6 +129,8 @@ def common_options(*, is_server: bool = False) -> list[click.Parameter]:
         _option("-v", "--verbose", count=True, help="A more detailed log; -vv for all details."),
         _option("-q", "--quiet", count=True, help=_SERVER_QUIET_HELP if is_server else _QUIET_HELP),
         _option("--log-format", type=click.Choice(["auto", "json"]), help="Log lines for people, or JSON objects."),
+        _option("--log-level", type=click.Choice(_LOG_LEVELS), help="The least severe events of the log."),
+        _option("--log-file", metavar="FILE", help="Append the log to a file, not to standard error."),
     ]
 
 
@@ -184,11 +191,17 @@ def command(
     return decorate
 
 
-def set_up_logging(common: Common, *, is_server: bool = False) -> None:
-    """Configure logging by the common options."""
+def set_up_logging(common: Common, *, is_server: bool = False, verbosity: int | None = None) -> None:
+    """Configure logging by the common options; `verbosity` replaces the number of -v."""
     from batchkiln.logs import configure_logging  # noqa: PLC0415  structlog takes longer to import than `status`
 
-    configure_logging(verbosity=common.verbosity, log_format=common.log_format, is_server=is_server)
+    configure_logging(
+        verbosity=common.verbosity if verbosity is None else verbosity,
+        log_format=common.log_format,
+        is_server=is_server,
+        level_name=common.log_level,
+        path=common.log_file,
+    )
 
 
 def run_async(work: Coroutine[Any, Any, ExitStatus]) -> ExitStatus:

@@ -91,7 +91,14 @@ def _check_endpoint(url: str) -> str:
     return url.rstrip("/")
 
 
+def _check_proxy(value: str | KeySource) -> str | KeySource:
+    if isinstance(value, str) and value != "environment" and not is_web(value):
+        raise ValueError("expected http://HOST:PORT, environment, or where the URL is: {env: NAME}, {file: path}")
+    return value
+
+
 _Address = Annotated[str | KeySource, AfterValidator(_check_address)]
+_Proxy = Annotated[str | KeySource, AfterValidator(_check_proxy)]
 _JmesPath = Annotated[str, Field(min_length=1, max_length=_PATH_MAX_CHARACTERS), AfterValidator(_check_jmespath)]
 _NotifierName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
@@ -152,6 +159,7 @@ class _Profile(_Model):
     allow_http_links: bool = False
     replies: _Replies = _Replies()
     credit_price: str | None = None
+    proxy: _Proxy | None = None
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -204,6 +212,7 @@ class _Profile(_Model):
             allow_http_links=self.allow_http_links,
             replies=ReplyRules(dict(self.replies.fields), tuple(refusals)),
             credit_price=None if self.credit_price is None else CreditPrice.parse(self.credit_price),
+            proxy=_proxy(self.proxy, folder),
         )
 
 
@@ -336,6 +345,7 @@ class _File(_Model):
     queue: str | None = Field(default=None, min_length=1)  # read by `queue_setting`
     allow_lost_commits: bool = False  # likewise
     shared_dir: Annotated[str, Field(min_length=1), AfterValidator(_check_shared_dir)] | None = None  # likewise
+    env_file: str | None = Field(default=None, min_length=1)
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
@@ -352,6 +362,7 @@ class _File(_Model):
             confirm_above_credits=self.confirm_above_credits,
             traces=None if self.traces is None else Traces(self.traces.endpoint),
             on_saved=None if self.on_saved is None else self.on_saved.hook(folder),
+            env_file=None if self.env_file is None else folder / Path(self.env_file).expanduser(),
             object_storage=ObjectStorage(self.object_storage.options, self.object_storage.copies_bytes),
             http=self.http.settings(folder),
         )
@@ -415,6 +426,10 @@ def read_content(content: Mapping[str, object]) -> Config:
             [Diagnostic(f"config: {_dotted(problem)}: {_reason(problem)}") for problem in error.errors()]
         ) from error
     return file.config(Path.cwd())
+
+
+def _proxy(given: str | KeySource | None, folder: Path) -> Address | str | None:
+    return given if given is None or given == "environment" else _address(given, folder)
 
 
 def _address(given: str | KeySource, folder: Path) -> Address:

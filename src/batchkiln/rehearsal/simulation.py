@@ -314,6 +314,7 @@ def _rehearsal_config(config: Config, service_folder: Path) -> Config:
             accounts=tuple(Account(account, (KeySource(file=f"key-{account}"),)) for account in profile.account_names),
             scale=1.0,
             folder=service_folder,
+            proxy=None,
         )
         for name, profile in config.profiles.items()
     }
