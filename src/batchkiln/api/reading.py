@@ -173,6 +173,12 @@ def _page(reader: Reader, job: str, state: ItemState, after: int) -> tuple[list[
     return reader.items.page(job, state=state, after_id=after), reader.events.last_id()
 
 
+def item_names(location: QueueLocation, job: str, prefix: str, limit: int) -> Sequence[str]:
+    """Return the first names of a job's items that start with a text. Raise `BatchkilnError` as `job_names`."""
+    with open_sync_reader(location) as reader:
+        return reader.items.names_with(job, prefix, limit)
+
+
 def job_names(location: QueueLocation) -> Sequence[str]:
     """Return the names of a queue's jobs, without an event loop. Raise `BatchkilnError` if the queue cannot be read."""
     with open_sync_reader(location) as reader:

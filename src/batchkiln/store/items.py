@@ -289,6 +289,11 @@ class Items:
         rows = self._connection.execute(query("item_ids" if state is None else "items_in_state"), params)
         return [row[0] for row in rows]
 
+    def names_with(self, job_name: str, prefix: str, limit: int) -> list[str]:
+        """Return the first names of a job's items that start with a text. Raise `InputError` for an unknown job."""
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "prefix": prefix, "limit": limit}
+        return [row[0] for row in self._connection.execute(query("item_names_with"), params)]
+
     def by_name(self, job_name: str, item_name: str) -> ItemSummary:
         """Return one item. Raise `InputError` for an unknown job or item."""
         job_id = Jobs(self._connection).id_of(job_name)
