@@ -66,7 +66,8 @@ UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id >
 ORDER BY id LIMIT :limit;
 
 -- name: item_names_with  (for completion in a shell)
-SELECT name FROM item WHERE job_id = :job_id AND substr(name, 1, length(:prefix)) = :prefix ORDER BY name LIMIT :limit;
+SELECT name FROM item WHERE job_id = :job_id AND substr(name, 1, length(CAST(:prefix AS TEXT))) = CAST(:prefix AS TEXT)
+ORDER BY name LIMIT :limit;
 
 -- name: item_details
 SELECT
