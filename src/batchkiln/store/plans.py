@@ -395,7 +395,7 @@ class Plans:
 
     def unsent(self, job: str, names: Sequence[str]) -> frozenset[str]:
         """Return which of these items are new to a job, or queued in it."""
-        params = {"names": json.dumps(list(names)), "job": job}
+        params = {"keys": json.dumps(list(names)), "job": job}
         begun = {name for (name,) in self._connection.execute(query("begun_names"), params)}
         return frozenset(names) - begun
 
