@@ -102,7 +102,7 @@ def test_a_run_goes_through_the_proxy(workspace: Workspace, proxy: RecordingProx
             threading.Event().wait(0.05)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
     assert any("POST http://service.invalid/" in line for line in proxy.lines)
 
