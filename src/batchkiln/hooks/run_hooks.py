@@ -81,7 +81,7 @@ async def running_hooks(
     engine.control.settle = runner.settle
     try:
         yield
-        if not runner.has_settled and not engine.control.stop_wanted.is_set():  # no work, but files of an earlier run
+        if not runner.has_settled and not engine.control.stop_wanted.is_set():  # it ended early
             await runner.settle()
     finally:
         engine.control.settle = None
