@@ -6,7 +6,11 @@ a crash or an outage of the storage, the next run sends them, and downloads noth
 """
 
 import asyncio
+import errno
+import filecmp
 import hashlib
+import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -100,6 +104,43 @@ class StagedObjects:
             return self._files.size_of(path) == file.size_bytes and self._files.sha256_of(path) == file.sha256
         except OSError:
             return False
+
+
+def move_staged(old: Path, new: Path) -> tuple[int, tuple[Path, ...]]:
+    """Move all files of a folder of `StagedObjects`, of a queue that was moved; return their number, and what is left.
+
+    A file is left where it cannot be written to the new folder, or another one has its name there.
+    """
+    moved, left = 0, list[Path]()
+    for path in sorted(path for path in old.rglob("*") if path.is_file()):
+        try:
+            _move(path, new / path.relative_to(old))
+        except OSError:
+            left.append(path)
+        else:
+            moved += 1
+    return moved, tuple(left)
+
+
+def _move(path: Path, final: Path) -> None:
+    final.parent.mkdir(parents=True, exist_ok=True)
+    if final.exists():
+        if not filecmp.cmp(path, final, shallow=False):
+            raise FileExistsError(final)
+        path.unlink()
+        return
+    try:
+        path.rename(final)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        part = final.with_name(f"{final.name}.part")
+        with path.open("rb") as source, part.open("wb") as target:
+            shutil.copyfileobj(source, target)
+            target.flush()
+            os.fsync(target.fileno())
+        part.replace(final)
+        path.unlink()
 
 
 def unsendable(url: str, error: StorageError) -> OutputDirNotWritable:

@@ -40,6 +40,7 @@ class SavedOutputFile:
     number: int
     path: str
     size_bytes: int
+    sha256: str
     generation_created_at: datetime | None
     saved_at: int
 
@@ -122,6 +123,7 @@ def _saved_file(connection: Session, row: Row) -> SavedOutputFile:
         number=row["number"],
         path=local_path_of(connection, row["path"]),
         size_bytes=row["size_bytes"],
+        sha256=row["sha256"],
         generation_created_at=instant(row["generation_created_at"]),
         saved_at=row["saved_at"],
     )

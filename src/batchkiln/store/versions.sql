@@ -9,7 +9,7 @@ UPDATE item SET version_id = :attempt_id, attempt_id = :attempt_id, verdict = NU
 WHERE id = :item_id AND state = 'done' AND version_id <> :attempt_id;
 
 -- name: files_of_items -- of the current versions, where the service may still have them
-SELECT o.item_id, o.attempt_id, i.name AS item, o.number, o.path, o.size_bytes, o.saved_at,
+SELECT o.item_id, o.attempt_id, i.name AS item, o.number, o.path, o.size_bytes, o.sha256, o.saved_at,
     CASE WHEN a.state = 'succeeded' THEN a.generation_created_at END AS generation_created_at
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
@@ -18,7 +18,7 @@ JOIN output AS o ON o.attempt_id = a.id
 WHERE i.state = 'done' ORDER BY i.id, o.number;
 
 -- name: files_of_job
-SELECT o.item_id, o.attempt_id, i.name AS item, o.number, o.path, o.size_bytes, o.saved_at,
+SELECT o.item_id, o.attempt_id, i.name AS item, o.number, o.path, o.size_bytes, o.sha256, o.saved_at,
     CASE WHEN a.state = 'succeeded' THEN a.generation_created_at END AS generation_created_at
 FROM item AS i
 JOIN attempt AS a ON a.id = i.version_id
