@@ -3,9 +3,9 @@
 For a queue in PostgreSQL, it is a file of the machine that drives the queue (`location.journal_place`).
 
 Each attempt has a line, flushed before its first send. If the queue does not know an attempt of the journal, a restored
-copy has lost it, and `store.lost_attempts` records it again. A line names the attempt and contains no prompt, no link
-and no API key (Law 8). Its CRC-32 detects a damaged line, which is skipped: an attempt under a wrong key would be paid
-again.
+copy has lost it, and `store.lost_attempts` records it again. A line names the attempt and contains no prompt, no signed
+link and no API key (Law 8). Its CRC-32 detects a damaged line, which is skipped: an attempt under a wrong key would be
+paid again.
 
 An attempt is committed to the queue first, then appended here, then sent. A crash in between leaves a row without a
 line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, a
@@ -19,9 +19,9 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder, sync_folder
@@ -34,7 +34,7 @@ class JournalEntry:
     """One attempt. `checksum` is the checksum of the queue's row; `recorded_at` is milliseconds of service time.
 
     `delivered` has the numbers of the item's earlier attempts with saved files: they were paid, and the item is made
-    again.
+    again. `input_urls` has the addresses of the uploaded images in the request: those of a restored copy may be others.
     """
 
     queue_uid: str
@@ -49,15 +49,18 @@ class JournalEntry:
     quote_credits: int
     recorded_at: int
     delivered: tuple[int, ...] = ()
+    input_urls: tuple[str, ...] = ()
 
     def values(self) -> list[object]:
-        """Return the values of its line. Only an item that is made again has the last one."""
-        *others, delivered = (getattr(self, name) for name in _FIELDS)
+        """Return the values of its line. Only an item that is made again, or has images, has more than the first 11."""
+        *others, delivered, urls = (getattr(self, name) for name in _FIELDS)
+        if urls:
+            return [*others, list(delivered), list(urls)]
         return [*others, list(delivered)] if delivered else others
 
 
 _FIELDS: Final = [field.name for field in fields(JournalEntry)]
-_TYPES: Final = [field.type for field in fields(JournalEntry)][:-1]
+_TYPES: Final = [field.type for field in fields(JournalEntry)][:-2]
 
 
 def _line(values: Sequence[object]) -> bytes:
@@ -78,13 +81,20 @@ def _read_line(line: bytes) -> JournalEntry | str | None:
     match values:
         case [str(key)]:
             return key
-        case [*_] if [type(value) for value in values] == _TYPES:
-            return JournalEntry(*values)
-        case [*others, [*delivered]] if [type(value) for value in others] == _TYPES:
-            is_known = all(type(number) is int for number in delivered)
-            return replace(JournalEntry(*others), delivered=tuple(delivered)) if is_known else None
+        case [*_] if len(values) <= len(_FIELDS):
+            return _entry_of(values)
         case _:
             return None
+
+
+def _entry_of(values: Sequence[Any]) -> JournalEntry | None:
+    first, more = values[: len(_TYPES)], [*values[len(_TYPES) :], [], []]
+    is_known = [type(value) for value in first] == _TYPES and all(type(value) is list for value in more)
+    if not is_known:
+        return None
+    delivered, urls = map(tuple, more[:2])
+    is_known = {type(number) for number in delivered} <= {int} and {type(url) for url in urls} <= {str}
+    return JournalEntry(*[*first, delivered, urls]) if is_known else None
 
 
 class AttemptJournal:
