@@ -209,7 +209,7 @@ def _store_objects(seed: int, plan: Plan, wishes: Wishes) -> None:
     plan.has_objects, plan.cuts_power = True, None
     plan.manifests = {name: _with_objects(name, text) for name, text in plan.manifests.items()}
     plan.storage = StorageTrouble(
-        probability=chance.choice((0.0, 0.01, 0.1, 0.3)),
+        probability=chance.choice((0.0, 0.05, 0.2, 0.4)),
         outages=tuple(
             Outage(_busy_moment(chance, plan, wishes.busy_hours), chance.choice((20.0, 600.0, 3600.0, 6 * 3600.0)))
             for _ in range(chance.choice((0, 1, 3)))
