@@ -8,15 +8,17 @@ import hashlib
 import json
 import os
 import random
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from batchkiln.api.app_context import outgoing_folder
 from batchkiln.core.errors import StorageError
 from batchkiln.object_storage import ObjectFolder
 
 from .crash_point_counter import Points
-from .queue_sessions import is_there, reading
+from .queue_sessions import is_there, location_of, reading
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -60,11 +62,16 @@ def unprotected(queue: Path) -> Iterator[str]:
     """Tell of files that are recorded as complete on the disk, have no object yet, and are not there at a death."""
     if not is_there(queue):
         return
-    with reading(queue) as session:
-        rows = session.execute(_STAGED).fetchall()
+    try:
+        with reading(queue) as session:
+            rows = session.execute(_STAGED).fetchall()
+    except sqlite3.OperationalError as error:
+        if "no such table" not in str(error):
+            raise
+        return  # it died while it made them
     for row in rows:
         staged, url = json.loads(row["detail"]), row["output_dir"]
-        place = queue.with_name(f"{queue.name}.outgoing") / hashlib.sha256(url.encode()).hexdigest()[:16]
+        place = outgoing_folder(location_of(queue)) / hashlib.sha256(url.encode()).hexdigest()[:16]
         path = place / staged["name"]
         if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != staged["sha256"]:
             yield f"{staged['name']} is paid and recorded as staged, and is not whole on the disk at a death"

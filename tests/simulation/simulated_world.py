@@ -315,7 +315,7 @@ class World:
             self._die(f"trouble: {life.exception()!r}".replace(f"{self.folder}/", ""))
             return self.plan.rest_seconds(self.lives)
         if self.storage.has_failed and isinstance(life.exception(), InputError | OutputDirNotWritable):
-            self._die(f"storage that fails: {life.exception()}".replace(f"{self.folder}/", ""))
+            self._die("storage that fails")
             return STANDSTILL_SECONDS  # a person looks after it
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
