@@ -26,7 +26,7 @@ from batchkiln.object_storage import ObjectFolder, in_background
 from batchkiln.object_storage.copies import copy_path, keep
 from batchkiln.object_storage.object_folder import send_seconds, write_object
 from batchkiln.object_storage.threads import CALL_SECONDS
-from batchkiln.outputs.filesystem import FileSystem
+from batchkiln.outputs.filesystem import FileSystem, is_whole
 from batchkiln.outputs.paths import numbered, sidecar_paths
 
 _MAX_NAMES: Final = 1000
@@ -63,7 +63,7 @@ class StagedObjects:
         A copy of an object that is gone from its storage serves as well.
         """
         for path in (self.folder_of(url) / file.path, copy_path(file.sha256, file.path)):
-            if await asyncio.to_thread(self._holds, path, file):
+            if await asyncio.to_thread(is_whole, self._files, path, file):
                 return path
         return None
 
@@ -98,12 +98,6 @@ class StagedObjects:
         """Move a file that is recorded as an object to this machine's copies, which other parts read."""
         with suppress(OSError):
             await asyncio.to_thread(keep, source, file.sha256, file.path)
-
-    def _holds(self, path: Path, file: SavedFile) -> bool:
-        try:
-            return self._files.size_of(path) == file.size_bytes and self._files.sha256_of(path) == file.sha256
-        except OSError:
-            return False
 
 
 def move_staged(old: Path, new: Path) -> tuple[int, tuple[Path, ...]]:

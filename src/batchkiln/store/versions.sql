@@ -30,7 +30,7 @@ SELECT 1 FROM item AS i JOIN attempt AS a ON a.id = i.version_id
 WHERE i.id = :item_id AND i.state = 'done' AND a.id = :attempt_id AND a.state = 'succeeded';
 
 -- name: forget_output -- unless it was saved again since the look at the disk
-DELETE FROM output WHERE attempt_id = :attempt_id AND number = :number AND saved_at = :saved_at RETURNING path, sha256;
+DELETE FROM output WHERE attempt_id = :attempt_id AND number = :number AND saved_at = :saved_at RETURNING path, sha256, size_bytes, media_type, type;
 
 -- name: ended_lost -- ended items of which a restored copy of the queue lost a later attempt
 SELECT DISTINCT lost_item.item_id, lost_item.job, lost_item.item, lost_item.state FROM lost_item
