@@ -353,6 +353,7 @@ CREATE TABLE lost_attempt (
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
     delivered       TEXT NOT NULL DEFAULT '[]',
+    input_urls      TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE lost_refusal (

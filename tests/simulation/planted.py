@@ -641,7 +641,6 @@ BUGS: Final = (
         "        sidecar = await _write_sidecar(worker, task, staged.number, file)\n",
         "        await objects.keep(source, file)\n"
         "        sidecar = await _write_sidecar(worker, task, staged.number, file)\n",
-        caught_by="tests/unit/worker/test_object_uploads.py",  # in the worlds the service keeps it, which costs nothing
     ),
     Bug(
         "an object is not compared with what was sent",

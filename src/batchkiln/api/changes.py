@@ -4,6 +4,7 @@ The commands and the dashboard use the same questions. Only this module chooses 
 """
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from getpass import getuser
 from pathlib import Path
 from typing import Final
 
+from batchkiln.api.app_context import outgoing_folder
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, InputError, StorageError, command_arguments
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import WITH_SERVICE, ItemState
 from batchkiln.core.urls import is_url
 from batchkiln.object_storage import ObjectFolder, within
+from batchkiln.object_storage.copies import copy_path
 from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.presentation.confirmations import (
     cost_of_cancel,
@@ -98,8 +101,9 @@ class FetchReport:
     """The result of looking for files that are gone from the disk, or have another size than the recorded one.
 
     `present` is the number of files that are there, and `fetched` the number of items that the next run downloads again
-    at no cost. `lost` files are no longer kept by the service (14 days from creation): only a redo makes them again, at
-    the price of a new attempt. `skipped` are named items that are not done.
+    at no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the
+    service (14 days from creation): only a redo makes them again, at the price of a new attempt. `skipped` are named
+    items that are not done.
     """
 
     present: int
@@ -217,8 +221,9 @@ class Changes:
         saved, skipped = await self.reader.read(Reader.saved_files, job, items)
         gone = await asyncio.to_thread(_gone, saved)
         now = self._clock()
-        kept = [file for file in gone if _is_retained(file, now)]
-        lost = tuple(file for file in gone if not _is_retained(file, now))
+        expired = [file for file in gone if not _is_retained(file, now)]
+        lost = await asyncio.to_thread(_without_copy, expired, outgoing_folder(self.reader.location))
+        kept = [file for file in gone if file not in lost]
         fetched = 0
         if kept:
             async with self._to_change() as store:
@@ -334,6 +339,26 @@ def _object_is_there(file: SavedOutputFile) -> bool:
         return within(CALL_SECONDS, lambda: ObjectFolder(folder).size_of(name)) == file.size_bytes
     except StorageError:
         return True
+
+
+def _without_copy(files: Sequence[SavedOutputFile], outgoing: Path) -> tuple[SavedOutputFile, ...]:
+    """Return the files without a verified copy on this machine. The next run writes the objects that have one."""
+    unsent = [path for path in outgoing.rglob("*") if path.is_file()] if files else []
+    return tuple(
+        file
+        for file in files
+        if not is_url(file.path) or not any(_holds(path, file) for path in (copy_path(file.sha256, file.path), *unsent))
+    )
+
+
+def _holds(path: Path, file: SavedOutputFile) -> bool:
+    try:
+        if path.stat().st_size != file.size_bytes:
+            return False
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+    except OSError:
+        return False
 
 
 def _is_retained(file: SavedOutputFile, now: datetime) -> bool:

@@ -179,11 +179,16 @@ class Run:
         async with self._observed():  # also without work: notifications of an earlier run may be pending
             if self.options.selection:
                 await self._select()
-            if self.options.is_forever or _has_work(before):
+            if self.options.is_forever or _has_work(before) or await self._has_work_by_hook():
                 now = max((view.now for view in before.jobs), default=machine_now())
                 self.options.set_up(self.engine.control, now)
                 await self.engine.run()
         return await self._ending(before)
+
+    async def _has_work_by_hook(self) -> bool:
+        """Let the hook see what an earlier run has left to it; return whether it has any item made again."""
+        settle = self.engine.control.settle
+        return settle is not None and not await settle()
 
     async def _select(self) -> None:
         """Select the items that this run may begin. The queue keeps nothing of it."""

@@ -3,9 +3,9 @@
 For a queue in PostgreSQL, it is a file of the machine that drives the queue (`location.journal_place`).
 
 Each attempt has a line, flushed before its first send. If the queue does not know an attempt of the journal, a restored
-copy has lost it, and `store.lost_attempts` records it again. A line names the attempt and contains no prompt, no link
-and no API key (Law 8). Its CRC-32 detects a damaged line, which is skipped: an attempt under a wrong key would be paid
-again.
+copy has lost it, and `store.lost_attempts` records it again. A line names the attempt and contains no prompt, no signed
+link and no API key (Law 8). Its CRC-32 detects a damaged line, which is skipped: an attempt under a wrong key would be
+paid again.
 
 An attempt is committed to the queue first, then appended here, then sent. A crash in between leaves a row without a
 line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, a
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder, sync_folder
@@ -38,7 +38,8 @@ class JournalEntry:
     """One attempt. `checksum` is the checksum of the queue's row; `recorded_at` is milliseconds of service time.
 
     `delivered` has the numbers of the item's earlier attempts with saved files: they were paid, and the item is made
-    again. A refused attempt created nothing.
+    again. `input_urls` has the addresses of the uploaded images in the request: those of a restored copy may be others.
+    A refused attempt created nothing.
     """
 
     queue_uid: str
@@ -53,17 +54,19 @@ class JournalEntry:
     quote_credits: int
     recorded_at: int
     delivered: tuple[int, ...] = ()
+    input_urls: tuple[str, ...] = ()
     is_refused: bool = False
 
     def lines(self) -> bytes:
-        """Return its line. Only an item that is made again has `delivered`; a refused attempt has a second line."""
-        *others, delivered = (getattr(self, name) for name in _FIELDS)
-        line = _line([*others, list(delivered)] if delivered else others)
+        """Return its line, with more values where it has them; a refused attempt has a second line."""
+        *others, delivered, urls = (getattr(self, name) for name in _FIELDS)
+        more = [list(delivered), list(urls)] if urls else [list(delivered)] if delivered else []
+        line = _line([*others, *more])
         return line + _line([self.idempotency_key]) if self.is_refused else line
 
 
 _FIELDS: Final = [field.name for field in fields(JournalEntry)][:-1]
-_TYPES: Final = [field.type for field in fields(JournalEntry)][:-2]
+_TYPES: Final = [field.type for field in fields(JournalEntry)][:-3]
 
 
 def _line(values: Sequence[object]) -> bytes:
@@ -84,13 +87,20 @@ def _read_line(line: bytes) -> JournalEntry | str | None:
     match values:
         case [str(key)]:
             return key
-        case [*_] if [type(value) for value in values] == _TYPES:
-            return JournalEntry(*values)
-        case [*others, [*delivered]] if [type(value) for value in others] == _TYPES:
-            is_known = all(type(number) is int for number in delivered)
-            return replace(JournalEntry(*others), delivered=tuple(delivered)) if is_known else None
+        case [*_] if len(values) <= len(_FIELDS):
+            return _entry_of(values)
         case _:
             return None
+
+
+def _entry_of(values: Sequence[Any]) -> JournalEntry | None:
+    first, more = values[: len(_TYPES)], [*values[len(_TYPES) :], [], []]
+    is_known = [type(value) for value in first] == _TYPES and all(type(value) is list for value in more)
+    if not is_known:
+        return None
+    delivered, urls = map(tuple, more[:2])
+    is_known = {type(number) for number in delivered} <= {int} and {type(url) for url in urls} <= {str}
+    return JournalEntry(*[*first, delivered, urls]) if is_known else None
 
 
 class AttemptJournal:

@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.queue_types import LostAttempt, NewAttempt
-from batchkiln.core.request import request_body
+from batchkiln.core.request import input_urls, request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store import attempts, known_journals
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.attempts import insert_attempt
+from batchkiln.store.chains import rebuild_inputs
 from batchkiln.store.charges import reserve
 from batchkiln.store.database import Database
+from batchkiln.store.integrity import attempt_checksum
 from batchkiln.store.known_journals import Machine
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
@@ -210,6 +212,7 @@ def _columns(entry: JournalEntry) -> dict[str, str | int]:
         "quote_credits": entry.quote_credits,
         "recorded_at": entry.recorded_at,
         "delivered": json.dumps(entry.delivered),
+        "input_urls": json.dumps(entry.input_urls),
     }
 
 
@@ -220,8 +223,9 @@ def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
 
 
 def _entry_of(row: Row) -> JournalEntry:
-    *others, delivered, is_refused = row
-    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered))), bool(is_refused)])
+    *others, body, delivered, is_refused = row
+    urls = () if body is None else tuple(input_urls(bytes(body)))
+    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered))), urls, bool(is_refused)])
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
@@ -246,9 +250,9 @@ def found_at(connection: Session) -> datetime | None:
 def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     """Record the oldest lost attempt of an account again, as one that may have been sent.
 
-    Its checksum comes from the journal. If the item was changed or its image uploaded again, the bytes differ; the
-    resend detects that and holds the item for a person. Return None if there is no lost attempt, or if the account has
-    an unresolved one (Law 4).
+    Its checksum comes from the journal. If its image was uploaded or made again, the bytes are those with the images
+    that the journal names. If the item was changed, the resend detects that and holds it for a person. Return None if
+    there is no lost attempt, or if the account has an unresolved one (Law 4).
     """
     viewpoint, request = wanted.viewpoint, wanted.request
     place = {"profile": viewpoint.profile, "account": viewpoint.account}
@@ -256,13 +260,9 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     if lost is None:
         return None
     row, account_id, day = item_request(connection, lost["item_id"]), viewpoint.account_id, request.days[-1]
-    urls = asset_urls(connection, row["inputs"], account_id) or []
-    recipe, cost, number = recipe_of(row), lost["quote_credits"], max(lost["number"], row["last_number"] + 1)
-    fields = {
-        "is_video": recipe.mode.makes_video,
-        "idempotency_key": lost["idempotency_key"],
-        "key_fingerprint": lost["key_fingerprint"],
-        "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=cost),
+    cost, number = lost["quote_credits"], max(lost["number"], row["last_number"] + 1)
+    identity, has_other_images = _identity(row, lost, asset_urls(connection, row["inputs"], account_id) or [])
+    fields = identity | {
         "checksum": lost["checksum"],
         "item_id": row["id"],
         "job_id": row["job_id"],
@@ -278,6 +278,9 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
     reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
     count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    if has_other_images:  # what they were made by is not known any more
+        connection.execute(query("forget_sources"), {"item_id": row["id"]})
+        rebuild_inputs(connection, row["id"])
     connection.execute(query("close_lost_inputs"), {"item_id": row["id"]})  # they were there when it was sent
     transition(
         connection,
@@ -289,3 +292,22 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
         detail={"number": number, "quote_credits": cost, "is_recovered": True},
     )
     return attempt
+
+
+def _identity(row: Row, lost: Row, urls: list[str]) -> tuple[dict[str, Any], bool]:
+    """Return what the checksum of a lost attempt is of, and whether that has other images than the item has now.
+
+    These are the images of the journal, if only they give the checksum.
+    """
+    recipe, sent = recipe_of(row), json.loads(lost["input_urls"])
+    found = [
+        {
+            "is_video": recipe.mode.makes_video,
+            "idempotency_key": lost["idempotency_key"],
+            "key_fingerprint": lost["key_fingerprint"],
+            "body": request_body(recipe, prompt=row["prompt"], input_urls=each, max_cost_credits=lost["quote_credits"]),
+        }
+        for each in (urls, sent)
+    ]
+    is_other = bool(sent) and [attempt_checksum(each) == lost["checksum"] for each in found] == [False, True]
+    return found[is_other], is_other

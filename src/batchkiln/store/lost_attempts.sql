@@ -6,9 +6,9 @@ SELECT idempotency_key, ended_at FROM attempt WHERE idempotency_key IN (SELECT v
 
 -- name: insert_lost -- unless it was refused, a later attempt is known, or one is lost and was begun when this one had saved nothing
 INSERT INTO lost_attempt (job, item, profile, account, number, idempotency_key, key_fingerprint, checksum,
-                          quote_credits, recorded_at, delivered)
+                          quote_credits, recorded_at, delivered, input_urls)
 SELECT :job, :item, :profile, :account, :number, :key, :key_fingerprint, :checksum, :quote_credits, :recorded_at,
-       :delivered
+       :delivered, :input_urls
 WHERE :number > coalesce((
     SELECT max(attempt.number) FROM attempt
     JOIN item ON item.id = attempt.item_id
@@ -49,6 +49,7 @@ WHERE i.state IN ('submitting', 'held') AND a.state IN ('sent', 'disputed');
 SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
        account.profile, account.name AS account, attempt.number, attempt.idempotency_key,
        attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at,
+       CASE WHEN item.inputs IS NOT NULL THEN attempt.body END AS body,
        (SELECT json_group_array(number) FROM attempt AS made
         WHERE made.item_id = attempt.item_id AND made.version IS NOT NULL AND made.number < attempt.number) AS delivered,
        attempt.state = 'refused' AS is_refused
@@ -64,6 +65,7 @@ ORDER BY attempt.id;
 SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name AS job, item.name AS item,
        account.profile, account.name AS account, attempt.number, attempt.idempotency_key,
        attempt.key_fingerprint, attempt.checksum, attempt.quote_credits, attempt.recorded_at,
+       CASE WHEN item.inputs IS NOT NULL THEN attempt.body END AS body,
        (SELECT json_group_array(number) FROM attempt AS made
         WHERE made.item_id = attempt.item_id AND made.version IS NOT NULL AND made.number < attempt.number) AS delivered,
        attempt.state = 'refused' AS is_refused
@@ -83,6 +85,9 @@ ORDER BY recorded_at, number LIMIT 1;
 
 -- name: forget_lost -- it is an attempt again
 DELETE FROM lost_attempt WHERE idempotency_key = :key;
+
+-- name: forget_sources -- of an item that was sent with what its sources had made before
+UPDATE item_source SET made_by = NULL, sha256 = NULL WHERE item_id = :item_id;
 
 -- name: close_lost_inputs -- of an item that was sent before its source, which the copy has lost as well, is here again
 UPDATE item SET open_inputs = 0 WHERE id = :item_id AND open_inputs > 0;

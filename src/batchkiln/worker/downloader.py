@@ -99,6 +99,10 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
     tries = 0
     while not worker.control.is_over_for(worker.account_id):
         task = worker.downloads.take_task(attempt_id) or await worker.ports.queue.download_task(attempt_id)
+        if task.gone:
+            if await object_uploads.adopt(worker, task):
+                break
+            task = await worker.ports.queue.download_task(attempt_id)
         if task.staged:
             async with sends:
                 if await object_uploads.send_staged(worker, task):

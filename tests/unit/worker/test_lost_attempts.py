@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from batchkiln.core.errors import LeaseLost, QueueBusy
+from batchkiln.core.job import SourceRef
 from batchkiln.core.outcomes import FACTS, Fact
 from batchkiln.core.queue_changes import Facts
 from batchkiln.core.rate_limits import RequestKind, RequestNote
@@ -588,3 +589,37 @@ def _hold(connection: Session, item: str) -> None:
     """Set the attempt of an item aside, as the resolution of an item under way does first."""
     item_id = connection.execute("SELECT id FROM item WHERE name = ?", (item,)).fetchone()[0]
     _set_aside(connection, item_id, ItemState.SUBMITTING, 1)
+
+
+async def test_dependent_of_a_source_that_was_made_again_is_replayed_with_its_own_image(world: World) -> None:
+    """Law 2: the journal knows what was sent; what it was made from is not told wrongly afterwards."""
+    world.inputs.files = world.outputs.files
+    world.enqueue("still", accounts=("main",))
+    await world.run()
+    world.enqueue("clip", inputs=(SourceRef("still"),), accounts=("main",))  # type: ignore[arg-type]  # a reference
+    copy = copied(world)
+    await world.run()
+    before = set(world.service.creates)
+    restored(world, copy)
+    redo(world.connection, "job", ("still",), world.now_ms)
+
+    await world.run()
+
+    assert world.states() == {"done": 2}
+    assert before < set(world.service.creates)
+    assert (world.service.charged, world.service.violations) == (30, [])
+    assert [tuple(row) for row in world.rows("SELECT made_by, sha256 FROM item_source")] == [(None, None)]
+
+
+async def test_image_that_is_uploaded_again_does_not_change_a_lost_request(world: World) -> None:
+    """Law 2: the copy does not know the first upload."""
+    (item,) = world.enqueue("item", inputs=(world.inputs.put("owl.png", b"owl"),), accounts=("main",))
+    copy = copied(world)
+    await world.run()
+    before = set(world.service.creates)
+
+    restored(world, copy)
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert (set(world.service.creates), world.service.violations) == (before, [])

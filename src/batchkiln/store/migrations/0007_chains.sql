@@ -64,7 +64,8 @@ CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
 CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;
 
 -- An item that was made again may have lost several attempts: each was paid. `delivered` has the numbers of the item's
--- earlier attempts with saved files, which a lost attempt does not end.
+-- earlier attempts with saved files, which a lost attempt does not end. `input_urls` has the addresses of the uploaded
+-- images in the request: another image may be uploaded since.
 DROP VIEW lost_item;
 ALTER TABLE lost_attempt RENAME TO lost_attempt_before;
 CREATE TABLE lost_attempt (
@@ -79,9 +80,10 @@ CREATE TABLE lost_attempt (
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
     delivered       TEXT NOT NULL DEFAULT '[]',
+    input_urls      TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO lost_attempt SELECT *, '[]' FROM lost_attempt_before;
+INSERT INTO lost_attempt SELECT *, '[]', '[]' FROM lost_attempt_before;
 DROP TABLE lost_attempt_before;
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
 

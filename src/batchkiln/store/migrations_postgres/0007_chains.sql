@@ -64,6 +64,7 @@ ALTER TABLE job ADD COLUMN versions TEXT COLLATE "C" NOT NULL DEFAULT '.v{versio
 DROP VIEW lost_item;
 ALTER TABLE lost_attempt DROP CONSTRAINT lost_attempt_pkey, ADD PRIMARY KEY (job, item, number);
 ALTER TABLE lost_attempt ADD COLUMN delivered TEXT COLLATE "C" NOT NULL DEFAULT '[]';
+ALTER TABLE lost_attempt ADD COLUMN input_urls TEXT COLLATE "C" NOT NULL DEFAULT '[]';
 CREATE TABLE lost_refusal (
     job    TEXT COLLATE "C" NOT NULL,
     item   TEXT COLLATE "C" NOT NULL,
