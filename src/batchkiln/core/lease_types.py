@@ -211,7 +211,11 @@ def choose_accounts(
         return Choice(give=_given(driven, others, wanted, at_most, apart=REBALANCE_APART))
     with_room = [other for other in others if len(other.driven & wanted) < at_most]
     waiting = {account_id for account_id in free if not any(account_id in other.able for other in with_room)}
-    return Choice(give=_room_made(driven, others, wanted, at_most, waiting, under_way) if waiting else ())
+    if not waiting:
+        return Choice()
+    # The worker is full. Another one may take one of its accounts, or else one that is idle gives way to paid work.
+    idle = sorted(driven - under_way) if waiting & under_way else []
+    return Choice(give=_given(driven, others, wanted, at_most, apart=0) or tuple(idle[-1:]))
 
 
 def _given(
@@ -225,21 +229,3 @@ def _given(
         if able := sorted(driven & other.able):
             return (able[-1],)
     return ()
-
-
-def _room_made(
-    driven: frozenset[int],
-    others: Sequence[Sender],
-    wanted: AbstractSet[int],
-    at_most: int,
-    waiting: AbstractSet[int],
-    under_way: AbstractSet[int],
-) -> tuple[int, ...]:
-    """Return the account to release for one of `waiting`, which only this worker can take.
-
-    That is one that another worker can take, or else an idle one for one with work under way.
-    """
-    if given := _given(driven, others, wanted, at_most, apart=0):
-        return given
-    idle = sorted(driven - under_way) if waiting & under_way else []
-    return tuple(idle[-1:])
