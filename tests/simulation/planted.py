@@ -614,6 +614,20 @@ BUGS: Final = (
         is_of_fleets=True,
     ),
     Bug(
+        "a request that a standstill delayed keeps the time of its record",
+        "worker/account_worker.py",
+        "(now.instant - request.at).total_seconds() > STANDSTILL_SECONDS:",
+        "request.at > now.instant:",
+        caught_by="tests/unit/worker/test_limits.py",  # in the worlds hardly a process dies right after one
+    ),
+    Bug(
+        "a full worker keeps what it drives while another account stands still",
+        "core/lease_types.py",
+        "give=_given(driven, others, wanted, at_most, apart=0) or tuple(idle[-1:])",
+        "",
+        caught_by="tests/unit/core/test_lease_types.py",  # it takes a fleet with little of both addresses and keys
+    ),
+    Bug(
         "a lease is renewed without a worker",
         "worker/lease_keeper.py",
         "                del self._keeper.driven[self.fence.account_id]\n",

@@ -298,8 +298,12 @@ class FleetEngine(Engine):
             return []
         if not self._may_take():
             return []
+        under_way = {account_id for account_id, pair in names.items() if pair in work.unfinished}
         leases, given = await self._keeper.choose(
-            [AccountDemand(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in demands.items()],
+            [
+                AccountDemand(ids, accounts_carried(self.services[name].profile.limits), under_way)
+                for name, ids in demands.items()
+            ],
             able=able,
             driven=self._leases.keys(),
         )
