@@ -153,7 +153,9 @@ class SharedQueue:
         return process.returncode, out, said
 
     def _begin(self, arguments: Sequence[str], stdout: int, stderr: int) -> subprocess.Popen[str]:
-        env = programs.environment(XDG_STATE_HOME=str(self.folder / "state"))
+        """Start a command on the machine that its configuration belongs to, whose journals are its own."""
+        machine = Path(arguments[arguments.index("--config") + 1]).stem
+        env = programs.environment(XDG_STATE_HOME=str(self.folder / "state" / machine))
         return programs.start(
             arguments, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
         )
