@@ -602,7 +602,7 @@ BUGS: Final = (
     Bug(
         "an account is taken anew while its old worker runs",
         "api/fleet_engine.py",
-        "            driven=self._leases.keys(),\n",
+        "            driven=self.leases.keys(),\n",
         "            driven=frozenset(),\n",
         is_of_fleets=True,
     ),

@@ -58,7 +58,7 @@ class FleetEngine(Engine):
 
     Each renewal extends the leases of the driven accounts, and takes or hands over accounts. A lost lease, a lost
     connection or a full disk ends only the worker of that account. The next worker of the account begins with reads, as
-    after a crash.
+    after a crash. `wanted` are the accounts that have work, by id, as of the last look.
     """
 
     def __init__(self, store: Store, app: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
