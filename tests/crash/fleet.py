@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from batchkiln.store.location import DatabaseUrl
-from crash import fleet_checks
+from crash import fleet_checks, lease_watch
 from crash.fleet_blows import DATABASE, OF_DATABASE_LINKS, OF_SERVICE_LINKS, Blow, Fate, let_go_on
 from support.replicated import DATABASE as NAME, ROLE, Pair, pair
 from support.shared_queue import SharedQueue
@@ -107,7 +107,9 @@ class Round:
             f"{job} {number}, ink on paper" for job, count in self.jobs.items() for number in range(1, count + 1)
         ]
         with self.servers.primary.admin(NAME) as queue:
-            found, counted = fleet_checks.violations(self.shared.folder, queue, prompts, stray_reads=stray)
+            found, counted = fleet_checks.violations(
+                self.shared.folder, queue, prompts, stray_reads=stray, is_watched=True
+            )
         self.counts |= counted
         return found
 
@@ -127,6 +129,8 @@ class Round:
         assert status == 0, said
         standbys = {f"w-{self.plan.workers + number}": f"w-{number}" for number in range(self.plan.standbys)}
         self.machines = {name: name for name in self.configs} | standbys
+        with self.servers.primary.admin(NAME) as queue:
+            lease_watch.watch(queue)
         for name in self.machines:
             self._start(name)
 
