@@ -736,24 +736,29 @@ _AN_EVENT: str = """
 """
 
 
-async def test_dump_that_is_loaded_over_an_open_queue_is_a_lost_connection(url: DatabaseUrl) -> None:
+async def test_dump_that_is_loaded_over_an_open_queue_is_a_lost_connection() -> None:
     """Law 2: what a worker has read is of other tables, so it writes nothing, and compares its journal again."""
-    database = await PostgresDatabase.open_for_writing(url)
-    before = await database.incarnation()
-    with postgres.server().admin(url.name) as admin:
-        admin.execute(
-            "CREATE TABLE again (LIKE meta INCLUDING ALL); INSERT INTO again SELECT * FROM meta;"
-            " DROP TABLE meta; ALTER TABLE again RENAME TO meta"
+    with scratch("loaded_over") as url:
+        migrate(url)
+        database = await PostgresDatabase.open_for_writing(url)
+        before = await database.incarnation()
+        with postgres.server().admin(url.name) as admin:
+            admin.execute(
+                "CREATE TABLE again (LIKE meta INCLUDING ALL); INSERT INTO again SELECT * FROM meta;"
+                " DROP TABLE meta; ALTER TABLE again RENAME TO meta"
+            )
+
+        with pytest.raises(QueueConnectionLost, match="the tables of the queue were replaced"):
+            await database.write(put, "lost")
+        await database.reconnect()
+        await database.write(put, "kept")
+
+        assert await database.incarnation() != before
+        assert await database.read(lambda session: (read_meta(session, "lost"), read_meta(session, "kept"))) == (
+            None,
+            "x",
         )
-
-    with pytest.raises(QueueConnectionLost, match="the tables of the queue were replaced"):
-        await database.write(put, "lost")
-    await database.reconnect()
-    await database.write(put, "kept")
-
-    assert await database.incarnation() != before
-    assert await database.read(lambda session: (read_meta(session, "lost"), read_meta(session, "kept"))) == (None, "x")
-    await database.close()
+        await database.close()
 
 
 async def test_queue_whose_tables_are_gone_is_reported(url: DatabaseUrl) -> None:

@@ -28,8 +28,6 @@ _READ_IDLE_SECONDS: Final = 60
 _STAGING_WORK_MEM: Final = "32MB"
 """For sorting a manifest, and for the rows of one statement that a trigger sees: a file takes twice as long."""
 
-_TABLES: Final = "SELECT tableoid FROM meta LIMIT 1"
-
 _BYTEA, _BOOL, _NUMERIC = 17, 16, 1700
 _INTEGERS: Final = (20, 21, 23, 26)
 _FLOATS: Final = (700, 701)
@@ -218,14 +216,14 @@ class PostgresSession:
     def scalar(self, sql: str) -> Any:  # noqa: ANN401  any column
         """Return the only value of a statement in PostgreSQL's own SQL, without parameters."""
         self._settle()
-        return self._values(sql)[0]
+        return self._column(sql)[0]
 
-    def _values(self, sql: str) -> list[Any]:
-        """Return the first column of the last statement of a text."""
+    def _column(self, sql: str, place: int = 0) -> list[Any]:
+        """Return a column of the last statement of a text."""
         result = self._pgconn.exec_(sql.encode())
         if result.status not in _DONE:
             raise self._error(result)
-        return [row[0] for row in _rows(result, *_columns(result))]
+        return [row[place] for row in _rows(result, *_columns(result))]
 
     def row(self, sql: str) -> PostgresRow:
         """Return the only row of a statement in PostgreSQL's own SQL, without parameters."""
@@ -245,6 +243,7 @@ class PostgresSession:
 
         It uses READ COMMITTED, because a snapshot from before the lock would miss the commit that it waited for. Close
         the connection if a dump was loaded over the queue since it was opened: what its user knows is of other tables.
+        The table of the first statement cannot be replaced before the commit.
         """
         self._settle()
         self._is_reading = False
@@ -254,7 +253,7 @@ class PostgresSession:
         )
         if self.tables is None:
             self._simple(begin)
-        elif self._values(f"{begin}; {_TABLES}") != [self.tables]:  # the table stays locked until the commit
+        elif self._column(f"{begin}, tableoid FROM meta LIMIT 1", 1) != [self.tables]:
             self.close()
             raise errors.OperationalError(
                 "the tables of the queue were replaced, as by a dump that is loaded over them"
