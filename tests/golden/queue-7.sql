@@ -355,6 +355,12 @@ CREATE TABLE lost_attempt (
     delivered       TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE lost_refusal (
+    job    TEXT NOT NULL,
+    item   TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number >= 1),
+    PRIMARY KEY (job, item, number)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL

@@ -87,7 +87,7 @@ def lost_attempts_of(queue: Path) -> int:
     with reading(queue) as connection:
         known = {(row["job"], row["item"]): row["number"] for row in connection.execute(_KNOWN)}
     entries, _ = AttemptJournal(queue).read()
-    return sum(entry.number > known.get((entry.job, entry.item), 0) for entry in entries)
+    return sum(not entry.is_refused and entry.number > known.get((entry.job, entry.item), 0) for entry in entries)
 
 
 def cancel_some(queue: Path, chance: random.Random, now: int) -> list[str]:

@@ -501,9 +501,16 @@ BUGS: Final = (
     Bug(
         "an attempt that a lost one followed is sent again",
         "store/lost_attempts.py",
-        "    _end_outlived(connection, now)\n",
+        "    _end_outlived(connection, refused, now)\n",
         "",
         is_of_restores=True,
+    ),
+    Bug(
+        "the number of a lost refusal is used again",
+        "store/lost_attempts.py",
+        '    connection.execute(query("insert_refusal"), columns)\n',
+        "",
+        caught_by="tests/unit/worker/test_lost_attempts.py",
     ),
     Bug(
         "a lost attempt of an item that has ended is ignored",

@@ -6,7 +6,7 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -141,14 +141,19 @@ def _compare(
     rows = connection.execute(query("journaled_attempts"), {"keys": words})
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
     all_own = sorted((*own, *beside), key=attrgetter("number"))
-    lost = sum(_record_lost(connection, entry) for entry in all_own if entry.idempotency_key not in known)
+    refused = {entry.idempotency_key for entry in all_own if entry.is_refused}
+    unknown = [entry for entry in all_own if entry.idempotency_key not in known]
+    for entry in unknown:
+        if entry.idempotency_key in refused:
+            _record_refusal(connection, entry)
+    lost = sum(_record_lost(connection, entry) for entry in unknown if entry.idempotency_key not in refused)
     keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
     for entry in own:
-        ended_at = known.get(entry.idempotency_key)
+        ended_at = known.get(entry.idempotency_key, entry.recorded_at if entry.is_refused else None)
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
             keys.add(entry.idempotency_key)
-    _end_outlived(connection, now)
+    _end_outlived(connection, refused, now)
     ended = queue_lost(connection, now)
     missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
@@ -170,17 +175,26 @@ def _record_lost(connection: Session, entry: JournalEntry) -> bool:
     return connection.execute(query("insert_lost"), columns).rowcount == 1
 
 
-def _end_outlived(connection: Session, now: int) -> None:
-    """End active attempts of the restored copy that were followed by a lost attempt of the same item.
+def _record_refusal(connection: Session, entry: JournalEntry) -> None:
+    """Record that the number of a lost attempt is used up; the attempt created nothing.
+
+    Another machine's journal may have its entry without the refusal.
+    """
+    columns = _columns(entry)
+    connection.execute(query("insert_refusal"), columns)
+    connection.execute(query("forget_lost"), columns)
+
+
+def _end_outlived(connection: Session, refused: Collection[str], now: int) -> None:
+    """End attempts of the restored copy that were refused, or followed by a lost attempt of the same item.
 
     Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation, unless
     its files were saved and the item was made again: then the same key gives back the generation that was paid.
     """
-    rows = connection.execute(query("outlived_attempts")).fetchall()
-    for row in rows:
-        resolve(
-            connection, row["job"], row["item"], Decision.NOT_CREATED, is_undriven=True, now=now, decided_by="journal"
-        )
+    rows = connection.execute(query("refused_since"), {"keys": json.dumps(sorted(refused))}).fetchall()
+    rows += connection.execute(query("outlived_attempts")).fetchall()
+    for job, item in {(row["job"], row["item"]): None for row in rows}:
+        resolve(connection, job, item, Decision.NOT_CREATED, is_undriven=True, now=now, decided_by="journal")
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:
@@ -206,8 +220,8 @@ def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
 
 
 def _entry_of(row: Row) -> JournalEntry:
-    *others, delivered = row
-    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered)))])
+    *others, delivered, is_refused = row
+    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered))), bool(is_refused)])
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
@@ -215,8 +229,12 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
     attempt = attempts.begin_attempt(connection, new, keep_seconds=keep_seconds)
     if attempt is None:
         return None
-    row = connection.execute(query("recorded_attempt"), {"attempt_id": attempt.id}).fetchone()
-    return attempt, _entry_of(row)
+    return attempt, journal_entry(connection, attempt.id)
+
+
+def journal_entry(connection: Session, attempt_id: int) -> JournalEntry:
+    """Return an attempt as the journal has it."""
+    return _entry_of(connection.execute(query("recorded_attempt"), {"attempt_id": attempt_id}).fetchone())
 
 
 def found_at(connection: Session) -> datetime | None:
@@ -239,7 +257,7 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
         return None
     row, account_id, day = item_request(connection, lost["item_id"]), viewpoint.account_id, request.days[-1]
     urls = asset_urls(connection, row["inputs"], account_id) or []
-    recipe, cost, number = recipe_of(row), lost["quote_credits"], max(lost["number"], row["next_number"])
+    recipe, cost, number = recipe_of(row), lost["quote_credits"], max(lost["number"], row["last_number"] + 1)
     fields = {
         "is_video": recipe.mode.makes_video,
         "idempotency_key": lost["idempotency_key"],

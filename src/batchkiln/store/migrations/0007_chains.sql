@@ -84,6 +84,15 @@ CREATE TABLE lost_attempt (
 INSERT INTO lost_attempt SELECT *, '[]' FROM lost_attempt_before;
 DROP TABLE lost_attempt_before;
 CREATE INDEX lost_by_account ON lost_attempt (profile, account, recorded_at);
+
+-- Attempts that were refused and that this queue has lost. They created nothing, and their numbers are not used again.
+CREATE TABLE lost_refusal (
+    job    TEXT NOT NULL,
+    item   TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number >= 1),
+    PRIMARY KEY (job, item, number)
+) STRICT, WITHOUT ROWID;
+
 CREATE VIEW lost_item AS
 SELECT item.id AS item_id, item.state, lost_attempt.*
 FROM lost_attempt

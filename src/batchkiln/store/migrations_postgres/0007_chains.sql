@@ -64,6 +64,12 @@ ALTER TABLE job ADD COLUMN versions TEXT COLLATE "C" NOT NULL DEFAULT '.v{versio
 DROP VIEW lost_item;
 ALTER TABLE lost_attempt DROP CONSTRAINT lost_attempt_pkey, ADD PRIMARY KEY (job, item, number);
 ALTER TABLE lost_attempt ADD COLUMN delivered TEXT COLLATE "C" NOT NULL DEFAULT '[]';
+CREATE TABLE lost_refusal (
+    job    TEXT COLLATE "C" NOT NULL,
+    item   TEXT COLLATE "C" NOT NULL,
+    number BIGINT NOT NULL CHECK (number >= 1),
+    PRIMARY KEY (job, item, number)
+);
 CREATE VIEW lost_item AS
 SELECT item.id AS item_id, item.state, lost_attempt.*
 FROM lost_attempt
