@@ -35,6 +35,7 @@ _SETTINGS: Final = (
     "max_replication_slots=4",
     "wal_keep_size=64MB",
     "autovacuum=off",
+    "dynamic_shared_memory_type=mmap",  # below its folder, where nothing is left of a killed server
     "wal_receiver_status_interval=1s",
     "wal_retrieve_retry_interval=100ms",
 )
