@@ -1,7 +1,7 @@
 """Who had the lease of an account when: recorded by triggers of a round's database, beside the program's own checks.
 
 A request that arrives at the service has to come from the machine that has the account's lease at this moment (the
-guard), and what is written for an account has to come from there as well (the fence).
+guard). A request that is recorded has to be of the account's worker, which has the address, too (the fence).
 """
 
 import sqlite3
@@ -31,8 +31,9 @@ _TRIGGERS: Final = """
     CREATE TRIGGER watch_lease AFTER INSERT OR UPDATE ON account_lease FOR EACH ROW EXECUTE FUNCTION watch_lease();
 
     CREATE FUNCTION watch_request() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO foreign_write SELECT NEW.account_id, NEW.kind, NEW.egress, lease.worker FROM account_lease AS lease
-        WHERE lease.account_id = NEW.account_id AND split_part(lease.worker, '/', 1) <> NEW.egress;
+        INSERT INTO foreign_write SELECT NEW.account_id, NEW.kind, NEW.egress, lease.worker
+        FROM account_lease AS lease LEFT JOIN egress ON egress.name = NEW.egress
+        WHERE lease.account_id = NEW.account_id AND lease.worker IS DISTINCT FROM egress.worker;
         RETURN NEW;
     END $$;
     CREATE TRIGGER watch_request AFTER INSERT ON request FOR EACH ROW EXECUTE FUNCTION watch_request();
@@ -54,7 +55,7 @@ def watch(queue: psycopg.Connection) -> None:
 
 
 def foreign_writes(queue: psycopg.Connection) -> list[str]:
-    """Return each write of a request, in words, by a machine that had lost the account's lease to another one."""
+    """Return each recorded request, in words, whose account or address was another worker's."""
     return [
         f"{egress} wrote a {kind} of {account}, {worker}'s" for account, kind, egress, worker in queue.execute(_FOREIGN)
     ]
