@@ -74,6 +74,11 @@ class Life:
         """Whether it has reached the database."""
         return "egress_" in self.log.read_text()
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether it ended by itself, as it may: it never reached the database while that was in trouble."""
+        return self.process.returncode == 1 and self.has_met_trouble and not self.was_up
+
 
 @dataclass
 class Round:
@@ -203,7 +208,7 @@ class Round:
         for name, life in list(self.lives.items()):
             if name in self.under_way or life.process.poll() is None:
                 continue
-            if life.was_up or not life.has_met_trouble or life.process.returncode != 1:
+            if not life.was_refused:
                 said = life.log.read_text()[-1500:]
                 self.violations.append(f"{name} ended by itself with {life.process.returncode}: {said}")
                 assert len(self.violations) < ENOUGH, "the round is given up"
@@ -234,7 +239,7 @@ class Round:
                 code = 0
                 life.process.kill()
                 life.process.wait()
-            if code not in {143, -signal.SIGTERM}:  # it may have just been started
+            if code not in {143, -signal.SIGTERM} and not life.was_refused:  # it may have just been started
                 self.violations.append(f"{name} ended with {code} after SIGTERM: {life.log.read_text()[-1500:]}")
 
 
