@@ -44,6 +44,7 @@ PATIENCE_SECONDS: Final = 150.0  # after the last misadventure
 END_SECONDS: Final = 60.0
 STRAY_READS: Final = 1  # of a worker that is stopped between the look at its lease and the send, for each stop
 ENOUGH: Final = 5  # findings that end a round
+DELAYS: Final = ("hold (database link)", "long hold (database link)", "standby away", "waits canceled")
 LIMITS: Final = ", creates_per_minute: 1, reads_per_minute: 5"
 _MEMORY: Final = Path("/dev/shm")
 
@@ -108,12 +109,13 @@ class Round:
     def check(self) -> list[str]:
         """Return every broken promise of the round, in words."""
         stray = STRAY_READS * (self.counts["freeze"] + self.counts["doze"])
+        late = stray + sum(self.counts[name] for name in DELAYS)
         prompts = [
             f"{job} {number}, ink on paper" for job, count in self.jobs.items() for number in range(1, count + 1)
         ]
         with self.servers.primary.admin(NAME) as queue:
             found, counted = fleet_checks.violations(
-                self.shared.folder, queue, prompts, stray_reads=stray, is_watched=True
+                self.shared.folder, queue, prompts, stray_reads=stray, late_sends=late, is_watched=True
             )
         self.counts |= counted
         return found
