@@ -545,7 +545,7 @@ BUGS: Final = (
         "store/known_journals.py",
         "    if is_other or (has_lost and not is_expected):\n",
         "    if False:\n",
-        (("store/leases.py", 'if row is None or row["seen_at"] < self._beaten_at:', "if False:"),),
+        (("store/leases.py", "            known_journals.await_all(session, now)\n", "            pass\n"),),
         is_of_fleets=True,
         is_of_restores=True,
     ),
@@ -609,7 +609,7 @@ BUGS: Final = (
     Bug(
         "an account is taken anew while its old worker runs",
         "api/fleet_engine.py",
-        "            driven=self._leases.keys(),\n",
+        "            driven=self.leases.keys(),\n",
         "            driven=frozenset(),\n",
         is_of_fleets=True,
     ),
