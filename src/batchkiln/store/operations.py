@@ -19,7 +19,8 @@ from batchkiln.store.session import Session, transaction
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import set_paused, transition_all
 
-ITEMS_AT_ONCE: Final = 2_000
+ITEMS_AT_ONCE: Final = 10_000
+"""Items per transaction; it takes some tenths of a second, for which another process waits."""
 
 _NOT_RETRIED: Final = {
     ItemState.QUEUED: "it is already queued",
