@@ -6,6 +6,7 @@ queue is only read, except that missing recipes and images are stored at once, w
 
 import hashlib
 import json
+import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -202,24 +203,27 @@ class Staging:
             self.omitted += error.omitted
 
     def _stage(self, chunk: Sequence[Placed]) -> None:
-        keys = [self._keys_of(placed.spec.recipe) for placed in chunk]
-        recipe_keys = [key for key, _ in keys]
-        self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
-        self._learn_inputs({each for placed in chunk for each in placed.spec.inputs if isinstance(each, InputFile)})
-        rows = [self._row(placed, key, price) for placed, (key, price) in zip(chunk, keys, strict=True)]
-        for placed, key in zip(chunk, recipe_keys, strict=True):
-            self._digest.update(_as_bytes(placed.spec, key))
+        specs = [placed.spec for placed in chunk]
+        keys = [self._keys_of(spec.recipe) for spec in specs]
+        self._learn_recipes({key: spec.recipe for (key, _), spec in zip(keys, specs, strict=True)})
+        has_inputs = any(spec.inputs for spec in specs)
+        if has_inputs:
+            self._learn_inputs({each for spec in specs for each in spec.inputs if isinstance(each, InputFile)})
+        self._digest.update(marshal.dumps([_parts(spec, key) for spec, (key, _) in zip(specs, keys, strict=True)], 2))
+        rows = [self._row(placed, placed.spec, key, price) for placed, (key, price) in zip(chunk, keys, strict=True)]
         first = self._staged + 1
         self._staged += len(chunk)
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
-        self.variants.stage((placed.spec for placed in chunk), first)
-        self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk, first)))
-        self.references.stage(
-            (seq, place, self._number_of(ref.file), ref)
-            for seq, placed in enumerate(chunk, first)
-            for place, ref in refs_of(placed.spec)
-        )
+        self.variants.stage(specs, first)
+        if any(placed.objections for placed in chunk):
+            self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk, first)))
+        if has_inputs:
+            self.references.stage(
+                (seq, place, self._number_of(ref.file), ref)
+                for seq, spec in enumerate(specs, first)
+                for place, ref in refs_of(spec)
+            )
         self._connection.execute("COMMIT")
 
     def _objection_rows(self, chunk: Sequence[Placed], first: int) -> Iterator[tuple[int, int]]:
@@ -231,11 +235,13 @@ class Staging:
                 unkept = _MORE_CLEAR if objection.is_clear else _MORE
                 yield seq, self._objections.get(objection, unkept)
 
-    def _row(self, placed: Placed, key: str, price: str) -> tuple[object, ...]:
-        spec = placed.spec
-        images = [each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs]
-        ids = [self._input_ids[each] if isinstance(each, InputFile) else None for each in spec.inputs]
-        inputs = json.dumps(ids) if ids else None
+    def _row(self, placed: Placed, spec: ItemSpec, key: str, price: str) -> tuple[object, ...]:
+        request: tuple[object, ...] = (price, spec.prompt)
+        inputs, open_inputs = None, 0
+        if spec.inputs:
+            ids = [self._input_ids[each] if isinstance(each, InputFile) else None for each in spec.inputs]
+            inputs, open_inputs = json.dumps(ids), ids.count(None)
+            request += _images(spec)
         return (
             spec.name,
             self._recipe_ids[key],
@@ -249,8 +255,8 @@ class Staging:
             placed.line,
             spec.name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
             placed.repetition,
-            hash((price, spec.prompt, *images)),  # the staging ends with the process, so its hashes may
-            ids.count(None),
+            hash(request),  # the staging ends with the process, so its hashes may
+            open_inputs,
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
@@ -318,15 +324,18 @@ class Staging:
         return ids
 
 
-def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
-    """Return a unique byte representation of an item; `repr` separates its parts."""
-    images: object = ()
-    if spec.inputs:
-        images = [each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs]
-    parts: tuple[object, ...] = (spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)
+def _parts(spec: ItemSpec, recipe: str) -> tuple[object, ...]:
+    """Return all that an item consists of, for a digest."""
+    images = _images(spec) if spec.inputs else ()
+    parts = (spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)
     if spec.group is not None or spec.needs_review:
-        parts += (spec.group, spec.needs_review)
-    return repr(parts).encode()
+        group = None if spec.group is None else (spec.group.name, spec.group.choose)
+        parts += (group, spec.needs_review)
+    return parts
+
+
+def _images(spec: ItemSpec) -> tuple[object, ...]:
+    return tuple(each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs)
 
 
 def _ref_key(ref: SourceRef) -> tuple[str | None, str, int, int | None]:
