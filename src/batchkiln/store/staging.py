@@ -209,8 +209,35 @@ class Staging:
         has_inputs = any(spec.inputs for spec in specs)
         if has_inputs:
             self._learn_inputs({each for spec in specs for each in spec.inputs if isinstance(each, InputFile)})
-        self._digest.update(marshal.dumps([_parts(spec, key) for spec, (key, _) in zip(specs, keys, strict=True)], 2))
-        rows = [self._row(placed, placed.spec, key, price) for placed, (key, price) in zip(chunk, keys, strict=True)]
+        parts, rows = [], []
+        for placed, spec, (key, price) in zip(chunk, specs, keys, strict=True):
+            name, _, prompt, given, priority, metadata, file_name, group, needs_review = spec
+            images: tuple[object, ...] = ()
+            inputs, open_inputs = None, 0
+            if given:
+                ids = [self._input_ids[each] if isinstance(each, InputFile) else None for each in given]
+                images, inputs, open_inputs = _images(spec), json.dumps(ids), ids.count(None)
+            choice = None if group is None else (group.name, group.choose)
+            parts.append((name, key, prompt, images, priority, metadata, file_name, choice, needs_review))
+            rows.append(
+                (
+                    name,
+                    self._recipe_ids[key],
+                    priority,
+                    prompt,
+                    inputs,
+                    metadata,
+                    file_name,
+                    self._output_key(spec) if self._names_collide else None,
+                    self._number_of(placed.file),
+                    placed.line,
+                    name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
+                    placed.repetition,
+                    hash((price, prompt, images)),  # the staging ends with the process, so its hashes may
+                    open_inputs,
+                )
+            )
+        self._digest.update(marshal.dumps(parts, 2))
         first = self._staged + 1
         self._staged += len(chunk)
         self._connection.execute("BEGIN")
@@ -234,30 +261,6 @@ class Staging:
                     self._objections[objection] = len(self._objections)
                 unkept = _MORE_CLEAR if objection.is_clear else _MORE
                 yield seq, self._objections.get(objection, unkept)
-
-    def _row(self, placed: Placed, spec: ItemSpec, key: str, price: str) -> tuple[object, ...]:
-        request: tuple[object, ...] = (price, spec.prompt)
-        inputs, open_inputs = None, 0
-        if spec.inputs:
-            ids = [self._input_ids[each] if isinstance(each, InputFile) else None for each in spec.inputs]
-            inputs, open_inputs = json.dumps(ids), ids.count(None)
-            request += _images(spec)
-        return (
-            spec.name,
-            self._recipe_ids[key],
-            spec.priority,
-            spec.prompt,
-            inputs,
-            spec.metadata,
-            spec.file_name,
-            self._output_key(spec) if self._names_collide else None,
-            self._number_of(placed.file),
-            placed.line,
-            spec.name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
-            placed.repetition,
-            hash(request),  # the staging ends with the process, so its hashes may
-            open_inputs,
-        )
 
     def _output_key(self, spec: ItemSpec) -> str:
         """Return the path of the item's first output. Its kind replaces the extension, which is still unknown."""
@@ -322,16 +325,6 @@ class Staging:
             staged = {**row, "id": known[0] if known else None}
             ids.append(self._connection.execute(query(f"stage_{noun}"), staged).fetchone()[0])
         return ids
-
-
-def _parts(spec: ItemSpec, recipe: str) -> tuple[object, ...]:
-    """Return all that an item consists of, for a digest."""
-    images = _images(spec) if spec.inputs else ()
-    parts = (spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)
-    if spec.group is not None or spec.needs_review:
-        group = None if spec.group is None else (spec.group.name, spec.group.choose)
-        parts += (group, spec.needs_review)
-    return parts
 
 
 def _images(spec: ItemSpec) -> tuple[object, ...]:
