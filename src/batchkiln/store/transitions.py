@@ -101,20 +101,19 @@ def transition_all(
 
 @contextmanager
 def _counted_at_once(connection: Session, ids: str, expected: ItemState, state: ItemState) -> Iterator[None]:
-    """Count items that change from a state at rest to another one once, instead of each by the schema's triggers."""
+    """Count items that change from one state at rest to another at once, in place of each by the schema's triggers."""
     groups = connection.execute(query("items_by_tally"), {"ids": ids}).fetchall()
-    causes = connection.execute(query("items_by_cause"), {"ids": ids}).fetchall()
     connection.execute(query("begin_counted_change"))
     yield
     connection.execute(query("end_counted_change"))
-    for job_id, recipe_id, is_waiting, number in groups:
+    for job_id, recipe_id, is_waiting, code, number in groups:
         place = {"job_id": job_id, "recipe_id": recipe_id}
         connection.execute(query("lower_tally"), place | {"word": _tally_word(expected, is_waiting), "n": number})
         connection.execute(query("forget_tally"), place | {"word": _tally_word(expected, is_waiting)})
         connection.execute(query("raise_tally"), place | {"word": _tally_word(state, is_waiting), "n": number})
-    for job_id, code, number in causes:
-        place = {"job_id": job_id, "error_code": code}
-        connection.execute(query("lower_trouble"), place | {"state": expected, "n": number})
+        if code is not None:
+            trouble = {"job_id": job_id, "error_code": code, "state": expected, "n": number}
+            connection.execute(query("lower_trouble"), trouble)
 
 
 def _tally_word(state: ItemState, is_waiting: int) -> str:

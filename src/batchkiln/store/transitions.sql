@@ -22,14 +22,9 @@ SET state = :state,
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = :expected;
 
 -- name: items_by_tally  (of items at rest)
-SELECT job_id, recipe_id, CASE WHEN open_inputs > 0 THEN 1 ELSE 0 END AS is_waiting, count(*) AS n
-FROM item WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY job_id, recipe_id, is_waiting
-ORDER BY job_id, recipe_id, is_waiting;
-
--- name: items_by_cause
-SELECT job_id, error_code, count(*) AS n
-FROM item WHERE id IN (SELECT value FROM json_each(:ids)) AND error_code IS NOT NULL GROUP BY job_id, error_code
-ORDER BY job_id, error_code;
+SELECT job_id, recipe_id, CASE WHEN open_inputs > 0 THEN 1 ELSE 0 END AS is_waiting, error_code, count(*) AS n
+FROM item WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY job_id, recipe_id, is_waiting, error_code
+ORDER BY job_id, recipe_id, is_waiting, error_code;
 
 -- name: begin_counted_change
 INSERT INTO counted_change VALUES (1);
