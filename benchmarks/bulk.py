@@ -4,8 +4,8 @@
 
 All items are queued, of one recipe, with a prompt and metadata of 400 bytes. `cancel` and `retry` change all of them,
 `items` prints all of them, and `plan` compares all of them with a manifest that has not changed. `export` writes a
-tenth of them, which are done. Beside them stand the seconds of `executemany` into one table with a unique index, of as many
-rows and in the same minute: it shows how fast the machine was.
+tenth of them, which are done. Beside them stand the seconds of `executemany` into one table with a unique index, of as
+many rows and in the same minute: it shows how fast the machine was.
 """
 
 import argparse
@@ -50,8 +50,8 @@ def figures(items: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="batchkiln-bulk-") as name:
         folder = Path(name)
         for_people.fill(folder, items // 9)
-        line = ("export", "big", "--format", "jsonl", "--to", "dataset", "--queue", "done.db", "-q")
-        seconds = for_people.command(folder, *line).seconds
+        export = ("export", "big", "--format", "jsonl", "--to", "dataset", "--queue", "done.db", "-q")
+        seconds = for_people.command(folder, *export).seconds
         yield _figure(f"`export` of {items // 10:,} to jsonl", seconds, plain, EXPORT_SECONDS * share)
 
 
