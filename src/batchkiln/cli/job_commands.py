@@ -1,5 +1,6 @@
 """`batchkiln retry`, `cancel`, `pause`, `unpause`, `resolve` and `ask-again`. Each states its possible cost first."""
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,7 +14,6 @@ from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
-from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
@@ -79,7 +79,7 @@ async def _retry(
         print_status(question.cost)
         if not is_confirmed(question.number, items, assume_yes=assume_yes):
             return print_unchanged()
-        report = await changes.retry(job, items, Progress(question.number, ServiceClock().monotonic))
+        report = await changes.retry(job, items, Progress(question.number, asyncio.get_running_loop().time))
         number = sum(report.requeued.values())
     if common.is_json:
         print_json(retried_document(job, report))
@@ -110,7 +110,7 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
         print_status(question.cost)
         if not is_confirmed(question.number, items, assume_yes=assume_yes):
             return print_unchanged()
-        report = await changes.cancel(job, items, Progress(question.number, ServiceClock().monotonic))
+        report = await changes.cancel(job, items, Progress(question.number, asyncio.get_running_loop().time))
     if common.is_json:
         print_json(canceled_document(job, report))
     else:
