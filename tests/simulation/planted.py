@@ -673,8 +673,8 @@ BUGS: Final = (
     Bug(
         "an item is queued as ready before its source is saved",
         "store/staging.py",
-        "            ids.count(None),\n",
-        "            0,\n",
+        "_images(spec), json.dumps(ids), ids.count(None)\n",
+        "_images(spec), json.dumps(ids), 0\n",
         caught_by="tests/unit/store/test_chains.py",  # in the worlds the missing image keeps it from beginning
     ),
     Bug(
