@@ -249,15 +249,19 @@ class Changes:
         """Return one item with its request, attempts, files and history."""
         return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
-    async def resolve(self, asked: ItemDetail, decision: Decision, *, generation_id: str | None = None) -> Resolved:
+    async def resolve(
+        self, asked: ItemDetail, decision: Decision | str, *, generation_id: str | None = None
+    ) -> Resolved:
         """Resolve a held item, or, while no process runs the queue, an item that was sent.
 
+        `decision` is not-created, failed, generation (with `generation_id`), ask-again or saved.
         `asked` is the item as the person saw it. Raise `ItemChangedError` if it has changed since: while a person
         decides, the item may be sent and held again, and may then be paid already (Law 2).
         """
+        decided = _decision(decision, generation_id)
         is_in_hand = asked.item.state in WITH_SERVICE
         async with self.writer.undriven() if is_in_hand else nullcontext(), self._to_change() as store:
-            return await store.write(_resolve, asked, decision, generation_id=generation_id, machine_now=self._clock())
+            return await store.write(_resolve, asked, decided, generation_id=generation_id, machine_now=self._clock())
 
     async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
         """Permit the misunderstood calls of one account (PROFILE/NAME) or of all again, and return them.
@@ -287,6 +291,14 @@ async def open_changes(location: QueueLocation, clock: Callable[[], datetime] = 
     """
     async with Store.open_for_update(location) as store:
         yield Changes(store, store, clock)
+
+
+def _decision(decision: str, generation_id: str | None) -> Decision:
+    if decision not in tuple(Decision):
+        raise InputError(f"a decision is one of {', '.join(Decision)}, not {decision}; nothing was changed")
+    if (generation_id is not None) != (decision == Decision.GENERATION):
+        raise InputError("the decision `generation` needs a generation_id, no other takes it; nothing was changed")
+    return Decision(decision)
 
 
 def _user() -> str:

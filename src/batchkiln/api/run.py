@@ -1,6 +1,6 @@
 """One run of a queue whose lock is held: its options, its progress, and its result with the exit status."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
@@ -15,6 +15,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.responses import AccountBlocked, AccountProblem
 from batchkiln.core.selection import Selection
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView, Overview, read_overview
@@ -80,8 +81,8 @@ class RunOptions:
 _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RunResult(Shown):
     """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
@@ -98,6 +99,13 @@ class RunResult:
     misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
     unselected: int | None = None
     paused: tuple[tuple[str, int], ...] = ()
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "exit status", f"{int(self.exit_status)} ({self.exit_status.name.lower().replace('_', ' ')})"
+        yield "left", self.left
+        for view in self.views:
+            done, total = view.summary.items[ItemState.DONE], view.summary.total
+            yield view.summary.name, f"{done:,} of {total:,} done, {view.summary.credits.spent:,} credits"
 
     @property
     def left(self) -> int:

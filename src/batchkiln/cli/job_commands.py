@@ -1,6 +1,5 @@
 """`batchkiln retry`, `cancel`, `pause`, `unpause`, `resolve` and `ask-again`. Each states its possible cost first."""
 
-import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,9 +9,9 @@ from batchkiln.api import Decision, Skipped, check_resolvable
 from batchkiln.api.changes import Action, open_changes
 from batchkiln.api.documents import canceled_document, retried_document
 from batchkiln.api.item_selection import ItemSelection, names_of
-from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.item_filters import item_filters
-from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
+from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
@@ -24,7 +23,7 @@ MANY: Final = 20
 
 SKIPPED_SHOWN: Final = 20
 
-ITEMS = click.argument("items", metavar="[ITEM]...", nargs=-1)
+ITEMS = click.argument("items", type=ITEM, metavar="[ITEM]...", nargs=-1)
 YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -123,9 +122,9 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatu
 
 
 def is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> bool:
-    """Ask for confirmation on a terminal if many items change; return True without a terminal."""
+    """Ask for confirmation on a terminal if many items change; return True without one, and with --no-input."""
     is_many = number >= MANY if items else number > 1
-    if assume_yes or not is_many or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+    if assume_yes or not is_many or not can_ask_person():
         return True
     return click.confirm("Continue?", err=True)
 
@@ -150,7 +149,7 @@ def print_skipped(skipped: Sequence[Skipped]) -> None:
     "batchkiln resolve field-guide red-fox --as generation --generation-id gen_123 --confirm red-fox",
 )
 @click.argument("job", type=JOB)
-@click.argument("item")
+@click.argument("item", type=ITEM)
 @click.option(
     "--as",
     "decision",
@@ -195,7 +194,7 @@ async def _resolve(
 def _check_confirmed(item: str, confirm: str | None) -> None:
     """Check that the item's id is typed or given again. Raise `InputError` otherwise; nothing has changed then."""
     if confirm is None:
-        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        if not can_ask_person():
             raise InputError(
                 f"not a terminal: add --confirm {item} to accept that this may cost credits; nothing was changed"
             )

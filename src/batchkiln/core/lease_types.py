@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from math import ceil, inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.rate_limits import Limits
-from batchkiln.core.responses import AccountBlocked
 from batchkiln.core.waits import WaitReason
+
+if TYPE_CHECKING:  # slow to import, and `status` needs none of it
+    from batchkiln.core.responses import AccountBlocked
 
 LEASE_SECONDS: Final = 15.0
 """How long a lease holds after it was taken or renewed, by the database's clock."""
@@ -109,7 +111,7 @@ class AccountRest:
     """The reason why a worker's account waits without an end; `blocked` is the service's refusal, if there was one."""
 
     reason: WaitReason
-    blocked: AccountBlocked | None = None
+    blocked: "AccountBlocked | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from batchkiln.core.catalog_checks import PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec, SourceRef
-from batchkiln.manifest.diagnostics import InvalidValue, Location, Remedy
 from batchkiln.manifest.inline_items import (
     InvalidEntry,
     LocatedItem,
@@ -24,8 +23,9 @@ from batchkiln.manifest.settings import RECIPE_FIELDS, Input, ResolvedSettings, 
 from batchkiln.manifest.sources import Row
 from batchkiln.manifest.templates import Condition, Template, TemplateFailed, compile_condition, compile_template
 from batchkiln.manifest.validation import checked_id, checked_prompt, suggestion
-from batchkiln.manifest.yaml_parser import ScalarEvent
-from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
+from batchkiln.yaml_reading.diagnostics import InvalidValue, Location, Remedy
+from batchkiln.yaml_reading.yaml_parser import ScalarEvent
+from batchkiln.yaml_reading.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 _MAX_CACHED: Final = 10_000
 _MAX_CACHED_LENGTH: Final = 2_000  # characters of one row's settings; longer ones are rare and not worth the memory

@@ -8,12 +8,12 @@ import orjson
 
 from batchkiln.core.catalog_checks import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe, SourceRef
-from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, quoted
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings, SourceInput
 from batchkiln.manifest.validation import check, checked_id
-from batchkiln.manifest.yaml_parser import ScalarEvent
-from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
+from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, quoted
+from batchkiln.yaml_reading.yaml_parser import ScalarEvent
+from batchkiln.yaml_reading.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 RECIPE_FIELDS: Final = (
     *("model", "mode", "parameters", "max_cost_credits", "attempts", "priority"),

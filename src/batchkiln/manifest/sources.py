@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Final
 
 import orjson
 
-from batchkiln.manifest.diagnostics import Diagnostics, Location, quoted
 from batchkiln.manifest.json_arrays import ArrayReader, InvalidJson
+from batchkiln.yaml_reading.diagnostics import Diagnostics, Location, quoted
 
 KINDS: Final = ("csv", "tsv", "jsonl", "json", "parquet", "txt")
 MAX_LINE_SIZE_BYTES: Final = 8 << 20

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from batchkiln.core.filenames import render
 from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe, Verdict
 from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.item_sources import ItemSource, sources_of
@@ -41,8 +42,8 @@ class OutputSummary:
     saved_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSummary:
+@dataclass(frozen=True, slots=True, repr=False)
+class ItemSummary(Shown):
     """One item of a list. `id` is the key for paging; `attempts` is their number.
 
     `credits` is the cost of its attempts minus refunds, of all its versions; `generation_id` is the one that made the
@@ -68,6 +69,15 @@ class ItemSummary:
     group: str | None = None
     verdict: Verdict | None = None
     needs_review: bool = False
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "item", self.name
+        yield "state", self.state
+        yield "prompt", self.prompt
+        yield "model", self.model
+        yield "credits", self.credits
+        yield "error", None if self.error is None else f"{self.error.code}: {self.error.message}"
+        yield "files", [output.path for output in self.outputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +134,8 @@ class EventRecord:
     detail: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ItemDetail:
+@dataclass(frozen=True, slots=True, repr=False)
+class ItemDetail(Shown):
     """All that the queue knows about one item. `arrival` is the job's event of the manifest that added it.
 
     `attempt_id` is the attempt that decided its state, None in the queue; after a choice, it is not the last one.
@@ -144,6 +154,13 @@ class ItemDetail:
     arrival: EventRecord | None
     versions: tuple[VersionDetail, ...] = ()
     attempt_id: int | None = None
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "job", self.job
+        yield from self.item._shown()  # noqa: SLF001  the same display
+        yield "attempts", len(self.attempts)
+        yield "versions", len(self.versions)
+        yield "events", [event.kind for event in self.events]
 
     @property
     def attempt(self) -> AttemptDetail | None:
@@ -271,6 +288,11 @@ class Items:
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
         rows = self._connection.execute(query("item_ids" if state is None else "items_in_state"), params)
         return [row[0] for row in rows]
+
+    def names_with(self, job_name: str, prefix: str, limit: int) -> list[str]:
+        """Return the first names of a job's items that start with a text. Raise `InputError` for an unknown job."""
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "prefix": prefix, "limit": limit}
+        return [row[0] for row in self._connection.execute(query("item_names_with"), params)]
 
     def by_name(self, job_name: str, item_name: str) -> ItemSummary:
         """Return one item. Raise `InputError` for an unknown job or item."""

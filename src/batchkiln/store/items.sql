@@ -65,6 +65,10 @@ UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND 
 UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id > :after
 ORDER BY id LIMIT :limit;
 
+-- name: item_names_with  (for completion in a shell)
+SELECT name FROM item WHERE job_id = :job_id AND substr(name, 1, length(CAST(:prefix AS TEXT))) = CAST(:prefix AS TEXT)
+ORDER BY name LIMIT :limit;
+
 -- name: item_details
 SELECT
     i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,

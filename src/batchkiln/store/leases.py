@@ -24,7 +24,6 @@ from batchkiln.core.lease_types import (
     WorkerIdentity,
     WorkerState,
 )
-from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.core.waits import WaitReason
 from batchkiln.store import known_journals
@@ -324,6 +323,8 @@ def _rest_as_list(rest: AccountRest) -> list[str]:
 
 
 def _rest_of(reason: str, problem: str = "", code: str = "", message: str = "") -> AccountRest:
+    from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo  # noqa: PLC0415  slow to import
+
     blocked = AccountBlocked(AccountProblem(problem), ErrorInfo(code, message)) if problem else None
     return AccountRest(WaitReason(reason), blocked)
 
