@@ -163,10 +163,15 @@ class Changes:
         """Return the question before an action."""
         return await self.reader.read(question_of, action, job, items)
 
-    async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again."""
+    async def retry(
+        self, job: str, items: Sequence[str] = (), on_moved: Callable[[int], None] = lambda _: None
+    ) -> RetryReport:
+        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again.
+
+        `on_moved` is called in another thread with the number of items of each transaction.
+        """
         async with self._to_change() as store:
-            return await store.run(Writer.retry, job, items, self._clock())
+            return await store.run(Writer.retry, job, items, self._clock(), on_moved)
 
     async def redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Make done items again, each at the price of a new attempt. Earlier files are kept."""
@@ -230,10 +235,15 @@ class Changes:
                 fetched = await store.write(Writer.fetch_again, job, kept, now)
         return FetchReport(len(saved) - len(gone), fetched, lost, skipped)
 
-    async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
-        """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing."""
+    async def cancel(
+        self, job: str, items: Sequence[str] = (), on_moved: Callable[[int], None] = lambda _: None
+    ) -> CancelReport:
+        """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing.
+
+        `on_moved` is called in another thread with the number of items of each transaction.
+        """
         async with self._to_change() as store:
-            return await store.run(Writer.cancel, job, items, self._clock())
+            return await store.run(Writer.cancel, job, items, self._clock(), on_moved)
 
     async def pause(self, job: str) -> bool:
         """Pause a job: no new item is sent; sent items are finished. Return whether the job changed."""

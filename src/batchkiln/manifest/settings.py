@@ -62,7 +62,7 @@ class SettingsReader:
         shared = self._defaults.get("metadata")
         self._metadata = plain_value(shared[1]) if shared is not None and isinstance(shared[1], MapNode) else {}
         try:
-            self._metadata_text = _canonical(self._metadata)
+            self._metadata_text = canonical(self._metadata)
         except TypeError:  # the header's diagnostics report it
             self._metadata, self._metadata_text = {}, None
 
@@ -153,7 +153,7 @@ class SettingsReader:
         """Return the defaults' metadata updated by an item's own, as values and as JSON; None if too large."""
         values = {**self._metadata, **own} if self._metadata else own
         try:
-            text = _canonical(values)
+            text = canonical(values)
         except TypeError as error:
             self._diagnostics.at(mark, f"`metadata` cannot be written as JSON: {error}")
             return None
@@ -296,7 +296,8 @@ def _flat_values(node: Node) -> dict[str, Any] | None:
     return values
 
 
-def _canonical(values: Mapping[str, Any]) -> str | None:
+def canonical(values: Mapping[str, Any]) -> str | None:
+    """Return metadata as JSON in canonical form; None without any. Raise `TypeError`."""
     return orjson.dumps(values, option=orjson.OPT_SORT_KEYS).decode() if values else None
 
 

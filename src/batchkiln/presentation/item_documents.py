@@ -93,13 +93,13 @@ def item_fields(item: "ItemSummary") -> ItemFields:
         "attempts": item.attempts,
         "generation_id": item.generation_id,
         "credits": item.credits,
-        "outputs": [output_document(output) for output in item.outputs],
+        "outputs": [output_document(output) for output in item.outputs] if item.outputs else [],
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
         "metadata": dict(item.metadata),
         "version": item.version,
         "group": item.group,
         "verdict": item.verdict,
-        "stale": any(source.is_stale for source in item.sources),
+        "stale": any(source.is_stale for source in item.sources) if item.sources else False,
     }
 
 
@@ -107,7 +107,7 @@ def item_document(item: "ItemSummary") -> ItemDocument:
     """Return an item as `items --json` prints it."""
     return {
         **item_fields(item),
-        "waits_for": [_source_document(source) for source in item.sources if source.is_open],
+        "waits_for": [_source_document(source) for source in item.sources if source.is_open] if item.sources else [],
     }
 
 

@@ -12,6 +12,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final, Literal
 
+import orjson
+
 from batchkiln.core.filenames import render
 from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe, Verdict
 from batchkiln.core.responses import ErrorInfo
@@ -42,7 +44,7 @@ class OutputSummary:
     saved_at: datetime
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)  # frozen, it would take three times as long to make, and there may be a million
 class ItemSummary(Shown):
     """One item of a list. `id` is the key for paging; `attempts` is their number.
 
@@ -359,9 +361,9 @@ class Items:
         outputs: dict[int, list[OutputSummary]] = {}
         for row in self._connection.execute(query("item_outputs"), params):
             outputs.setdefault(row["item_id"], []).append(_output(self._connection, row))
-        details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
+        details = {row[0]: row for row in self._connection.execute(query("item_details"), params)}
         made_from = sources_of(self._connection, [item_id for item_id, row in details.items() if row["has_inputs"]])
-        return [_item(details[item_id], outputs.get(item_id, []), made_from.get(item_id, ())) for item_id in ids]
+        return [_item(details[item_id], outputs.get(item_id, ()), made_from.get(item_id, ())) for item_id in ids]
 
     def search(
         self,
@@ -424,26 +426,34 @@ class Items:
 
 
 def _item(row: Row, outputs: Sequence[OutputSummary], sources: tuple[ItemSource, ...]) -> ItemSummary:
-    code = row["error_code"]
+    item_id, name, index, state, prompt, metadata, code, message, *rest = row
+    model, _, attempts, cost, version, generation_id, verdict, needs_review, group = rest
     return ItemSummary(
-        id=row["id"],
-        name=row["name"],
-        index=row["position"],
-        state=ItemState(row["state"]),
-        prompt=row["prompt"],
-        model=row["model"],
-        attempts=row["attempts"],
-        generation_id=row["generation_id"],
-        credits=row["credits"] or 0,
-        outputs=tuple(sorted(outputs, key=lambda output: output.number)),
-        error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
-        metadata=json.loads(row["metadata"] or "{}"),
-        sources=sources,
-        version=row["version"],
-        group=row["group_name"],
-        verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
-        needs_review=bool(row["needs_review"]),
+        item_id,
+        name,
+        index,
+        _STATES[state],
+        prompt,
+        model,
+        attempts,
+        generation_id,
+        cost or 0,
+        tuple(sorted(outputs, key=_number_of)) if outputs else (),
+        None if code is None else ErrorInfo(code, message or ""),
+        orjson.loads(metadata) if metadata else {},
+        version,
+        sources,
+        group,
+        None if verdict is None else Verdict(verdict),
+        bool(needs_review),
     )
+
+
+_STATES: Final = {state.value: state for state in ItemState}
+
+
+def _number_of(output: OutputSummary) -> int:
+    return output.number
 
 
 def _local(connection: Session, file: InputFile) -> InputFile:

@@ -71,7 +71,7 @@ ORDER BY name LIMIT :limit;
 
 -- name: item_details
 SELECT
-    i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,
+    i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,  -- in this order
     CASE WHEN i.inputs IS NULL THEN 0 ELSE 1 END AS has_inputs,
     (SELECT count(*) FROM attempt AS a WHERE a.item_id = i.id) AS attempts,
     (SELECT sum(CASE WHEN a.is_refunded = 1 THEN 0 ELSE a.cost_credits END)
