@@ -11,6 +11,7 @@ from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.selection import Selection
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.plans import ManifestPlan, Plans
@@ -106,6 +107,7 @@ class QueueFile:
         profile: str = "local",
         account: str = "main",
         options: ApplyOptions | None = None,
+        selection: Selection = Selection(),  # noqa: B008  frozen
     ) -> ManifestPlan:
         """Plan a manifest, on a connection that may not write."""
         rows = (
@@ -121,6 +123,7 @@ class QueueFile:
                 day=datetime(1970, 1, 1, tzinfo=UTC),
                 options=options or ApplyOptions(),
                 diagnostic_at=diagnostic_at,
+                selection=selection,
             )
 
     @contextmanager

@@ -118,7 +118,7 @@ class Engine:
         before = len(self.workers)
         try:
             if self.control.scope.is_selected:
-                await self.store.run(Writer.follow_changes_of_selected)
+                await self.store.run(Writer.follow_changes_of_selected, self.control.scope)
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
             await self._check_outputs(work)
             await self._build_workers(work, is_start=is_start)

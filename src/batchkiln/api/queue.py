@@ -21,6 +21,7 @@ from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.lease_types import Egress
+from batchkiln.core.selection import Selection
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
@@ -190,11 +191,19 @@ class Queue(Changes):
         until: Until | Literal["done", "budget"] = "done",
         max_credits: int | None = None,
         forever: bool = False,
+        only: str | Sequence[str] = (),
+        limit: int | None = None,
+        sample: int | None = None,
+        seed: int = 0,
     ) -> None:
         """Start to run the named jobs, or the whole queue, as a background task.
 
         `until="budget"` stops when today's credits are spent, `Until(at=…)` stops at a time. `max_credits` limits the
         spending. With `forever`, the run waits for more work. If `start` itself is canceled, no run is left.
+
+        `only` (glob patterns of ids), `sample` (a number of items, drawn by `seed`) and `limit` (the first items)
+        select the items of each job that the run may begin, and the sources that these need. The others stay queued. Not with
+        `forever`, and not for a queue in a database that several workers share.
 
         Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job.
         """
@@ -205,7 +214,10 @@ class Queue(Changes):
             raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC); nothing was started")
         if max_credits is not None and max_credits < 0:
             raise InputError("max_credits must be a number of credits, 0 or more; nothing was started")
-        options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
+        selection = _selection(only, limit, sample, seed)
+        if forever and selection:
+            raise InputError("forever waits for new items, and only, limit and sample select from known ones")
+        options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever, selection=selection)
         if self._task is not None and not self._task.done():
             raise QueueInUse(f"{self.app.queue}: this program already runs this queue; call `stop` first")
         begun, self._is_failure_raised = asyncio.Event(), False
@@ -255,9 +267,13 @@ class Queue(Changes):
         *jobs: str,
         until: Until | Literal["done", "budget"] = "done",
         max_credits: int | None = None,
+        only: str | Sequence[str] = (),
+        limit: int | None = None,
+        sample: int | None = None,
+        seed: int = 0,
     ) -> RunResult:
         """Run until the named jobs, or the whole queue, have ended; see `start`. Canceling stops the run."""
-        await self.start(*jobs, until=until, max_credits=max_credits)
+        await self.start(*jobs, until=until, max_credits=max_credits, only=only, limit=limit, sample=sample, seed=seed)
         try:
             return await self.join()
         except asyncio.CancelledError:
@@ -437,6 +453,17 @@ def _checked_items(items: object) -> Iterable[object]:
             "a manifest's `items` must be a list of prompts; nothing was enqueued. For one prompt, write [prompt]"
         )
     return items
+
+
+def _selection(only: str | Sequence[str], limit: int | None, sample: int | None, seed: int) -> Selection:
+    """Return the selection of a run. Raise `InputError` for a number below 1, or an empty pattern."""
+    patterns = (only,) if isinstance(only, str) else tuple(only)
+    for name, number in (("limit", limit), ("sample", sample)):
+        if number is not None and number < 1:
+            raise InputError(f"{name} must be a number of items, 1 or more; nothing was started")
+    if not all(patterns):
+        raise InputError("only must be a pattern of ids, or several; nothing was started")
+    return Selection(patterns, limit, sample, seed)
 
 
 _NO_SELECTION: Final = (

@@ -86,7 +86,8 @@ class RunResult(Shown):
     """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
-    run was not to begin; None for a run without a selection. `paused` holds the other paused jobs of the queue, and how
+    run was not to begin; None for a run without a selection. `needed` counts the sources that the run was to begin
+    because selected items are made from them. `paused` holds the other paused jobs of the queue, and how
     many items each has queued.
     """
 
@@ -98,6 +99,7 @@ class RunResult(Shown):
     did_anything: bool = True
     misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
     unselected: int | None = None
+    needed: int = 0
     paused: tuple[tuple[str, int], ...] = ()
 
     def _shown(self) -> Iterator[tuple[str, object]]:
@@ -160,6 +162,7 @@ class Run:
         self._jobs: Sequence[str] | None = None
         self._reader = reader
         self._last_event = after_event
+        self._needed = 0
         self._spent_before: dict[str, int] = {}
         self._spent: dict[str, int] = {}  # also of jobs that have ended, and are not shown any more
 
@@ -196,6 +199,7 @@ class Run:
         wanted = None if job_ids is None else sorted(job_ids)
         selection = self.options.selection
         self.engine.control.scope = await self.engine.store.run(lambda writer: writer.select(wanted, selection))
+        self._needed = await self.engine.store.run(Writer.count_needed)
 
     async def _unselected(self, views: Sequence[JobView]) -> int | None:
         """Return how many queued items were not selected; items of paused jobs do not count."""
@@ -273,6 +277,7 @@ class Run:
         return RunResult(
             views=views,
             unselected=await self._unselected(views),
+            needed=self._needed,
             paused=tuple(
                 (view.summary.name, waiting_in_pause(view))
                 for view in after.jobs

@@ -64,7 +64,7 @@ def short_lines(plan: Plan) -> Iterator[str]:
     for job in plan.jobs:
         is_over = not job.to_send and not under_way_of(job)
         end = "" if is_over or not (ends := _end_text(job, plan)) else f", ends {ends}"
-        yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
+        yield f"{job.manifest.spec.name}: {_totals(job)}; {_to_send(job)} to send{end}"
         if job.manifest.unselected:
             yield f"{job.manifest.spec.name}: {_unselected(job)}"
     if plan.costs:
@@ -75,6 +75,16 @@ def short_lines(plan: Plan) -> Iterator[str]:
 
 def _unselected(job: JobPlan) -> str:
     return f"{plural(job.manifest.unselected, 'more item')} would be queued and not begun: not selected"
+
+
+def _to_send(job: JobPlan) -> str:
+    """Return how many items are to be sent; with a selection, also how many of them are sources that others need."""
+    needed = job.manifest.needed
+    if not needed:
+        return plural(job.to_send, "item")
+    selected = job.to_send - needed
+    they = "it needs" if selected == 1 else "they need"
+    return f"{plural(selected, 'item')} and {plural(needed, 'source')} that {they}"
 
 
 def _show_job(out: Console, job: JobPlan) -> None:
@@ -218,7 +228,7 @@ def _day(starts_at: datetime) -> str:
     return starts_at.strftime("%Y-%m-%d") if starts_at.time() == time() else format_minute(starts_at)
 
 
-def _closing_lines(plan: Plan) -> Iterator[Text]:
+def _closing_lines(plan: Plan) -> Iterator[Text]:  # noqa: C901  one line after the other
     """Yield the estimated end of each job, and the warnings."""
     for job in plan.jobs:
         name = sanitize(job.manifest.spec.name)
@@ -232,6 +242,8 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: the end cannot be estimated yet")
         if note := note_of_images_to_make(job, plan):
             yield Text(f"{name}: {note}")
+        if job.manifest.needed:
+            yield Text(f"{name}: {_to_send(job)} to send")
         if job.manifest.unselected:
             yield Text(f"{name}: {_unselected(job)}")
     for warning in warnings_of(plan):

@@ -243,6 +243,8 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         }
         waits = " and ".join(sorted(reasons)) or "a person"
         yield f"{plural(result.left, 'item')} cannot continue; waiting for {waits}."
+    if result.needed:
+        yield f"The run included {plural(result.needed, 'source')} that the selected items need."
     if result.unselected:
         names = [view.summary.name for view in result.views if left_of(view)]
         command = shlex.join(["batchkiln", "work", "--queue", hide_passwords(str(common.queue)), *names])

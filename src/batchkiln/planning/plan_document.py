@@ -146,6 +146,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
             for each in job.refused
         ],
         "estimated_end_at": iso(job.end_at),
+        "needed_sources": manifest.needed,
         "unselected": manifest.unselected,
         "requests": [{"item": item.name, "prompt": item.prompt, **planned_request(item)} for item in manifest.shown],
     }

@@ -108,9 +108,12 @@ def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:
     text = f"{plural(job.to_make, 'item')} {verb} made from {image} not there yet"
     if job.to_make == job.to_make_unpriced:
         return text
-    if plan.profiles[job.manifest.profile].is_embedded:
-        return f"{text}; the prices are the local service's"
-    return f"{text}; the prices are those of equal requests with other images"
+    is_embedded = plan.profiles[job.manifest.profile].is_embedded
+    found = "the local service's" if is_embedded else "those of equal requests with other images"
+    if not job.to_make_unpriced:
+        return f"{text}; the prices are {found}"
+    verb = "has" if job.to_make_unpriced == 1 else "have"
+    return f"{text}; {job.to_make_unpriced:,} of them {verb} no price yet, and the other prices are {found}"
 
 
 def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:

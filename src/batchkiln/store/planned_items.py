@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import islice
+from itertools import count, islice
 from typing import Final
 
 from batchkiln.core.job import Recipe
@@ -14,6 +14,7 @@ from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 _AT_ONCE: Final = 10_000
+_ENDED: Final = -1  # the step of selected items that are not to be queued: they need nothing
 _BEHIND: Final = 1 << 62  # added to the numbers of new items, which have no ids yet
 
 
@@ -46,7 +47,24 @@ class PlannedItems:
         chosen = self._selection.chosen(self._to_be())
         while portion := list(islice(chosen, _AT_ONCE)):
             found.update(item.recipe_id for item in portion if item.state == ItemState.QUEUED)
-            self._connection.executemany(query("stage_chosen_name"), [(item.name,) for item in portion])
+            steps = [(item.name, 0 if item.state == ItemState.QUEUED else _ENDED) for item in portion]
+            self._connection.executemany(query("stage_chosen_name"), steps)
+        return found
+
+    def count_sources(self) -> Counter[int]:
+        """Return the numbers of sources that the selected items need, by recipe, and stage their names.
+
+        They are to be queued, and not selected themselves. They are found through chains.
+        """
+        found: Counter[int] = Counter()
+        for step in count():
+            params = {"job_id": self._job_id, "step": step}
+            rows = self._connection.execute(query("sources_to_be"), params).fetchall()
+            queued = [row for row in rows if row["state"] == ItemState.QUEUED or row["id"] in self._requeued]
+            if not queued:
+                break
+            found.update(row["recipe_id"] for row in queued)
+            self._connection.executemany(query("stage_chosen_name"), [(row["name"], step + 1) for row in queued])
         return found
 
     def first(

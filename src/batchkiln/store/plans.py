@@ -91,7 +91,8 @@ class ManifestPlan:
     day. `new_names` are the relative output names of the first new items, with any extension. `paid_before` names the
     first new items whose requests the job has as done or under way. `equal_requests` is the number of items that repeat
     the request of an earlier one of the manifest, and the first of them, each with that one. `unselected` counts items
-    to send that a selection leaves out; `counts` has the others. `shown` are the first items that would be sent.
+    to send that a selection leaves out; `counts` has the others, among them `needed` sources of selected
+    items. `shown` are the first items that would be sent.
     """
 
     spec: JobSpec
@@ -111,6 +112,7 @@ class ManifestPlan:
     chains: PlannedChains = field(default_factory=PlannedChains)
     paid_before: tuple[SameRequest, ...] = ()
     equal_requests: tuple[int, tuple[tuple[str, str], ...]] = (0, ())
+    needed: int = 0
     unselected: int = 0
     shown: tuple[PlannedItem, ...] = ()
 
@@ -158,6 +160,7 @@ class _RecipeCounter:
         self._selection = selection
         self._requeued: set[int] = set()  # known items that a change queues again
         self.shown: tuple[PlannedItem, ...] = ()
+        self.needed = 0
         self.unselected = 0
 
     def observe(self, difference: Difference) -> None:
@@ -192,7 +195,8 @@ class _RecipeCounter:
         planned = PlannedItems(self._connection, report.job_id, self._selection, requeued=self._requeued)
         if self._selection:
             total = sum(self._queued.values())
-            self._queued = planned.count_selected()
+            needed = planned.count_selected(), planned.count_sources()
+            self._queued, self.needed = needed[0] + needed[1], sum(needed[1].values())
             self.unselected = total - sum(self._queued.values())
         self._learn()
         self.shown = tuple(planned.first(show, self._recipes, self._costs()))
@@ -386,9 +390,10 @@ class Plans:
                 taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
                 means=Loads(self._connection).means(),
                 new_names=tuple(names_of_staged(self._connection, job_id, spec)),
-                chains=planned_chains(self._connection, job_id),
+                chains=planned_chains(self._connection, job_id, is_selected=bool(selection)),
                 paid_before=tuple(paid_before(self._connection)),
                 equal_requests=equal_requests(self._connection),
+                needed=counter.needed,
                 unselected=counter.unselected,
                 shown=counter.shown,
             )

@@ -208,9 +208,10 @@ class PlannedChains:
     waiting_for_pruned: int = 0
 
 
-def planned_chains(connection: Session, job_id: int | None) -> PlannedChains:
-    """Return the chains of a staged and compared manifest."""
-    rows = connection.execute(query("items_to_make_for"), {"job_id": job_id}).fetchall()
+def planned_chains(connection: Session, job_id: int | None, *, is_selected: bool = False) -> PlannedChains:
+    """Return the chains of a staged and compared manifest. `is_selected`: only the chosen items are to be sent."""
+    params = {"job_id": job_id, "is_selected": int(is_selected)}
+    rows = connection.execute(query("items_to_make_for"), params).fetchall()
     if job_id is None:
         return PlannedChains({row["price_key"]: int(row["n"]) for row in rows})
     return PlannedChains(

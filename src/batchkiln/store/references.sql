@@ -253,11 +253,20 @@ SELECT price_key, sum(n) AS n FROM (
     JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
     WHERE p.open_inputs > 0 AND EXISTS (
         SELECT 1 FROM staging.reference AS ref LEFT JOIN item AS i ON i.id = ref.source_id
-        WHERE ref.seq = f.seq AND coalesce(i.state, '') <> 'done')
+        WHERE ref.seq = f.seq AND coalesce(i.state, '') <> 'done' AND NOT EXISTS (
+            SELECT 1 FROM variant_group AS g WHERE g.id = ref.group_id AND g.choose <= (
+                SELECT count(*) FROM item AS k WHERE k.group_id = g.id AND k.state = 'done' AND k.verdict = 'kept')))
+        AND (CAST(:is_selected AS INTEGER) = 0 OR p.name IN (SELECT name FROM staging.chosen))
     GROUP BY r.price_key
     UNION ALL
-    SELECT r.price_key, t.n FROM rest_tally AS t JOIN recipe AS r ON r.id = t.recipe_id
-    WHERE t.job_id = :job_id AND t.state = 'waiting'
+    SELECT coalesce(seen.price_key, r.price_key), count(*) AS n
+    FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
+    LEFT JOIN staging.placed AS p ON p.name = i.name
+    LEFT JOIN staging.recipe_seen AS seen ON seen.id = p.recipe_id
+    WHERE i.job_id = :job_id AND i.state = 'queued' AND i.open_inputs > 0 AND coalesce(p.open_inputs, 1) > 0
+        AND NOT EXISTS (SELECT 1 FROM staging.pending AS w WHERE w.item_id = i.id AND w.event = 'cancel_requested')
+        AND (CAST(:is_selected AS INTEGER) = 0 OR i.name IN (SELECT name FROM staging.chosen))
+    GROUP BY coalesce(seen.price_key, r.price_key)
 ) AS found GROUP BY price_key ORDER BY price_key;
 
 -- name: waiting_for_pruned

@@ -1,10 +1,14 @@
 """The selection of a run: the items that it may begin, in a temporary table of the connection that drives the queue.
 
+The sources that selected items wait for belong to it too, through chains: without them a selected item would wait for
+ever. Sources that have ended, and sources of other jobs than those of the run, do not.
+
 The queue itself keeps nothing of it. Two runs do not see each other's selection, a crash leaves none, and the same
 command selects the same items again. The planner reads the next selected items of a class by an index, in a time that
 depends neither on the job nor on the selection.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -33,7 +37,19 @@ def select(connection: Session, job_ids: Sequence[int] | None, selection: Select
         while portion := list(islice(open_items, _AT_ONCE)):
             with transaction(connection):
                 connection.executemany(query("select_item"), [{"job_id": job_id} | item._asdict() for item in portion])
-    return Scope(None if job_ids is None else frozenset(job_ids), is_selected=True)
+    scope = Scope(None if job_ids is None else frozenset(job_ids), is_selected=True)
+    _select_sources(connection, scope)
+    return scope
+
+
+def _select_sources(connection: Session, scope: Scope) -> None:
+    job_ids = None if scope.job_ids is None else json.dumps(sorted(scope.job_ids))
+    connection.execute(query("select_sources"), {"job_ids": job_ids})
+
+
+def count_needed(connection: Session) -> int:
+    """Return the number of sources in the selection that were not selected themselves."""
+    return int(connection.execute(query("count_needed")).fetchone()[0])
 
 
 def selectable(connection: Session, job_id: int) -> Iterator[Selectable]:
@@ -49,9 +65,10 @@ def selectable(connection: Session, job_id: int) -> Iterator[Selectable]:
             after = rows[-1]["id"] if rows else after
 
 
-def follow_changes(connection: Session) -> None:
-    """Take over recipes and priorities that another process has changed."""
+def follow_changes(connection: Session, scope: Scope) -> None:
+    """Take over what another process has changed: recipes, priorities, and which sources the selected items need."""
     connection.execute(query("move_selected"))
+    _select_sources(connection, scope)
 
 
 def selected_heads(connection: Session, job_id: int, recipe_id: int, limit: int) -> Cursor:
@@ -76,8 +93,13 @@ def ask_selected(connection: Session, item_id: int) -> Cursor:
     return connection.execute(query("item_is_selected"), {"item_id": item_id})
 
 
-def selected_queued(connection: Session, *, at_most: int = COUNTED_AT_MOST) -> tuple[int, int]:
-    """Return how many selected items are queued, and how many of them in paused jobs, counted up to a bound."""
-    rows = connection.execute(query("selected_queued"), {"limit": at_most})
+def selected_queued(
+    connection: Session, *, at_most: int = COUNTED_AT_MOST, with_waiting: bool = False
+) -> tuple[int, int]:
+    """Return how many selected items are queued, and how many of them in paused jobs, counted up to a bound.
+
+    Items that wait for their inputs count `with_waiting`.
+    """
+    rows = connection.execute(query("selected_queued"), {"limit": at_most, "waiting": int(with_waiting)})
     found = {bool(row["is_paused"]): int(row["n"]) for row in rows}
     return sum(found.values()), found.get(True, 0)

@@ -4,7 +4,8 @@ CREATE TABLE IF NOT EXISTS temp.selected (
     job_id    INTEGER NOT NULL,
     recipe_id INTEGER NOT NULL,
     priority  INTEGER NOT NULL,
-    is_source INTEGER NOT NULL
+    is_source INTEGER NOT NULL,
+    is_needed INTEGER NOT NULL DEFAULT 0  -- not selected itself: a selected item is made from it
 );
 
 -- name: index_selection
@@ -23,6 +24,25 @@ WHERE job_id = :job_id AND state = :state AND id > :after ORDER BY id LIMIT :lim
 -- name: select_item
 INSERT INTO temp.selected (item_id, job_id, recipe_id, priority, is_source)
 VALUES (:item_id, :job_id, :recipe_id, :priority, :is_source);
+
+-- name: select_sources  (what open inputs of selected items are made from, through chains; `job_ids`: null for all jobs)
+WITH RECURSIVE needed (item_id) AS (
+    SELECT item_id FROM temp.selected
+    UNION
+    SELECT i.id
+    FROM needed
+    JOIN item_source AS s ON s.item_id = needed.item_id AND s.made_by IS NULL
+    LEFT JOIN item AS member ON s.group_id IS NOT NULL AND member.group_id = s.group_id
+    JOIN item AS i ON i.id = coalesce(s.source_id, member.id)
+    WHERE i.state NOT IN ('done', 'failed', 'rejected', 'expired', 'canceled')
+        AND (CAST(:job_ids AS TEXT) IS NULL OR i.job_id IN (SELECT value FROM json_each(:job_ids)))
+)
+INSERT INTO temp.selected (item_id, job_id, recipe_id, priority, is_source, is_needed)
+SELECT i.id, i.job_id, i.recipe_id, i.priority, i.is_source, 1 FROM needed JOIN item AS i ON i.id = needed.item_id
+WHERE i.id NOT IN (SELECT item_id FROM temp.selected);
+
+-- name: count_needed
+SELECT count(*) FROM temp.selected WHERE is_needed = 1;
 
 -- name: item_is_selected
 SELECT EXISTS (SELECT 1 FROM temp.selected WHERE item_id = :item_id);
@@ -69,6 +89,6 @@ JOIN asset AS a ON a.sha256 = f.sha256 AND a.account_id = :account_id;
 SELECT j.is_paused, count(*) AS n
 FROM (
     SELECT s.job_id FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id
-    WHERE i.state = 'queued' AND i.open_inputs = 0 LIMIT :limit
+    WHERE i.state = 'queued' AND (i.open_inputs = 0 OR CAST(:waiting AS INTEGER) = 1) LIMIT :limit
 ) AS s JOIN job AS j ON j.id = s.job_id
 GROUP BY j.is_paused;

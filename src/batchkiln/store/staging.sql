@@ -55,8 +55,8 @@ CREATE TABLE staging.objection (seq INTEGER NOT NULL, number INTEGER NOT NULL, i
 -- name: stage_paid_before  (new items whose requests an item of the job has already)
 CREATE TABLE staging.paid_before (seq INTEGER PRIMARY KEY, item_id INTEGER NOT NULL);
 
--- name: stage_chosen  (the names of the selected items)
-CREATE TABLE staging.chosen (name TEXT PRIMARY KEY);
+-- name: stage_chosen  (the selected items and the sources that they need; `step`: how far from a selected one, from 0)
+CREATE TABLE staging.chosen (name TEXT PRIMARY KEY, step INTEGER NOT NULL);
 
 -- name: index_objections
 CREATE INDEX staging.objection_by_seq ON objection (seq);

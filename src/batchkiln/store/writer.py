@@ -23,7 +23,7 @@ from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
 from batchkiln.store.reviews import Decided, ReviewReport, review
-from batchkiln.store.selected_items import follow_changes, select, selected_queued
+from batchkiln.store.selected_items import count_needed, follow_changes, select, selected_queued
 from batchkiln.store.staging import DiagnosticAt, Placed
 from batchkiln.store.versions import SavedOutputFile
 
@@ -156,13 +156,17 @@ class Writer(Reader):
         """Select the items that a run on this connection may begin; return its scope. None: of all jobs with work."""
         return select(self._connection, job_ids, selection)
 
-    def follow_changes_of_selected(self) -> None:
-        """Take over recipes and priorities of selected items that another process has changed."""
-        follow_changes(self._connection)
+    def follow_changes_of_selected(self, scope: Scope) -> None:
+        """Take over what another process has changed of the selected items of a run, and of their sources."""
+        follow_changes(self._connection, scope)
 
     def count_selected(self) -> int:
-        """Return the number of selected items that are queued."""
-        return selected_queued(self._connection, at_most=_ALL)[0]
+        """Return the number of selected items that are queued, their sources among them."""
+        return selected_queued(self._connection, at_most=_ALL, with_waiting=True)[0]
+
+    def count_needed(self) -> int:
+        """Return the number of sources that the run may begin although they were not selected themselves."""
+        return count_needed(self._connection)
 
     def drain_workers(self, name: str) -> list[str]:
         """Ask workers to release their accounts and to end; return the workers' names.

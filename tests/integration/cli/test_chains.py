@@ -108,3 +108,24 @@ def test_mistakes_are_told_with_their_places(workspace: Workspace, manifest: str
     found = workspace.call("enqueue", manifest)
     assert "owls.yaml:10:21: the item 'owl-clip' is made from 'owl-stil'" in found.err
     assert "did you mean 'owl-still'?" in found.err
+
+
+def test_a_selected_clip_brings_its_still_along(workspace: Workspace, manifest: str) -> None:
+    """The sources that selected items need are priced, named and made; what else there is stays queued."""
+    path = workspace.folder / manifest
+    path.write_text(MANIFEST + MANIFEST[MANIFEST.index("  - id: owl-still") :].replace("owl-still", "other"), "utf-8")
+
+    plan = workspace.call("plan", manifest, "--only", "owl-clip", "--json").document
+    text = workspace.call("plan", manifest, "--only", "owl-clip").out
+    result = workspace.call("run", manifest, "--yes", "--only", "owl-clip", "--json")
+
+    (job,) = plan["jobs"]
+    assert (job["needed_sources"], job["unselected"]) == (1, 1)
+    assert "1 item and 1 source that it needs to send" in text
+    assert result.exit == 5
+    assert result.lines[-1]["unselected"] == 1
+    assert {name: item["state"] for name, item in items(workspace).items()} == {
+        "owl-clip": "done",
+        "owl-still": "done",
+        "other": "queued",
+    }

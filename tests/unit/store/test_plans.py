@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from batchkiln.core.job import Mode
+from batchkiln.core.job import Mode, SourceRef
+from batchkiln.core.selection import Selection
 from batchkiln.core.states import ItemState
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.plans import CHANGES_SHOWN, Change, ChangeKind, ManifestPlan, Uploads
@@ -164,3 +165,23 @@ def test_the_money_of_a_known_job_is_in_its_load(queue: QueueFile) -> None:
 
     assert plan.committed == 30
     assert [entry.state for entry in plan.counts] == [ItemState.ACTIVE, ItemState.QUEUED]
+
+
+def test_a_selection_counts_what_its_items_are_made_from(queue: QueueFile) -> None:
+    """Sources are counted through chains and beside the limit, and what nothing selected needs is not."""
+    edited = replace(RECIPE, model="edited", mode=Mode.IMAGE_TO_IMAGE, inputs_count=1)
+    items = [
+        spec("clip", recipe=replace(edited, model="clip"), inputs=(SourceRef("edit", file=JOB.manifest_path, line=1),)),
+        spec("edit", recipe=edited, inputs=(SourceRef("still", file=JOB.manifest_path, line=1),)),
+        spec("still"),
+        spec("other"),
+    ]
+
+    fresh = queue.plan(items, selection=Selection(limit=1))
+    queue.apply(items)
+    known = queue.plan(items, selection=Selection(limit=1))
+
+    for plan in (fresh, known):
+        assert queued(plan) == {"clip": 1, "edited": 1, RECIPE.model: 1}
+        assert (plan.needed, plan.unselected) == (2, 1)
+        assert sum(plan.chains.to_make.values()) == 2

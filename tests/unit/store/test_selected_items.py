@@ -148,7 +148,7 @@ def test_a_changed_recipe_keeps_an_item_selected(world: World) -> None:
     world.connection.execute("UPDATE item SET priority = 4, recipe_id = (SELECT recipe_id FROM item WHERE name = 'c')")
 
     before = seen(world, scope)
-    follow_changes(world.connection)
+    follow_changes(world.connection, scope)
 
     assert before == []
     assert seen(world, scope) == [(1,)]
