@@ -10,7 +10,7 @@ from batchkiln.store.session import Row, Session
 from batchkiln.store.versions import choose_version, fetch_again, saved_files
 
 from .object_points import SCHEME
-from .queue_sessions import writing
+from .queue_sessions import is_there, writing
 
 Item = tuple[str, str]
 Decision = Literal["redo", "use", "fetch"]
@@ -53,6 +53,8 @@ class Decisions:
 
     def decide(self, queue: Path, decision: Decision, at_ms: int) -> str | None:
         """Decide now, whether a program runs or not; return what was done, None if there is no item for it."""
+        if not is_there(queue):
+            return None
         with writing(queue) as session:
             now: int = session.execute("SELECT coalesce(max(at), 0) FROM event").fetchone()[0]
             rows = [row for row in session.execute(_DONE).fetchall() if _is_open_to(decision, row, now)]

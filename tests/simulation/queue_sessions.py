@@ -40,8 +40,11 @@ def location_of(queue: Path) -> QueueLocation:
 
 
 def is_there(queue: Path) -> bool:
-    """Say whether the program has made its queue."""
-    return queue in SERVED or queue.exists()
+    """Say whether the program has made its queue; a power cut may leave a file without tables."""
+    if queue in SERVED or not queue.exists():
+        return queue in SERVED
+    with reading(queue) as session:
+        return bool(session.execute("SELECT count(*) FROM sqlite_master WHERE name = 'event'").fetchone()[0])
 
 
 @contextmanager
