@@ -206,8 +206,8 @@ class Queue(Changes):
         spending. With `forever`, the run waits for more work. If `start` itself is canceled, no run is left.
 
         `only` (glob patterns of ids), `sample` (a number of items, drawn by `seed`) and `limit` (the first items)
-        select the items of each job that the run may begin, and the sources that these need. The others stay queued. Not with
-        `forever`, and not for a queue in a database that several workers share.
+        select the items of each job that the run may begin, and the sources that these need. The others stay queued.
+        Not with `forever`, and not for a queue in a database that several workers share.
 
         Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job.
         """
