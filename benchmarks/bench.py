@@ -4,7 +4,7 @@
     python benchmarks/batchkiln-bench --quick      a tenth of each size, for a look
     python benchmarks/batchkiln-bench --only slot days
 
-The first six parts want a machine that does nothing else; the times of the others are virtual. Needs `.[bench]`, and
+The first seven parts want a machine that does nothing else; the times of the others are virtual. Needs `.[bench]`, and
 for two of the peers Debian's `redis-server` and `postgresql`.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import accounts
+import bulk
 import days
 import enqueue
 import idle
@@ -34,6 +35,7 @@ from batchkiln.logs import configure_logging
 PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "overhead": lambda share: overhead.figures(2000 // share),
     "enqueue": lambda share: enqueue.figures(1_000_000 // share),
+    "bulk": lambda share: bulk.figures(1_000_000 // share),
     "large": lambda share: large_queue.figures(1_000_000 // share),
     "pages": lambda share: pages.figures(1_000_000 // share),
     "start": lambda _: start_up.figures(9),

@@ -1,9 +1,10 @@
-"""Enqueue many rows, against what plain sqlite3 needs for them: seconds, ratios and peak memory in one table.
+"""Enqueue many rows, against what sqlite3 needs to store them: seconds, ratios and peak memory in one table.
 
     python benchmarks/enqueue.py --rows 1000000
 
 Each measurement is a process of its own, so that peaks do not mix. The plain one gives rows made in Python to
-`executemany`, into the same table with the same indexes and settings, 20,000 to a transaction.
+`executemany`, into one table with a unique index, 20,000 to a transaction, with the queue's settings of the file. It
+has none of the queue's other indexes, checks and triggers.
 """
 
 import argparse
@@ -34,6 +35,8 @@ RECIPE: Final = Recipe(
     "epsilon-2", Mode.TEXT_TO_IMAGE, (("aspect_ratio", "1:1"), ("resolution", "1024x1024")), 0, 20, 3
 )
 JOB: Final = JobSpec("big", "", None, (), Order.MANIFEST, None, None, "out", "{job}/{item}.{ext}", "big.yaml")
+PLAIN_TABLE: Final = """CREATE TABLE plain (id INTEGER PRIMARY KEY, job_id, position, name, recipe_id, priority, prompt,
+    inputs, metadata, file_name, UNIQUE (job_id, name))"""
 RECIPE_ROW: Final = (
     "INSERT INTO recipe (recipe_key, price_key, model, mode, parameters, inputs_count, attempts)"
     " VALUES ('r', 'p', 'epsilon-2', 'text-to-image', '{}', 0, 3)"
@@ -100,10 +103,9 @@ def opened(folder: Path, name: str) -> sqlite3.Connection:
 
 def plain(connection: sqlite3.Connection, rows: int) -> None:
     """Store the rows with nothing but sqlite3."""
-    connection.execute(RECIPE_ROW)
-    connection.execute(JOB_ROW)
+    connection.execute(PLAIN_TABLE)
     insert = (
-        "INSERT INTO item (job_id, position, name, recipe_id, priority, prompt, inputs, metadata, file_name)"
+        "INSERT INTO plain (job_id, position, name, recipe_id, priority, prompt, inputs, metadata, file_name)"
         " VALUES (1, ?, ?, 1, ?, ?, NULL, ?, ?)"
     )
     for start in range(0, rows, ITEMS_AT_ONCE):
@@ -201,11 +203,13 @@ def figures(rows: int) -> Iterator[Figure]:
         write_source(folder, rows)
         before = measured("plain", folder, rows)
         ours = measured("file", folder, rows)
+        again = measured("file-again", folder, rows)
         (folder / "plain.db").unlink()
         plain_seconds = (before.seconds + measured("plain", folder, rows).seconds) / 2
-    beside = f"`executemany`: {plain_seconds:.1f} s"
-    yield at_most(f"enqueue {rows:,} from TSV", f"{ours.seconds:.1f} s", beside, ours.seconds / plain_seconds, 2.5)
-    yield below("the same, memory", ours.peak_mib, "MiB", "", 120)
+    beside = f"`executemany` into one table: {plain_seconds:.1f} s"
+    yield at_most(f"enqueue {rows:,} from TSV", f"{ours.seconds:.1f} s", beside, ours.seconds / plain_seconds, 2)
+    yield at_most("the same again, unchanged", f"{again.seconds:.1f} s", beside, again.seconds / plain_seconds, 1)
+    yield below("the same, memory", max(ours.peak_mib, again.peak_mib), "MiB", "", 100)
 
 
 def main() -> None:

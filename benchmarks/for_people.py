@@ -54,7 +54,8 @@ _SETTLED = {
         SELECT item_id, id, 1, 'image', :folder || (item_id / 1000) || '/' || (item_id % 1000) || '.png', :size,
             :sha256, 'image/png', ended_at
         FROM attempt""",
-        """UPDATE item SET state = 'done', attempt_id = (SELECT id FROM attempt WHERE item_id = item.id)
+        """UPDATE item SET state = 'done', attempt_id = (SELECT id FROM attempt WHERE item_id = item.id),
+            version_id = (SELECT id FROM attempt WHERE item_id = item.id)
         WHERE id <= :settled""",
     ),
     "failed": (

@@ -106,7 +106,8 @@ _DONE = (
     SELECT attempt.id, attempt.job_id, item_id, attempt.id, value ->> 0, value ->> 1, '{}'
     FROM attempt, json_each('[["attempt_recorded", "submitting"], ["accepted", "active"],
         ["outputs_ready", "downloading"], ["file_saved", null], ["files_saved", "done"]]')""",
-    "UPDATE item SET state = 'done', attempt_id = (SELECT id FROM attempt WHERE item_id = item.id) WHERE id <= :done",
+    """UPDATE item SET state = 'done', attempt_id = (SELECT id FROM attempt WHERE item_id = item.id),
+        version_id = (SELECT id FROM attempt WHERE item_id = item.id) WHERE id <= :done""",
 )
 
 

@@ -37,7 +37,7 @@ def variants(count: int) -> Iterator[Placed]:
     """Give that many items, in groups of four."""
     for number, placed in enumerate(items(count)):
         group = VariantGroup(f"group-{number // VARIANTS}", 1)
-        yield replace(placed, spec=replace(placed.spec, group=group))
+        yield replace(placed, spec=placed.spec._replace(group=group))
 
 
 def make_current(connection: Session) -> None:

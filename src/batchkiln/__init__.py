@@ -1,20 +1,23 @@
 """batchkiln: a manifest of many prompts becomes images and videos on disk, each paid for once.
 
-`open_queue` is the entry of a program; see docs/python.md. A name is imported from `batchkiln.api.public` on first use.
+`open_queue` is the entry of a program; see docs/python.md. A name is imported from `batchkiln.python.public` on
+first use.
 """
 
 TYPE_CHECKING = False  # as type checkers know it; the import of `typing` takes as long as all else here
 if TYPE_CHECKING:
     from typing import Any
 
-    from batchkiln.api.public import *  # noqa: F403  the names of `__all__`
+    from batchkiln.python.public import *  # noqa: F403  the names of `__all__`
 
     __version__: str
 
 __all__ = [  # noqa: F405  as above
     "Applied",
     "BatchkilnError",
+    "Decision",
     "ExitStatus",
+    "ExportResult",
     "InputError",
     "ItemDetail",
     "ItemState",
@@ -23,13 +26,18 @@ __all__ = [  # noqa: F405  as above
     "LoggedEvent",
     "NoDriver",
     "Overview",
+    "Plan",
     "Queue",
     "QueueBusy",
     "QueueInUse",
+    "RehearsalResult",
     "RunResult",
+    "SyncQueue",
     "Until",
+    "WrittenReport",
     "__version__",
     "open_queue",
+    "open_queue_sync",
 ]
 
 
@@ -41,7 +49,7 @@ def __getattr__(name: str) -> "Any":  # noqa: ANN401  whatever the name stands f
         return version("batchkiln")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from batchkiln.api import public  # noqa: PLC0415  likewise
+    from batchkiln.python import public  # noqa: PLC0415  likewise
 
     return getattr(public, name)
 

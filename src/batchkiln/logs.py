@@ -10,11 +10,15 @@ import re
 import sys
 import traceback
 from collections.abc import MutableMapping
+from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
 import structlog
+
+from batchkiln.core.errors import InputError
 
 ALLOWED: Final = frozenset(
     {
@@ -42,13 +46,23 @@ _BEARER: Final = re.compile(
 EventDict = MutableMapping[str, Any]
 
 
-def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is_server: bool = False) -> None:
+def configure_logging(
+    *,
+    verbosity: int,
+    log_format: Literal["auto", "json"],
+    is_server: bool = False,
+    level_name: str | None = None,
+    path: Path | None = None,
+) -> None:
     """Set up logging for this process.
 
-    The default level is WARNING; `verbosity` raises or lowers the amount. A server also logs each request by default.
+    The default level is WARNING; `verbosity` raises or lowers the amount, and `level_name` takes precedence. A server
+    also logs each request by default. Lines are appended to the file `path`, or go to standard error. Raise
+    `InputError` if the file cannot be written.
     """
-    level = _level(verbosity + is_server)
-    is_for_people = log_format == "auto" and _is_terminal()
+    level = _level(verbosity + is_server) if level_name is None else logging.getLevelNamesMapping()[level_name.upper()]
+    is_for_people = log_format == "auto" and path is None and _is_terminal()
+    output = _StandardError() if path is None else _LogFile(path)
     last = structlog.dev.ConsoleRenderer(
         colors=is_for_people and not os.environ.get("NO_COLOR"),
         pad_event_to=0,
@@ -64,7 +78,7 @@ def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is
             structlog.processors.JSONRenderer() if log_format == "json" else last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: _StandardError(),
+        logger_factory=lambda *_: output,
         cache_logger_on_first_use=False,
     )
     logging.root.handlers[:] = [_StructlogHandler()]
@@ -82,11 +96,28 @@ def use_standard_logging() -> None:
     if structlog.is_configured():
         return
     structlog.configure(
-        processors=[keep_known_fields, redact_values, structlog.processors.LogfmtRenderer(key_order=["event"])],
+        processors=[
+            drop_if_silent,
+            keep_known_fields,
+            redact_values,
+            structlog.processors.LogfmtRenderer(key_order=["event"]),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=lambda *_: logging.getLogger("batchkiln"),
         cache_logger_on_first_use=False,
     )
+
+
+IS_SILENT: ContextVar[bool] = ContextVar("batchkiln_is_silent", default=False)
+"""Whether a program's log leaves out the events of this context. A rehearsal's result lists its incidents."""
+
+
+def drop_if_silent(logger: object, name: str, event: EventDict) -> EventDict:
+    """Drop the events of a silent context."""
+    del logger, name
+    if IS_SILENT.get():
+        raise structlog.DropEvent
+    return event
 
 
 def keep_known_fields(logger: object, name: str, event: EventDict) -> EventDict:
@@ -133,6 +164,23 @@ class _StandardError:
     def msg(self, line: str) -> None:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
+
+    debug = info = warning = error = critical = exception = log = msg
+
+
+class _LogFile:
+    """Appends lines to a file. A line that cannot be written, as on a full disk, is lost: a log ends no run."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise InputError(f"--log-file: {path} cannot be written: {error.strerror}; nothing was done") from error
+
+    def msg(self, line: str) -> None:
+        with suppress(OSError):
+            self._file.write(line + "\n")
 
     debug = info = warning = error = critical = exception = log = msg
 

@@ -1,7 +1,7 @@
 # The public names; `__init__.py` imports one on first use.
 
 from .clock import ManualClock as ManualClock, ServiceClock as ServiceClock
-from .commands.host_program import CommandError as CommandError, HostProgram as HostProgram
+from .commands.host_program import CommandError as CommandError, HostProgram as HostProgram, Problem as Problem
 from .commands.serve import serve_commands as serve_commands
 from .config import (
     AccountConfig as AccountConfig,

@@ -1,12 +1,10 @@
-"""The configuration of the local service, and how it is read from YAML."""
+"""The configuration of the local service."""
 
 import os
-import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from batchkiln_service.faults.fault_rules import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
@@ -137,47 +135,3 @@ class ServiceConfig(_Strict):
         if not all(_FIRST_YEAR <= instant.year <= _LAST_YEAR for instant in instants):
             raise ValueError(f"day_start and start_at are from {_FIRST_YEAR} to {_LAST_YEAR}")
         return self
-
-
-def load_config(path: Path) -> ServiceConfig:
-    """Return the configuration in a YAML file. Raises as `read_fields`, and pydantic.ValidationError (a ValueError)."""
-    return ServiceConfig.model_validate(read_fields(path))
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads YAML 1.2: only `true`, `false`, `null` and numbers are not text, and no mapping has a field twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's
-        """Return the mapping. Raise `yaml.MarkedYAMLError` at a repeated field, whose last value would win silently."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key.value}: this field is given twice", problem_mark=key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
-
-
-# https://yaml.org/spec/1.2.2/#103-core-schema
-_Loader.yaml_implicit_resolvers = {}  # none of YAML 1.1
-for _kind, _form, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
-    (
-        "float",
-        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        list("-+.0123456789"),
-    ),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(rf"^(?:{_form})$"), _first)
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))  # PyYAML's takes 010 for octal
-
-
-def read_fields(path: Path) -> dict[str, Any]:
-    """Return the unchecked fields in a YAML file. Raise OSError, yaml.YAMLError or ValueError."""
-    fields = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or {}  # noqa: S506 - a SafeLoader
-    if not isinstance(fields, dict):
-        raise ValueError("the service's configuration is a mapping of fields")  # noqa: TRY004 - a person's mistake
-    return fields

@@ -3,7 +3,9 @@
     python tests/crash/fleet.py --rounds 1000 --seed 1 --at-once 2
 
 Each round has a database with a synchronous standby and a local service of its own. Worker processes share the queue,
-each from an address of its own (127.0.0.2, .3 and so on), and reach database and service through proxies.
+each on a machine of its own, with journals of its own and an address (127.0.0.2, .3 and so on), and reach database and
+service through proxies. One more process stands by on the first machine, whose address only one of both may send from.
+An account may begin one generation a minute, so that an account whose windows were lost between two workers oversteps.
 Misadventures befall all of them by a seed: SIGKILL, SIGTERM, SIGSTOP for longer or shorter than a lease; connections
 that are cut, refused, held back or silent; restarts of the database, a promoted standby, commits whose wait is
 canceled. At the end every item has to be done, and `fleet_checks.py` reads the service's books, the queue, the
@@ -32,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from batchkiln.store.location import DatabaseUrl
-from crash import fleet_checks
+from crash import fleet_checks, lease_watch
 from crash.fleet_blows import DATABASE, OF_DATABASE_LINKS, OF_SERVICE_LINKS, Blow, Fate, let_go_on
 from support.replicated import DATABASE as NAME, ROLE, Pair, pair
 from support.shared_queue import SharedQueue
@@ -42,6 +44,8 @@ PATIENCE_SECONDS: Final = 150.0  # after the last misadventure
 END_SECONDS: Final = 60.0
 STRAY_READS: Final = 1  # of a worker that is stopped between the look at its lease and the send, for each stop
 ENOUGH: Final = 5  # findings that end a round
+DELAYS: Final = ("hold (database link)", "long hold (database link)", "standby away", "waits canceled")
+LIMITS: Final = ", creates_per_minute: 1, reads_per_minute: 5"
 _MEMORY: Final = Path("/dev/shm")
 
 
@@ -50,6 +54,7 @@ class Plan:
     """How large a round is. `blows` misadventures come one about every `pause_seconds`."""
 
     workers: int = 3
+    standbys: int = 1  # on the first machines
     accounts: int = 40
     items: int = 80
     blows: int = 8
@@ -70,6 +75,11 @@ class Life:
         """Whether it has reached the database."""
         return "egress_" in self.log.read_text()
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether it ended by itself, as it may: it never reached the database while that was in trouble."""
+        return self.process.returncode == 1 and self.has_met_trouble and not self.was_up
+
 
 @dataclass
 class Round:
@@ -83,6 +93,7 @@ class Round:
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
+    machines: dict[str, str] = field(default_factory=dict)  # by worker
     ways: dict[str, tuple[Gate, ...]] = field(default_factory=dict)  # to the database, by machine
     configs: dict[str, str] = field(default_factory=dict)
     under_way: dict[str, tuple[float, Blow]] = field(default_factory=dict)  # by target, with the moment of its end
@@ -98,11 +109,14 @@ class Round:
     def check(self) -> list[str]:
         """Return every broken promise of the round, in words."""
         stray = STRAY_READS * (self.counts["freeze"] + self.counts["doze"])
+        late = stray + sum(self.counts[name] for name in DELAYS)
         prompts = [
             f"{job} {number}, ink on paper" for job, count in self.jobs.items() for number in range(1, count + 1)
         ]
         with self.servers.primary.admin(NAME) as queue:
-            found, counted = fleet_checks.violations(self.shared.folder, queue, prompts, stray_reads=stray)
+            found, counted = fleet_checks.violations(
+                self.shared.folder, queue, prompts, stray_reads=stray, late_sends=late, is_watched=True
+            )
         self.counts |= counted
         return found
 
@@ -120,15 +134,18 @@ class Round:
         manifests = [self.shared.manifest(job, items=count) for job, count in self.jobs.items()]
         status, _, said = self.shared.call("enqueue", *manifests, config=self.configs["w-0"])
         assert status == 0, said
-        for name in self.configs:
+        standbys = {f"w-{self.plan.workers + number}": f"w-{number}" for number in range(self.plan.standbys)}
+        self.machines = {name: name for name in self.configs} | standbys
+        with self.servers.primary.admin(NAME) as queue:
+            lease_watch.watch(queue)
+        for name in self.machines:
             self._start(name)
 
     def _start(self, name: str) -> None:
         self.counts["starts"] += 1
-        log = f"{name}-{self.counts['starts']}.log"
-        self.lives[name] = Life(
-            self.shared.work(name, config=self.configs[name], log=log), self.shared.folder / log, self._is_in_trouble()
-        )
+        log, machine = f"{name}-{self.counts['starts']}.log", self.machines[name]
+        process = self.shared.work(machine, config=self.configs[machine], log=log)
+        self.lives[name] = Life(process, self.shared.folder / log, self._is_in_trouble())
 
     def _is_in_trouble(self) -> bool:
         return any(target == DATABASE or target.endswith("database") for target in self.under_way)
@@ -149,12 +166,12 @@ class Round:
     def _strike(self) -> bool:
         """Let one misadventure begin; return False where its target has one already."""
         fate, name = Fate(self.draw), self.draw.choice(list(self.lives))
-        life = self.lives[name]
+        life, machine = self.lives[name], self.machines[name]
         where = self.draw.choice(("worker", "worker", "link", "link", "service", "files", "database"))
         blow = {
             "worker": lambda: fate.of_worker(name, life.process, partial(self._back, name)),
-            "link": lambda: fate.of_link(f"{name} database", OF_DATABASE_LINKS, self.ways[name]),
-            "service": lambda: fate.of_link(f"{name} service", OF_SERVICE_LINKS, (self.shared.gates[name],)),
+            "link": lambda: fate.of_link(f"{machine} database", OF_DATABASE_LINKS, self.ways[machine]),
+            "service": lambda: fate.of_link(f"{machine} service", OF_SERVICE_LINKS, (self.shared.gates[machine],)),
             "files": lambda: fate.of_link("files", OF_SERVICE_LINKS, (self._files(),)),
             "database": lambda: fate.of_database(self.servers),
         }[where]()
@@ -193,7 +210,7 @@ class Round:
         for name, life in list(self.lives.items()):
             if name in self.under_way or life.process.poll() is None:
                 continue
-            if life.was_up or not life.has_met_trouble or life.process.returncode != 1:
+            if not life.was_refused:
                 said = life.log.read_text()[-1500:]
                 self.violations.append(f"{name} ended by itself with {life.process.returncode}: {said}")
                 assert len(self.violations) < ENOUGH, "the round is given up"
@@ -204,18 +221,15 @@ class Round:
 
     def _await_the_end(self) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._left():
-            self._look()
-            if time.monotonic() > deadline:
-                self.violations.append(f"{self._left()} items were not done in time")
-                return
-            time.sleep(0.2)
-
-    def _left(self) -> int:
         with self.servers.primary.admin(NAME) as queue:
-            row = queue.execute("SELECT count(*) FROM item WHERE state <> 'done'").fetchone()
-        assert row is not None
-        return int(row[0])
+            while left := queue.execute(
+                "SELECT count(*) FROM item WHERE state <> 'done' HAVING count(*) > 0"
+            ).fetchone():
+                self._look()
+                if time.monotonic() > deadline:
+                    self.violations.append(f"{left[0]} items were not done in time")
+                    return
+                time.sleep(0.2)
 
     def _end(self) -> None:
         for life in self.lives.values():
@@ -227,7 +241,7 @@ class Round:
                 code = 0
                 life.process.kill()
                 life.process.wait()
-            if code not in {143, -signal.SIGTERM}:  # it may have just been started
+            if code not in {143, -signal.SIGTERM} and not life.was_refused:  # it may have just been started
                 self.violations.append(f"{name} ended with {code} after SIGTERM: {life.log.read_text()[-1500:]}")
 
 
@@ -242,7 +256,9 @@ def play(
     folder.chmod(0o755)  # the database's own role has to reach its files
     with (
         pair(folder / "pg") as servers,
-        SharedQueue(folder / "fleet", servers.primary.url(), names, scale=plan.scale).serving() as shared,
+        SharedQueue(
+            folder / "fleet", servers.primary.url(), names, scale=plan.scale, limits=LIMITS
+        ).serving() as shared,
         ExitStack() as stack,
     ):
         made = Round(shared, servers, plan, random.Random(seed), stack)
@@ -278,12 +294,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--at-once", type=int, default=1, help="rounds that are played beside each other")
     parser.add_argument("--workers", type=int, default=standard.workers)
+    parser.add_argument("--standbys", type=int, default=standard.standbys, help="more workers of the same addresses")
     parser.add_argument("--accounts", type=int, default=standard.accounts)
     parser.add_argument("--items", type=int, default=standard.items)
     parser.add_argument("--blows", type=int, default=standard.blows, help="misadventures in a round")
     parser.add_argument("--pause", type=float, default=standard.pause_seconds, help="mean seconds between two")
     args = parser.parse_args()
-    plan = Plan(args.workers, args.accounts, args.items, args.blows, args.pause)
+    plan = Plan(args.workers, args.standbys, args.accounts, args.items, args.blows, args.pause)
     total: Counter[str] = Counter()
     bad: list[int] = []
     with multiprocessing.get_context("spawn").Pool(args.at_once, maxtasksperchild=20) as pool:

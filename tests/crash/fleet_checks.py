@@ -11,6 +11,7 @@ from typing import Final
 import psycopg
 
 from batchkiln.store.attempt_journal import AttemptJournal
+from crash import lease_watch
 from crash.process_harness import open_media
 from crash.service_books import Books
 
@@ -26,25 +27,40 @@ _LEDGER: Final = """
 
 
 def violations(
-    folder: Path, queue: psycopg.Connection, prompts: list[str], *, stray_reads: int
+    folder: Path,
+    queue: psycopg.Connection,
+    prompts: list[str],
+    *,
+    stray_reads: int,
+    late_sends: int = 0,
+    is_watched: bool = False,
 ) -> tuple[list[str], Counter[str]]:
     """Return every broken promise, in words, and what was counted.
 
-    `stray_reads`: reads too soon after another, which workers that were stopped between the look at their lease and the
-    send may have made.
+    `stray_reads`: reads too soon after another, and requests without a lease, which workers that were stopped between
+    the look at their lease and the send may have made. `late_sends`: requests refused for haste, after one that was
+    sent late. A reply of the database may be held for as long as a lease, and service time runs so much faster that a
+    later worker takes the request for older than a minute. `is_watched`: `lease_watch` was there from the beginning.
     """
     books = Books.read(folder / "service")
     found = books.violations(prompts)
     early = [each for each in found if " read again after " in each]
     if len(early) <= stray_reads:
         found = [each for each in found if each not in early]
+    hasty = [each for each in found if "refused with 429" in each]
+    if len(hasty) <= late_sends:
+        found = [each for each in found if each not in hasty]
+    unleased = lease_watch.unleased_requests(queue, folder / "service") if is_watched else []
+    found += [*lease_watch.foreign_writes(queue)] if is_watched else []
+    found += unleased if len(unleased) > stray_reads else []
     found += [
         *_of_charges(books),
         *_of_queue(folder, queue),
         *_of_files(folder, queue, len(prompts)),
         *_of_logs(folder),
     ]
-    return found, Counter({"generations": len(books.generations), "stray reads": len(early)})
+    counts = {"stray reads": len(early), "stray requests": len(unleased), "hasty requests": len(hasty)}
+    return found, Counter({"generations": len(books.generations)} | counts)
 
 
 def _of_charges(books: Books) -> list[str]:

@@ -16,6 +16,8 @@ def spoil(played: fleet.Round) -> None:
     books = folder / "service" / "service.db"
     with played.servers.primary.admin(DATABASE) as queue:
         queue.execute("UPDATE attempt SET cost_credits = cost_credits + 1 WHERE id = (SELECT min(id) FROM attempt)")
+        queue.execute("UPDATE watched_lease SET worker = 'w-9/1-1', at = 0")
+        queue.execute("INSERT INTO foreign_write SELECT id, 'read', 'w-0', 'w-1/2-2' FROM account WHERE id = 1")
     with closing(sqlite3.connect(books)) as service, service:
         service.execute("UPDATE requests SET arrived_at_ms = 1, account = 'account-1', ip = '127.0.0.2', number = NULL")
         columns = "account, ip, kind, path, arrived_at_ms, status"
@@ -37,6 +39,8 @@ def spoil(played: fleet.Round) -> None:
         "read again after 0 ms",
         "35 files for 36 prompts",
         "no journal has",
+        "of account-1 from w-0, which had no lease at",
+        "w-0 wrote a read of account-1, w-1/2-2's",
         "Traceback",
     ):
         assert expected in told

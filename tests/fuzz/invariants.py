@@ -15,7 +15,6 @@ from batchkiln.core import filenames
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, JobSpec
 from batchkiln.manifest import LocatedItem, open_manifest
-from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, open_bytes
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.sources import Rows, SourceUnreadable, source_for
 from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
@@ -23,6 +22,7 @@ from batchkiln.outputs import FileSystem
 from batchkiln.outputs.paths import place_inside
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.sqlite.file_database import prepare_for_writing
+from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, open_bytes
 
 ITEMS_READ: Final = 2_000  # of one hostile manifest; what comes later is made by the same code
 PATIENCE_SECONDS: Final = 20.0  # an input that takes longer counts as a hang, also on a busy machine

@@ -13,10 +13,10 @@ from PIL import Image
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import safe_value
 from batchkiln.manifest import open_manifest
-from batchkiln.manifest.diagnostics import InvalidValue
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.sources import FREE_EXPANSION_SIZE_BYTES, MAX_EXPANSION
 from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
+from batchkiln.yaml_reading.diagnostics import InvalidValue
 from fuzz import invariants
 
 HEADER = "version: 1\njob: t\ndefaults: {model: epsilon-2, mode: text-to-image}\n"

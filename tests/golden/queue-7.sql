@@ -52,9 +52,7 @@ CREATE TABLE "attempt" (
     job_id                INTEGER NOT NULL REFERENCES job (id),
     account_id            INTEGER NOT NULL REFERENCES account (id),
     number                INTEGER NOT NULL CHECK (number >= 1),
-    state                 TEXT NOT NULL CHECK (state IN (
-                              'sent', 'active', 'succeeded', 'failed', 'refused',
-                              'canceled', 'expired', 'disputed', 'abandoned')),
+    state                 TEXT NOT NULL,
     is_video              INTEGER NOT NULL CHECK (is_video IN (0, 1)),
     idempotency_key       TEXT NOT NULL UNIQUE,
     key_fingerprint       TEXT NOT NULL,
@@ -78,9 +76,16 @@ CREATE TABLE "attempt" (
     contact_at            INTEGER,
     version               INTEGER CHECK (version >= 1),
     UNIQUE (item_id, number),
-    CHECK (state NOT IN ('active', 'succeeded', 'failed', 'canceled', 'expired') OR generation_id IS NOT NULL),
-    CHECK (state <> 'sent' OR generation_id IS NULL),
-    CHECK ((state IN ('sent', 'active')) = (ended_at IS NULL)),
+    CHECK (CASE state
+        WHEN 'sent' THEN generation_id IS NULL AND ended_at IS NULL
+        WHEN 'active' THEN generation_id IS NOT NULL AND ended_at IS NULL
+        WHEN 'succeeded' THEN generation_id IS NOT NULL AND ended_at IS NOT NULL
+        WHEN 'failed' THEN generation_id IS NOT NULL AND ended_at IS NOT NULL
+        WHEN 'canceled' THEN generation_id IS NOT NULL AND ended_at IS NOT NULL
+        WHEN 'expired' THEN generation_id IS NOT NULL AND ended_at IS NOT NULL
+        WHEN 'refused' THEN ended_at IS NOT NULL
+        WHEN 'disputed' THEN ended_at IS NOT NULL
+        ELSE state = 'abandoned' AND ended_at IS NOT NULL END),
     CHECK ((generation_id IS NULL) = (cost_credits IS NULL)),
     CHECK (is_refunded = 0 OR state = 'failed')
 ) STRICT;
@@ -100,6 +105,7 @@ INSERT INTO "attempt" VALUES(13,15,1,1,1,'succeeded',0,'bk-0646672dd9dbe0f5ce0d6
 INSERT INTO "attempt" VALUES(14,16,1,1,1,'active',0,'bk-13c94f42289f0bd674a3869faa9a48f218b9db4d','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a active"}' AS BLOB),1806571844,10,10,0,1772409600000,1,0,'gen-11','processing',1772467112544,1772467112494,NULL,1772467136105,NULL,NULL,NULL,NULL,NULL);
 INSERT INTO "attempt" VALUES(15,18,3,2,1,'sent',0,'bk-af70f835f61e88e9b361166746fa4f634b7be567','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-made"}' AS BLOB),2741144749,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
 INSERT INTO "attempt" VALUES(16,19,4,3,1,'sent',0,'bk-6f56f58edf57fc968ebecffa359b44ef74dc840c','key-1',CAST('{"max_cost_credits":10,"mode":"text-to-image","model":"cost-10","parameters":{"resolution":"1024x1024"},"prompt":"a unknown-unmade"}' AS BLOB),2152197639,10,NULL,0,1772409600000,5,0,NULL,NULL,NULL,1772467112494,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+CREATE TABLE counted_change (only INTEGER PRIMARY KEY CHECK (only = 1)) STRICT;
 CREATE TABLE egress (
     name                TEXT PRIMARY KEY,
     requests_per_minute INTEGER NOT NULL CHECK (requests_per_minute >= 1),
@@ -240,14 +246,12 @@ CREATE TABLE input_file (
 INSERT INTO "input_file" VALUES(1,'/images/owl.png','10f7127b980b0b06ef157749f8a02cca1c606d22642729dcb2d24dbbf2bf30df',3,'image/png');
 INSERT INTO "input_file" VALUES(2,'/images/fox.png','776cb326ab0cd5f0a974c1b9606044d8485201f2db19cf8e3749bdee5f36e200',3,'image/png');
 INSERT INTO "input_file" VALUES(3,'/images/hare.png','e39f1cde9e9c4fac32cdd2c6772fe79c2f9fdce918679462009de1887c5ac4d7',4,'image/png');
-CREATE TABLE item (
+CREATE TABLE "item" (
     id            INTEGER PRIMARY KEY,
     job_id        INTEGER NOT NULL REFERENCES job (id),
     position      INTEGER NOT NULL,
     name          TEXT NOT NULL,
-    state         TEXT NOT NULL DEFAULT 'queued' CHECK (state IN (
-                      'queued', 'submitting', 'active', 'downloading', 'done',
-                      'failed', 'rejected', 'expired', 'canceled', 'held')),
+    state         TEXT NOT NULL DEFAULT 'queued',
     recipe_id     INTEGER NOT NULL REFERENCES recipe (id),
     priority      INTEGER NOT NULL DEFAULT 0,
     prompt        TEXT NOT NULL CHECK (prompt <> ''),
@@ -257,12 +261,28 @@ CREATE TABLE item (
     failures      INTEGER NOT NULL DEFAULT 0 CHECK (failures >= 0),
     attempt_id    INTEGER REFERENCES attempt (id) DEFERRABLE INITIALLY DEFERRED,
     error_code    TEXT,
-    error_message TEXT, open_inputs INTEGER NOT NULL DEFAULT 0
-    CHECK (open_inputs >= 0 AND (open_inputs = 0 OR state NOT IN ('submitting', 'active', 'downloading', 'done'))), is_source INTEGER NOT NULL DEFAULT 0 CHECK (is_source IN (0, 1)), group_id INTEGER REFERENCES variant_group (id), needs_review INTEGER NOT NULL DEFAULT 0 CHECK (needs_review IN (0, 1)), verdict TEXT CHECK (verdict IN ('kept', 'dropped')), version_id INTEGER REFERENCES attempt (id) DEFERRABLE INITIALLY DEFERRED,
+    error_message TEXT,
+    -- Inputs that are still to be made. Such an item is queued, and waits: the schema lets it begin with none open.
+    open_inputs   INTEGER NOT NULL DEFAULT 0 CHECK (open_inputs >= 0),
+    -- Others are made from it, or from its group: it goes first among items of equal priority.
+    is_source     INTEGER NOT NULL DEFAULT 0 CHECK (is_source IN (0, 1)),
+    group_id      INTEGER REFERENCES variant_group (id),
+    needs_review  INTEGER NOT NULL DEFAULT 0 CHECK (needs_review IN (0, 1)),
+    verdict       TEXT CHECK (verdict IN ('kept', 'dropped')),    -- of its current version
+    -- The attempt whose files are current. An item that is made again keeps it until new files are saved.
+    version_id    INTEGER REFERENCES attempt (id) DEFERRABLE INITIALLY DEFERRED,
     UNIQUE (job_id, name),
-    CHECK (state NOT IN ('submitting', 'active', 'downloading', 'done') OR attempt_id IS NOT NULL),
-    CHECK (state <> 'queued' OR attempt_id IS NULL),
-    CHECK (state NOT IN ('failed', 'rejected', 'expired', 'held') OR error_code IS NOT NULL)
+    CHECK (CASE state
+        WHEN 'queued' THEN attempt_id IS NULL
+        WHEN 'submitting' THEN attempt_id IS NOT NULL AND open_inputs = 0
+        WHEN 'active' THEN attempt_id IS NOT NULL AND open_inputs = 0
+        WHEN 'downloading' THEN attempt_id IS NOT NULL AND open_inputs = 0
+        WHEN 'done' THEN attempt_id IS NOT NULL AND open_inputs = 0
+        WHEN 'failed' THEN error_code IS NOT NULL
+        WHEN 'rejected' THEN error_code IS NOT NULL
+        WHEN 'expired' THEN error_code IS NOT NULL
+        WHEN 'held' THEN error_code IS NOT NULL
+        ELSE state = 'canceled' END)
 ) STRICT;
 INSERT INTO "item" VALUES(1,1,0,'done','done',1,0,'a done',NULL,NULL,NULL,0,1,NULL,NULL,0,0,NULL,0,NULL,1);
 INSERT INTO "item" VALUES(2,1,1,'second-try','done',1,0,'a second-try',NULL,NULL,NULL,1,3,NULL,NULL,0,0,NULL,0,NULL,3);
@@ -353,6 +373,13 @@ CREATE TABLE lost_attempt (
     quote_credits   INTEGER NOT NULL CHECK (quote_credits >= 0),
     recorded_at     INTEGER NOT NULL,
     delivered       TEXT NOT NULL DEFAULT '[]',
+    input_urls      TEXT NOT NULL DEFAULT '[]',
+    PRIMARY KEY (job, item, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE lost_refusal (
+    job    TEXT NOT NULL,
+    item   TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number >= 1),
     PRIMARY KEY (job, item, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (
@@ -680,23 +707,14 @@ CREATE TABLE worker (
     seen_at     INTEGER NOT NULL,
     is_draining INTEGER NOT NULL DEFAULT 0 CHECK (is_draining IN (0, 1))
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX item_by_state ON item (job_id, state, id);
-CREATE INDEX item_open ON item (state, id) WHERE state IN ('submitting', 'active', 'downloading', 'held');
-CREATE TRIGGER item_trouble AFTER UPDATE OF state, error_code ON item
-WHEN (old.error_code IS NOT NULL OR new.error_code IS NOT NULL)
-    AND (old.state <> new.state OR old.error_code IS NOT new.error_code)
-BEGIN
-    UPDATE trouble SET n = n - 1 WHERE job_id = old.job_id AND state = old.state AND error_code = old.error_code;
-    INSERT INTO trouble (job_id, state, error_code, n, latest_id)
-        SELECT new.job_id, new.state, new.error_code, 1, new.id WHERE new.error_code IS NOT NULL
-        ON CONFLICT DO UPDATE SET n = n + 1, latest_id = excluded.latest_id;
-END;
 CREATE INDEX event_by_item ON event (item_id, id) WHERE item_id IS NOT NULL;
 CREATE INDEX event_by_job ON event (job_id, id) WHERE item_id IS NULL;
 CREATE TRIGGER event_is_never_changed BEFORE UPDATE ON event
 BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
 CREATE TRIGGER event_is_never_deleted BEFORE DELETE ON event
 BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
+CREATE INDEX item_by_state ON item (job_id, state, id);
+CREATE INDEX item_open ON item (state, id) WHERE state IN ('submitting', 'active', 'downloading', 'held');
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
@@ -727,7 +745,10 @@ WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.sta
 GROUP BY job_id, recipe_id, state;
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id, open_inputs ON item
 WHEN (old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0))
-    AND (old.state NOT IN ('submitting', 'active', 'downloading') OR new.state NOT IN ('submitting', 'active', 'downloading'))
+    AND NOT (
+        (old.state = 'submitting' OR old.state = 'active' OR old.state = 'downloading')
+        AND (new.state = 'submitting' OR new.state = 'active' OR new.state = 'downloading'))
+    AND NOT EXISTS (SELECT 1 FROM counted_change)
 BEGIN
     UPDATE rest_tally SET n = n - 1
         WHERE job_id = old.job_id AND recipe_id = old.recipe_id
@@ -739,8 +760,18 @@ BEGIN
         SELECT
             new.job_id, new.recipe_id,
             CASE WHEN new.state = 'queued' AND new.open_inputs > 0 THEN 'waiting' ELSE new.state END, 1
-        WHERE new.state NOT IN ('submitting', 'active', 'downloading')
+        WHERE new.state <> 'submitting' AND new.state <> 'active' AND new.state <> 'downloading'
         ON CONFLICT DO UPDATE SET n = n + 1;
+END;
+CREATE TRIGGER item_trouble AFTER UPDATE OF state, error_code ON item
+WHEN (old.error_code IS NOT NULL OR new.error_code IS NOT NULL)
+    AND (old.state <> new.state OR old.error_code IS NOT new.error_code)
+    AND NOT EXISTS (SELECT 1 FROM counted_change)
+BEGIN
+    UPDATE trouble SET n = n - 1 WHERE job_id = old.job_id AND state = old.state AND error_code = old.error_code;
+    INSERT INTO trouble (job_id, state, error_code, n, latest_id)
+        SELECT new.job_id, new.state, new.error_code, 1, new.id WHERE new.error_code IS NOT NULL
+        ON CONFLICT DO UPDATE SET n = n + 1, latest_id = excluded.latest_id;
 END;
 CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WHERE generation_id IS NOT NULL;
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;

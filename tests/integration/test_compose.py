@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +25,7 @@ from support.tcp_gate import free_port
 PATH: Final = Path(__file__).resolve().parents[2] / "docs" / "compose" / "compose.yaml"
 SERVICES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(PATH.read_text("utf-8"))["services"]
 CONFIGS: Final[dict[str, dict[str, Any]]] = yaml.safe_load(PATH.read_text("utf-8"))["configs"]
+FIRST_JOB: Final = "first-job"  # what `init` writes
 SOURCE: Final = str(PATH.parents[2] / "src")
 
 pytestmark = [pytest.mark.postgres, pytest.mark.long]
@@ -43,7 +45,7 @@ class Composition:
 
     def here(self, text: str, *, volume: str) -> str:
         """Return a text of the file as it is for a process of this machine. `volume` is mounted at /data."""
-        text = re.sub(r"\$\{\w+:-(\w+)\}", r"\1", text)
+        text = re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", text)
         text = text.replace("http://service:8080", f"http://127.0.0.1:{self.ports['service']}")
         text = text.replace("port: 8080", f"port: {self.ports['service']}").replace("0.0.0.0", "127.0.0.1")
         text = text.replace("@postgres/", f"@127.0.0.1:{self.ports['postgres']}/")
@@ -53,7 +55,8 @@ class Composition:
         """Return what a container's process sees."""
         found: Mapping[str, str] = SERVICES[name]["environment"]
         own = {key: self.here(value, volume=self.volume(name)) for key, value in found.items()}
-        return {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "HOME": str(self.folder)} | own
+        image = {"XDG_STATE_HOME": self.here("/data/state", volume=self.volume(name))}
+        return {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "HOME": str(self.folder)} | image | own
 
     def volume(self, name: str) -> str:
         (mounted,) = SERVICES[name]["volumes"]
@@ -62,7 +65,7 @@ class Composition:
     def start(self, name: str) -> subprocess.Popen[bytes]:
         """Start a service's command."""
         command = [self.here(word, volume=self.volume(name)) for word in SERVICES[name]["command"]]
-        command = [str(self.ports["dashboard"]) if word == "8642" else word for word in command]
+        command = [word.replace("8642", str(self.ports["dashboard"])) for word in command]
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "batchkiln", *command],
@@ -175,12 +178,22 @@ def test_services_work_as_the_guide_says(composition: Composition) -> None:
     assert "worker-2/" in workers[1]
     assert ends == [143, 143]
     assert composition.processes["dashboard"].poll() is None, composition.said()
+    assert jobs_over_http(composition) == [FIRST_JOB]
     (job,) = yaml.safe_load(composition.call("worker-1", ["batchkiln", "status", "--json"])[1])["jobs"]
     assert job["items"]["done"] == job["items"]["total"], composition.said()
     lines = composition.call("worker-2", ["batchkiln", "items", job["job"], "--json"])[1].splitlines()
     paths = [Path(output["path"]) for line in lines for output in json.loads(line)["outputs"]]
     assert len(paths) == job["items"]["total"]
     assert all(path.is_relative_to(composition.folder / "data") and path.is_file() for path in paths), paths
+
+
+def jobs_over_http(composition: Composition) -> list[str]:
+    """Return the jobs that the dashboard's server names to the file's token."""
+    token = composition.environment("dashboard")["KILN_TOKEN"]
+    url = f"http://127.0.0.1:{composition.ports['dashboard']}/api/v1/jobs"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return [each["job"] for each in json.load(reply)["jobs"]]
 
 
 def _is_done(composition: Composition) -> bool:

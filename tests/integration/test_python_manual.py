@@ -16,8 +16,10 @@ EXAMPLES: Final = re.findall(r"^```python\n(.*?)^```$", MANUAL, re.DOTALL | re.M
 PRINTED: Final = (
     ["red done", "arctic done", "exit status of the same run by command: 0"],
     ["3 new items", "unknown field `promt`"],
+    ["40 items for", "rehearsed for", "sound: True"],
     ["item-1 done", "item-2 done", "item-1.png"],
     ["1 failed", "a retry may cost", "attempt_recorded"],
+    ["exit status: 0 (ok)", "item: item-1, state: done", "2 files exported", "script.html"],
 )
 HURRIED: Final = "profiles: {local: {time_scale: 600}}\n"
 
@@ -59,7 +61,6 @@ def test_public_names_are_all_there_and_in_the_manual() -> None:
         "is_shared",
         "known_jobs",
         "question",
-        "resolve",
         "wake_driver",
     }
     ours |= {"unfinished_jobs"}

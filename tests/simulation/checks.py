@@ -192,7 +192,8 @@ class Aftermath:
     def _is_upset(self, row: sqlite3.Row) -> bool:
         if row["code"] == "generation_active" and self._is_of_lost(row):
             return True
-        after_ms = UPSET_MS if row["status"] == TOO_MANY_REQUESTS else LATE_MS
+        is_of_minute = row["status"] == TOO_MANY_REQUESTS or row["code"] == "edge_blocked"
+        after_ms = UPSET_MS if is_of_minute else LATE_MS
         is_blind = any(0 <= row["arrived_at_ms"] - blind_ms <= BLIND_MS for blind_ms in self._blind_ms)
         return is_blind or any(-LATE_MS <= row["arrived_at_ms"] - late_ms <= after_ms for late_ms in self._late_ms)
 

@@ -9,6 +9,7 @@ from batchkiln.store.operations import redo
 from batchkiln.store.session import Row, Session
 from batchkiln.store.versions import choose_version, fetch_again, saved_files
 
+from .object_points import SCHEME
 from .queue_sessions import writing
 
 Item = tuple[str, str]
@@ -70,7 +71,7 @@ class Decisions:
             session.execute("BEGIN IMMEDIATE")
             files, _ = saved_files(session, job, [item])
             for file in files:
-                Path(file.path).unlink()
+                Path(file.path.removeprefix(SCHEME)).unlink()
             fetched = fetch_again(session, files, now)
             session.execute("COMMIT")
             assert fetched == 1

@@ -462,6 +462,7 @@ class FleetWorld:
             with self._connection() as connection:
                 is_open = connection.execute(_OPEN).fetchone()[0] > 0
             if not is_open and not self._review(is_last_call=True):
+                self._done.set()  # before anything else of this instant, as a person who decides
                 return
 
     def _review(self, *, is_last_call: bool = False) -> list[str]:
@@ -480,6 +481,8 @@ class FleetWorld:
                 return
         for visit in count(1):
             await asyncio.sleep(PERSON_SECONDS)
+            if self._done.is_set():
+                return
             self._review()
             if visit in VISITS_WITH_REDO:
                 start_ms = round(self.plan.world.starts_at.timestamp() * 1000)

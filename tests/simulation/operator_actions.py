@@ -53,9 +53,8 @@ def end_doubts(queue: Path, service: Path) -> int:
 
     What the service made, or may still make under its key, is asked for again with the same request; what it would
     refuse, since its upload has expired meanwhile, is queued again. One for each account at a time, since only one can
-    be under way (Law 4). A request that cannot be made again, since its image is another by now, is not sent: a person
-    names the generation that the account shows. Where the history has an answer to every send, nothing was in doubt:
-    the item stays held, and is found. Return how many there were.
+    be under way (Law 4). Where the history has an answer to every send, nothing was in doubt: the item stays held, and
+    is found. Return how many there were.
     """
     with closing(sqlite3.connect(service / "service.db")) as books:
         made = dict(books.execute("SELECT key, generation_id FROM idempotency").fetchall())
@@ -69,15 +68,10 @@ def end_doubts(queue: Path, service: Path) -> int:
         for row in _in_doubt(connection):
             key = row["idempotency_key"]
             is_refused = row["error_code"] == "asset_expired" and key not in unknown
-            is_unsendable = row["error_code"] == "attempt_damaged"  # its source was remade since a restored copy
-            is_undone = is_refused or (is_unsendable and key not in made)
-            if not is_undone and row["account_id"] in taken:
+            if not is_refused and row["account_id"] in taken:
                 continue
-            taken |= set() if is_undone else {row["account_id"]}
-            if is_unsendable and key in made:
-                _end_holds(connection, [row], Decision.GENERATION, generation_id=made[key])
-            else:
-                _end_holds(connection, [row], Decision.NOT_CREATED if is_undone else Decision.ASK_AGAIN)
+            taken |= set() if is_refused else {row["account_id"]}
+            _end_holds(connection, [row], Decision.NOT_CREATED if is_refused else Decision.ASK_AGAIN)
             ended += 1
     return ended
 
@@ -87,7 +81,7 @@ def lost_attempts_of(queue: Path) -> int:
     with reading(queue) as connection:
         known = {(row["job"], row["item"]): row["number"] for row in connection.execute(_KNOWN)}
     entries, _ = AttemptJournal(queue).read()
-    return sum(entry.number > known.get((entry.job, entry.item), 0) for entry in entries)
+    return sum(not entry.is_refused and entry.number > known.get((entry.job, entry.item), 0) for entry in entries)
 
 
 def cancel_some(queue: Path, chance: random.Random, now: int) -> list[str]:

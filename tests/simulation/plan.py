@@ -32,6 +32,14 @@ class ClockStep:
     error_seconds: float
 
 
+@dataclass(frozen=True)
+class StorageTrouble:
+    """Until the calm, calls of object storage fail: some of them before or after they are done, and all in outages."""
+
+    probability: float
+    outages: tuple[Outage, ...] = ()
+
+
 Database = Literal["sqlite", "postgresql"]
 Stage = Literal[
     "any",
@@ -129,6 +137,7 @@ class Plan:
     database: Database = "sqlite"
     made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
     has_objects: bool = False  # `output.dir` is a URL; the place of its objects outlives the program
+    storage: StorageTrouble | None = None  # of these objects
     is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself
     ends_by: float = 60 * 86_400.0  # by then everything has come to an end: a bound for liveness
     goes_on_at: float = 0.0  # a world that an earlier process left in its folder, at this moment

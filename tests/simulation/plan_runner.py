@@ -51,7 +51,8 @@ def play(plan: Plan, *, killed_at: int | None = None, tells: bool = False) -> Ou
     try:
         queue = folder / "program" / "queue.db"
         served = served_queue(queue, plan.seed) if plan.database == "postgresql" else nullcontext()
-        with seeded_secrets(plan.seed), served:
+        own_copies = mock.patch.dict(os.environ, XDG_CACHE_HOME=str(folder / "cache"))  # of objects
+        with seeded_secrets(plan.seed), served, own_copies:
             if killed_at is not None:
                 plan = play_until_killed(folder, plan, point=killed_at)
             world = World(folder, plan)

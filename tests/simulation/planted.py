@@ -501,9 +501,16 @@ BUGS: Final = (
     Bug(
         "an attempt that a lost one followed is sent again",
         "store/lost_attempts.py",
-        "    _end_outlived(connection, now)\n",
+        "    _end_outlived(connection, refused, now)\n",
         "",
         is_of_restores=True,
+    ),
+    Bug(
+        "the number of a lost refusal is used again",
+        "store/lost_attempts.py",
+        '    connection.execute(query("insert_refusal"), columns)\n',
+        "",
+        caught_by="tests/unit/worker/test_lost_attempts.py",
     ),
     Bug(
         "a lost attempt of an item that has ended is ignored",
@@ -538,7 +545,7 @@ BUGS: Final = (
         "store/known_journals.py",
         "    if is_other or (has_lost and not is_expected):\n",
         "    if False:\n",
-        (("store/leases.py", 'if row is None or row["seen_at"] < self._beaten_at:', "if False:"),),
+        (("store/leases.py", "            known_journals.await_all(session, now)\n", "            pass\n"),),
         is_of_fleets=True,
         is_of_restores=True,
     ),
@@ -602,9 +609,23 @@ BUGS: Final = (
     Bug(
         "an account is taken anew while its old worker runs",
         "api/fleet_engine.py",
-        "            driven=self._leases.keys(),\n",
+        "            driven=self.leases.keys(),\n",
         "            driven=frozenset(),\n",
         is_of_fleets=True,
+    ),
+    Bug(
+        "a request that a standstill delayed keeps the time of its record",
+        "worker/account_worker.py",
+        "(now.instant - request.at).total_seconds() > STANDSTILL_SECONDS:",
+        "request.at > now.instant:",
+        caught_by="tests/unit/worker/test_limits.py",  # in the worlds hardly a process dies right after one
+    ),
+    Bug(
+        "a full worker keeps what it drives while another account stands still",
+        "core/lease_types.py",
+        "give=_given(driven, others, wanted, at_most, apart=0) or tuple(idle[-1:])",
+        "",
+        caught_by="tests/unit/core/test_lease_types.py",  # it takes a fleet with little of both addresses and keys
     ),
     Bug(
         "a lease is renewed without a worker",
@@ -634,7 +655,6 @@ BUGS: Final = (
         "        sidecar = await _write_sidecar(worker, task, staged.number, file)\n",
         "        await objects.keep(source, file)\n"
         "        sidecar = await _write_sidecar(worker, task, staged.number, file)\n",
-        caught_by="tests/unit/worker/test_object_uploads.py",  # in the worlds the service keeps it, which costs nothing
     ),
     Bug(
         "an object is not compared with what was sent",
@@ -653,8 +673,8 @@ BUGS: Final = (
     Bug(
         "an item is queued as ready before its source is saved",
         "store/staging.py",
-        "            ids.count(None),\n",
-        "            0,\n",
+        "_images(spec), json.dumps(ids), ids.count(None)\n",
+        "_images(spec), json.dumps(ids), 0\n",
         caught_by="tests/unit/store/test_chains.py",  # in the worlds the missing image keeps it from beginning
     ),
     Bug(

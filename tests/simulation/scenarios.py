@@ -13,7 +13,8 @@ from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 from .decisions import Decision
 from .disk_faults import Trouble
 from .manifests import Wishes, draw_wishes
-from .plan import START, ClockStep, Database, HookBounds, Intervention, Outage, Plan
+from .object_points import PLACE_OF_OBJECTS
+from .plan import START, ClockStep, Database, HookBounds, Intervention, Outage, Plan, StorageTrouble
 from .reviewers import moments_near
 
 DAY: Final = 86_400.0
@@ -92,6 +93,7 @@ class Options:
 
 _REVIEWED: Final = 0.5  # of the worlds
 _HOOKED: Final = 0.25
+_STORED: Final = 0.2
 _KINDS: Final[tuple[Literal["review", "undo", "redo", "use"], ...]] = (
     "review",
     "review",
@@ -138,6 +140,8 @@ def draw(seed: int, options: Options) -> Plan:
         plan.interventions = tuple(Intervention(moment, reviews.choice(kinds)) for moment in moments)
     if options.database == "postgresql":
         plan.database, plan.cuts_power, plan.troubles = "postgresql", None, ()
+    if options.is_rough:
+        _store_objects(seed, plan, wishes)
     plan.decisions = _decisions(seed, plan)
     plan.hook = _hook(seed, plan, share=0.7 if options.is_choosing else _HOOKED)
     redone = len(plan.decisions) + sum(each.kind == "redo" for each in plan.interventions) + 2 * (plan.hook is not None)
@@ -192,6 +196,32 @@ def _hook(seed: int, plan: Plan, *, share: float) -> HookBounds | None:
     if plan.revoked_at is not None or chance.random() >= share:
         return None
     return HookBounds(redos=chance.choice((1, 2)), redo_credits=chance.choice((5, 60, 500)))
+
+
+def _store_objects(seed: int, plan: Plan, wishes: Wishes) -> None:
+    """Let the outputs of some worlds be objects at a URL, whose storage fails, apart from all else.
+
+    A power cut takes what a disk has not synced, and the place of these objects is no disk of the program.
+    """
+    chance = random.Random(f"scenario storage {seed}")
+    if chance.random() >= _STORED:
+        return
+    plan.has_objects, plan.cuts_power = True, None
+    plan.manifests = {name: _with_objects(name, text) for name, text in plan.manifests.items()}
+    plan.storage = StorageTrouble(
+        probability=chance.choice((0.0, 0.05, 0.2, 0.4)),
+        outages=tuple(
+            Outage(_busy_moment(chance, plan, wishes.busy_hours), chance.choice((20.0, 600.0, 3600.0, 6 * 3600.0)))
+            for _ in range(chance.choice((0, 1, 3)))
+        ),
+    )
+
+
+def _with_objects(name: str, text: str) -> str:
+    if not name.endswith(".yaml"):
+        return text
+    place = f"output: {{dir: '{PLACE_OF_OBJECTS}'"
+    return text.replace("output: {", f"{place}, ") if "output: {" in text else f"{text}{place}}}\n"
 
 
 def _rests(chance: random.Random) -> tuple[float, ...]:

@@ -28,6 +28,7 @@ from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import Engine, open_engine
 from batchkiln.config import load_config
+from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.hooks.run_hooks import running_hooks
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
@@ -42,7 +43,7 @@ from .fault_schedule import fates_of
 from .hook_programs import HookPrograms, hook_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
-from .object_points import PointedObjects
+from .object_points import PointedObjects, StorageFaults, unprotected
 from .operator_actions import (
     ask_again,
     cancel_some,
@@ -106,6 +107,7 @@ class World:
         self.loop = VirtualLoop(MemoryNetwork(plan.weather() if plan.weather else None), now=plan.goes_on_at)
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
+        self.storage = StorageFaults(plan, self.loop.time)
         self.watch = Watch(self.program_folder / "queue.db", folder / "service" / "assets")
         self.copies = QueueCopies(self.program_folder / "queue.db", folder, partial(self.note, "a person"))
         self.canaries = Canaries()
@@ -297,6 +299,7 @@ class World:
         self.points.begin_life()
         self._disk = Disk(self.program_folder, violations=self.violations)
         self._died.clear()
+        self.storage.has_failed = False
         self.lives += 1
         self.note("program", f"life {self.lives} begins")
         with as_node(f"program-{self.lives}"):
@@ -311,6 +314,9 @@ class World:
             # A disk that fails may end the program with an error; what it leaves is then as good as a crash.
             self._die(f"trouble: {life.exception()!r}".replace(f"{self.folder}/", ""))
             return self.plan.rest_seconds(self.lives)
+        if self.storage.has_failed and isinstance(life.exception(), InputError | OutputDirNotWritable):
+            self._die("storage that fails")
+            return STANDSTILL_SECONDS  # a person looks after it
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
@@ -376,6 +382,8 @@ class World:
             self._disk.cut(self.program_folder, self.plan.cuts_power, chance)
         books = self.folder / "service" / "service.db"
         self.violations += unpaid_files(self.program_folder / "out", books, self.plan.other_outputs)
+        if self.plan.has_objects:
+            self.violations += unprotected(self.program_folder / "queue.db")
         self.loop.kill(f"program-{self.lives}")
         if self._served is not None:
             self._served.bury(f"program-{self.lives}")
@@ -436,7 +444,7 @@ class World:
                 wall=self.wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=lambda: FollowedFiles(self.points, self._disk),
-                objects=lambda url: PointedObjects(url, self.points),
+                objects=lambda url: PointedObjects(url, self.points, self.storage),
                 suspended=None,
                 seed=self.plan.seed,
             ),

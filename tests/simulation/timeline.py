@@ -27,6 +27,7 @@ _FATES: Final = (
     "outages",
     "clock_steps",
     "troubles",
+    "storage",
     "rests",
     "hook",
     "revoked_at",

@@ -95,6 +95,10 @@ class MemoryOutputs:
     async def remove_sidecar(self, path: str) -> None:
         del self.files[path]
 
+    async def holds(self, file: SavedFile) -> bool:
+        content = self.files.get(file.path)
+        return content is not None and hashlib.sha256(content).hexdigest() == file.sha256
+
 
 class MemoryObjects:
     """Object storage, which has an object or does not: the port of the worker to URLs.

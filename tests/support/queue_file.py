@@ -41,7 +41,7 @@ class Placed:
 
 def spec(name: str, **fields: Any) -> ItemSpec:  # noqa: ANN401  any field of the dataclass
     """Give an item whose prompt is its name."""
-    return replace(ItemSpec(name, RECIPE, f"a picture of {name}"), **fields)
+    return ItemSpec(name, RECIPE, f"a picture of {name}")._replace(**fields)
 
 
 def capped(cap: int | None, **fields: Any) -> Recipe:  # noqa: ANN401  as above

@@ -35,9 +35,11 @@ _SETTINGS: Final = (
     "max_replication_slots=4",
     "wal_keep_size=64MB",
     "autovacuum=off",
+    "dynamic_shared_memory_type=mmap",  # below its folder, where nothing is left of a killed server
     "wal_receiver_status_interval=1s",
     "wal_retrieve_retry_interval=100ms",
 )
+_SYNCHRONOUS: Final = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -199,12 +201,9 @@ class Pair:
     def start_standby(self) -> None:
         """Start the standby, and wait until commits wait for it alone."""
         self.standby.start()
-        wait_until(self._is_synchronous, self.standby.log)
+        with self.primary.admin() as admin:  # one connection for all looks: each costs the server a process
+            wait_until(lambda: admin.execute(_SYNCHRONOUS).fetchone() is not None, self.standby.log)
         self.has_standby = True
-
-    def _is_synchronous(self) -> bool:
-        with self.primary.admin() as admin:
-            return admin.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'").fetchone() is not None
 
     def stop_standby(self) -> None:
         """Stop the standby: commits wait until it is there again."""
@@ -244,11 +243,7 @@ class Pair:
         with self.primary.admin() as admin:
             admin.execute(f"ALTER SYSTEM SET {name} = '{value}'")
             admin.execute("SELECT pg_reload_conf()")
-        wait_until(lambda: self._has(name, value), self.primary.log)
-
-    def _has(self, name: str, value: str) -> bool:
-        with self.primary.admin() as admin:
-            return admin.execute(f"SHOW {name}").fetchone() == (value,)
+            wait_until(lambda: admin.execute(f"SHOW {name}").fetchone() == (value,), self.primary.log)
 
     def end(self) -> None:
         """End both servers."""

@@ -25,7 +25,7 @@ public_url: http://127.0.0.1:{files}
 time_scale: {scale}
 tiny_media: true
 accounts: [{accounts}]
-limits: {{requests_per_minute_per_ip: 1000}}  # all machines' downloads come from one address
+limits: {{requests_per_minute_per_ip: 1000{limits}}}  # all machines' downloads come from one address
 """
 
 _CONFIG = """
@@ -38,7 +38,7 @@ profiles:
     base_url: http://127.0.0.1:{door}/api/v1
     time_scale: {scale}
     accounts: [{accounts}]
-    limits: {{requests_per_minute_per_ip: {limit}}}
+    limits: {{requests_per_minute_per_ip: {limit}{limits}}}
 """
 
 _MANIFEST = """
@@ -66,6 +66,7 @@ class SharedQueue:
     accounts: Sequence[str]
     scale: float = 60.0
     credits: int = 100_000  # of each account
+    limits: str = ""  # of each account, for the service and its clients, as ", NAME: VALUE"
     port: int = field(default_factory=free_port)
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
     gates: dict[str, Gate] = field(default_factory=dict)  # between each machine and the service
@@ -80,7 +81,13 @@ class SharedQueue:
         try:
             with self.stack:
                 self.files = self.stack.enter_context(gate(self.port, delivers_requests=True))
-                text = _SERVICE.format(port=self.port, files=self.files.port, scale=self.scale, accounts=accounts)
+                text = _SERVICE.format(
+                    port=self.port,
+                    files=self.files.port,
+                    scale=self.scale,
+                    accounts=accounts,
+                    limits=self.limits,
+                )
                 (self.folder / "service.yaml").write_text(text)
                 self.start("serve", "--config", "service.yaml", log="serve.log")
                 wait_until(self._is_serving, self.said)
@@ -119,6 +126,7 @@ class SharedQueue:
             scale=self.scale,
             accounts=entries,
             limit=limit,
+            limits=self.limits,
         )
         (self.folder / f"{name}.yaml").write_text(text)
         return f"{name}.yaml"
@@ -153,7 +161,9 @@ class SharedQueue:
         return process.returncode, out, said
 
     def _begin(self, arguments: Sequence[str], stdout: int, stderr: int) -> subprocess.Popen[str]:
-        env = programs.environment(XDG_STATE_HOME=str(self.folder / "state"))
+        """Start a command on the machine that its configuration belongs to, whose journals are its own."""
+        machine = Path(arguments[arguments.index("--config") + 1]).stem
+        env = programs.environment(XDG_STATE_HOME=str(self.folder / "state" / machine))
         return programs.start(
             arguments, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
         )

@@ -15,6 +15,7 @@ PATH: Final = Path(__file__).resolve().parents[2] / "docs" / "compose" / "compos
 COMPOSE: Final[dict[str, Any]] = yaml.safe_load(PATH.read_text("utf-8"))
 SERVICES: Final[dict[str, dict[str, Any]]] = COMPOSE["services"]
 OURS: Final = sorted(name for name, service in SERVICES.items() if "build" in service)
+DOCKERFILE: Final = PATH.parents[2] / COMPOSE["x-batchkiln"]["build"]["dockerfile"]
 WORKERS: Final = sorted(name for name in SERVICES if name.startswith("worker-"))
 
 
@@ -40,11 +41,39 @@ def test_workers_have_addresses_of_their_own_and_time_to_end() -> None:
         assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
 
+def test_image_keeps_the_journals_on_the_volume() -> None:
+    """What the container file copies is there; queue and journals outlive the containers."""
+    lines = DOCKERFILE.read_text("utf-8").splitlines()
+    sources = [source for line in lines if line.startswith("COPY ") for source in line.split()[1:-1]]
+
+    assert [source for source in sources if not (PATH.parents[2] / source).exists()] == []
+    assert "ENV XDG_STATE_HOME=/data/state" in lines
+    assert "VOLUME /data" in lines
+    assert {"USER batchkiln", "STOPSIGNAL SIGTERM", 'ENTRYPOINT ["batchkiln"]'} <= set(lines)
+    assert all(mount.endswith(":/data") for name in OURS for mount in SERVICES[name]["volumes"])
+
+
 def test_tables_are_made_once_before_anybody_works() -> None:
     """`migrate` waits for a healthy server, and is not started again."""
     assert SERVICES["migrate"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
     assert SERVICES["migrate"]["restart"] == "no"
     assert "synchronous_commit=on" in SERVICES["postgres"]["command"]
+
+
+def test_dashboard_is_for_this_machine_and_needs_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It listens beyond its container, so it has a token; the port of the machine is on the loopback address."""
+    path = tmp_path / "batchkiln.yaml"
+    path.write_text(COMPOSE["configs"]["batchkiln"]["content"], "utf-8")
+    default = COMPOSE["x-batchkiln"]["environment"]["KILN_TOKEN"].partition(":-")[2].rstrip("}")
+    command = SERVICES["dashboard"]["command"]
+    monkeypatch.setenv("KILN_TOKEN", default)
+
+    (token,) = load_config(path, {}).http.digests().values()
+
+    assert token.name == "person"
+    assert command[command.index("--host") + 1] == "0.0.0.0"
+    assert SERVICES["dashboard"]["ports"] == ["127.0.0.1:8642:8642"]
+    assert command[command.index("--public-url") + 1] == "http://localhost:8642"
 
 
 def test_configurations_are_valid_and_agree(tmp_path: Path) -> None:

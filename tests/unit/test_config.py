@@ -379,8 +379,8 @@ def test_field_that_is_given_twice_is_an_error_at_its_place(tmp_path: Path) -> N
         load_config(write(tmp_path, text), NOWHERE)
 
     told = str(error.value)
-    assert "credits_per_day: this field is given twice" in told
-    assert "profiles: this field is given twice" in told
+    assert "the key `credits_per_day` appears here a second time" in told
+    assert "the key `profiles` appears here a second time" in told
     assert told.count("batchkiln.yaml:") == 2
 
 

@@ -62,3 +62,13 @@ def test_undocumented_parts_have_an_upper_bound() -> None:
 def test_structlog_that_breaks_every_run_is_not_allowed() -> None:
     """Below 25.5, the first log line of a run raised."""
     assert not declared()["structlog"].specifier.contains("25.4.0")
+
+
+def test_each_page_of_the_manual_is_in_the_package() -> None:
+    """`batchkiln help` shows them where it is installed."""
+    included = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+
+    assert set(included["force-include"]) == {
+        "docs/guides",
+        *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"),
+    }

@@ -11,11 +11,12 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from batchkiln.yaml_reading.mapping_file import read_mapping
 from batchkiln_service import admin_api
 from batchkiln_service.api import scripted_outcomes
 from batchkiln_service.api.routes import ROUTES
 from batchkiln_service.commands.config_loading import DEFAULT_STATE_DIR
-from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
+from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig
 from batchkiln_service.db.report import Report, Spread
 from batchkiln_service.faults.fault_rules import KINDS, Endpoint, FaultMatch, FaultRule, places_of
 
@@ -196,7 +197,7 @@ def test_every_configuration_of_the_manual_is_accepted(
     path.write_text(text if "state_dir:" in text else f"state_dir: state\n{text}", "utf-8")
     monkeypatch.setenv("REHEARSAL_KEY", "a-key")
 
-    config = load_config(path)
+    config = ServiceConfig.model_validate(read_mapping(path, "the configuration").values)
 
     assert config.model_fields_set > {"state_dir"}
     assert all(key.reveal() for account in config.accounts for key in account.key_configs)

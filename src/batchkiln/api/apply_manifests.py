@@ -14,6 +14,7 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import InputFile, JobSpec
 from batchkiln.core.queue_types import Scope
+from batchkiln.core.shown import Shown
 from batchkiln.inputs import SharedInputObjects, SharedInputs, shared_inputs
 from batchkiln.manifest import LocatedItem, Manifest, open_manifest
 from batchkiln.outputs.paths import taken_names
@@ -38,8 +39,8 @@ TAKEN_REMEDY: Final = "if another queue created them, use that queue with --queu
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+@dataclass(frozen=True, slots=True, repr=False)
+class Applied(Shown):
     """The result of applying one manifest.
 
     `taken` lists existing files in the job's folder whose names the first new items would use.
@@ -49,6 +50,17 @@ class Applied:
     profile: str
     report: ApplyReport
     taken: tuple[str, ...] = ()
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        report = self.report
+        yield "job", self.job.name
+        yield "profile", self.profile
+        yield "new", report.new
+        yield "known", report.known
+        yield "updated", report.updated or None
+        yield "made again", report.redone or None
+        yield "canceled", report.pruned or None
+        yield "warnings", [warning.reason for warning in report.warnings]
 
 
 async def apply_manifests(

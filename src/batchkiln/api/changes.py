@@ -4,6 +4,7 @@ The commands and the dashboard use the same questions. Only this module chooses 
 """
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from getpass import getuser
 from pathlib import Path
 from typing import Final
 
+from batchkiln.api.app_context import outgoing_folder
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, InputError, StorageError, command_arguments
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import WITH_SERVICE, ItemState
 from batchkiln.core.urls import is_url
 from batchkiln.object_storage import ObjectFolder, within
+from batchkiln.object_storage.copies import copy_path
 from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.presentation.confirmations import (
     cost_of_cancel,
@@ -98,8 +101,9 @@ class FetchReport:
     """The result of looking for files that are gone from the disk, or have another size than the recorded one.
 
     `present` is the number of files that are there, and `fetched` the number of items that the next run downloads again
-    at no cost. `lost` files are no longer kept by the service (14 days from creation): only a redo makes them again, at
-    the price of a new attempt. `skipped` are named items that are not done.
+    at no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the
+    service (14 days from creation): only a redo makes them again, at the price of a new attempt. `skipped` are named
+    items that are not done.
     """
 
     present: int
@@ -159,10 +163,15 @@ class Changes:
         """Return the question before an action."""
         return await self.reader.read(question_of, action, job, items)
 
-    async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again."""
+    async def retry(
+        self, job: str, items: Sequence[str] = (), on_moved: Callable[[int], None] = lambda _: None
+    ) -> RetryReport:
+        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again.
+
+        `on_moved` is called in another thread with the number of items of each transaction.
+        """
         async with self._to_change() as store:
-            return await store.run(Writer.retry, job, items, self._clock())
+            return await store.run(Writer.retry, job, items, self._clock(), on_moved)
 
     async def redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Make done items again, each at the price of a new attempt. Earlier files are kept."""
@@ -217,18 +226,24 @@ class Changes:
         saved, skipped = await self.reader.read(Reader.saved_files, job, items)
         gone = await asyncio.to_thread(_gone, saved)
         now = self._clock()
-        kept = [file for file in gone if _is_retained(file, now)]
-        lost = tuple(file for file in gone if not _is_retained(file, now))
+        expired = [file for file in gone if not _is_retained(file, now)]
+        lost = await asyncio.to_thread(_without_copy, expired, outgoing_folder(self.reader.location))
+        kept = [file for file in gone if file not in lost]
         fetched = 0
         if kept:
             async with self._to_change() as store:
                 fetched = await store.write(Writer.fetch_again, job, kept, now)
         return FetchReport(len(saved) - len(gone), fetched, lost, skipped)
 
-    async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
-        """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing."""
+    async def cancel(
+        self, job: str, items: Sequence[str] = (), on_moved: Callable[[int], None] = lambda _: None
+    ) -> CancelReport:
+        """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing.
+
+        `on_moved` is called in another thread with the number of items of each transaction.
+        """
         async with self._to_change() as store:
-            return await store.run(Writer.cancel, job, items, self._clock())
+            return await store.run(Writer.cancel, job, items, self._clock(), on_moved)
 
     async def pause(self, job: str) -> bool:
         """Pause a job: no new item is sent; sent items are finished. Return whether the job changed."""
@@ -244,15 +259,19 @@ class Changes:
         """Return one item with its request, attempts, files and history."""
         return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
-    async def resolve(self, asked: ItemDetail, decision: Decision, *, generation_id: str | None = None) -> Resolved:
+    async def resolve(
+        self, asked: ItemDetail, decision: Decision | str, *, generation_id: str | None = None
+    ) -> Resolved:
         """Resolve a held item, or, while no process runs the queue, an item that was sent.
 
+        `decision` is not-created, failed, generation (with `generation_id`), ask-again or saved.
         `asked` is the item as the person saw it. Raise `ItemChangedError` if it has changed since: while a person
         decides, the item may be sent and held again, and may then be paid already (Law 2).
         """
+        decided = _decision(decision, generation_id)
         is_in_hand = asked.item.state in WITH_SERVICE
         async with self.writer.undriven() if is_in_hand else nullcontext(), self._to_change() as store:
-            return await store.write(_resolve, asked, decision, generation_id=generation_id, machine_now=self._clock())
+            return await store.write(_resolve, asked, decided, generation_id=generation_id, machine_now=self._clock())
 
     async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
         """Permit the misunderstood calls of one account (PROFILE/NAME) or of all again, and return them.
@@ -282,6 +301,14 @@ async def open_changes(location: QueueLocation, clock: Callable[[], datetime] = 
     """
     async with Store.open_for_update(location) as store:
         yield Changes(store, store, clock)
+
+
+def _decision(decision: str, generation_id: str | None) -> Decision:
+    if decision not in tuple(Decision):
+        raise InputError(f"a decision is one of {', '.join(Decision)}, not {decision}; nothing was changed")
+    if (generation_id is not None) != (decision == Decision.GENERATION):
+        raise InputError("the decision `generation` needs a generation_id, no other takes it; nothing was changed")
+    return Decision(decision)
 
 
 def _user() -> str:
@@ -322,6 +349,26 @@ def _object_is_there(file: SavedOutputFile) -> bool:
         return within(CALL_SECONDS, lambda: ObjectFolder(folder).size_of(name)) == file.size_bytes
     except StorageError:
         return True
+
+
+def _without_copy(files: Sequence[SavedOutputFile], outgoing: Path) -> tuple[SavedOutputFile, ...]:
+    """Return the files without a verified copy on this machine. The next run writes the objects that have one."""
+    unsent = [path for path in outgoing.rglob("*") if path.is_file()] if files else []
+    return tuple(
+        file
+        for file in files
+        if not is_url(file.path) or not any(_holds(path, file) for path in (copy_path(file.sha256, file.path), *unsent))
+    )
+
+
+def _holds(path: Path, file: SavedOutputFile) -> bool:
+    try:
+        if path.stat().st_size != file.size_bytes:
+            return False
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+    except OSError:
+        return False
 
 
 def _is_retained(file: SavedOutputFile, now: datetime) -> bool:

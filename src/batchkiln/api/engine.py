@@ -72,7 +72,7 @@ class Engine:
         self.tracing: Tracing | None = None
         self.owner = ""  # of temporary files, where several workers share a folder
         self._stack = AsyncExitStack()
-        self._session: ClientSession | None = None
+        self._sessions: dict[str | None, ClientSession] = {}  # by proxy
         self._is_woken = True
         self.has_started = False
         self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
@@ -229,7 +229,7 @@ class Engine:
         client = new_service_client(
             client_type,
             profile,
-            await self._http(),
+            await self._http(profile.proxy_url()),
             base_url=service.base_url,
             keys=keys,
             clock=service.clock,
@@ -280,12 +280,12 @@ class Engine:
                 raise
         return {}
 
-    async def _http(self) -> ClientSession:
-        if self._session is None:
+    async def _http(self, proxy: str | None) -> ClientSession:
+        if proxy not in self._sessions:
             traced = [self.tracing.statuses()] if self.tracing else []
-            made = new_session(self.app.environment.connector(), trace_configs=traced)
-            self._session = await self._stack.enter_async_context(made)
-        return self._session
+            made = new_session(self.app.environment.connector(), proxy=proxy, trace_configs=traced)
+            self._sessions[proxy] = await self._stack.enter_async_context(made)
+        return self._sessions[proxy]
 
     async def _service(self, name: str) -> ServiceRuntime:
         if name in self.services:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping, Set as AbstractSet
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from math import inf
@@ -15,6 +15,7 @@ import structlog
 import batchkiln
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.engine import LOOK_SECONDS, Engine
+from batchkiln.api.fleet_end import FleetEnd, ends_early
 from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
@@ -24,14 +25,13 @@ from batchkiln.core.errors import (
     OutputDirNotWritable,
     QueueBusy,
     QueueConnectionLost,
-    QueueInUse,
 )
 from batchkiln.core.lease_types import RENEWAL_SECONDS, AccountRest, Egress, WorkerIdentity, accounts_carried
 from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.rate_limits import HostRateLimit
 from batchkiln.core.waits import WaitReason
 from batchkiln.core.wakes import Change
-from batchkiln.store import Reader, Store, StoreClock
+from batchkiln.store import Store, StoreClock
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.lease_keeper import AccountDemand, HeldLease, LeaseKeeper
 from batchkiln.worker.loop import TRACKS, drive, first_error
@@ -42,16 +42,10 @@ RECONNECT_SECONDS: Final = 3600.0
 
 LONGEST_RECONNECT_WAIT_SECONDS: Final = 30.0
 
-END_LOOK_SECONDS: Final = 1.0
-"""How often a run looks whether its jobs have ended, which other workers may drive, in seconds of real time."""
-
 EXPIRY_MARGIN_SECONDS: Final = 0.05
 
 LOOKS_WITHOUT_EVENTS: Final = 10
 """Of so many looks, one is made although the history has not grown: few changes by a person leave no event."""
-
-REST_SECONDS: Final = LOOK_SECONDS + RENEWAL_SECONDS
-"""How long accounts of other workers must have rested until a run takes it for their end: they look so often."""
 
 DISK_REST_SECONDS: Final = 60.0
 """How long a worker takes no accounts after its output folder refused a write."""
@@ -64,7 +58,7 @@ class FleetEngine(Engine):
 
     Each renewal extends the leases of the driven accounts, and takes or hands over accounts. A lost lease, a lost
     connection or a full disk ends only the worker of that account. The next worker of the account begins with reads, as
-    after a crash.
+    after a crash. `wanted` are the accounts that have work, by id, as of the last look.
     """
 
     def __init__(self, store: Store, app: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
@@ -72,18 +66,17 @@ class FleetEngine(Engine):
         super().__init__(store, app, control)
         self.owner = keeper.worker.tag
         self._keeper = keeper
-        self._ticker = ServiceClock()
-        self._leases: dict[int, HeldLease] = {}  # of account workers that have not ended
+        self.ticker = ServiceClock()
+        self.leases: dict[int, HeldLease] = {}  # of account workers that have not ended
         self._account_ids: dict[tuple[str, str], int] = {}
         self._host_epoch: int | None = None
-        self._is_connected = False
+        self.is_connected = False
         self._connection_suspected = asyncio.Event()
         self._disk_rests_until = 0.0
         self._refused_profiles: set[str] = set()
         self._seen: dict[int, AccountWorker] = {}
-        self._wanted_ids: dict[int, tuple[str, str]] | None = None  # accounts with work, once they were read
+        self.wanted: dict[int, tuple[str, str]] | None = None  # accounts with work, once they were read
         self._known_fleet: str | None = None  # the last one in which nothing was to be taken or handed over
-        self._others_rest: tuple[Mapping[int, AccountRest], float] = {}, 0.0  # as of which moment
 
     @property
     def workers_seen(self) -> list[AccountWorker]:
@@ -100,7 +93,7 @@ class FleetEngine(Engine):
                 async with asyncio.TaskGroup() as group:
                     besides = [group.create_task(self._renew_leases(), name="renewal")]
                     if ends_when_over:
-                        besides.append(group.create_task(self._end_when_over(), name="end"))
+                        besides.append(group.create_task(FleetEnd(self).wait(), name="end"))
                     left = await drive(self, self.control)
                     for task in besides:
                         task.cancel()
@@ -116,90 +109,14 @@ class FleetEngine(Engine):
         finally:
             await super().close()
 
-    # --- the end of a run ---
-
-    async def _end_when_over(self) -> None:
-        """End the run once none of its items can change without a person, on this or another machine."""
-        left, awaited_since = -1, inf
-        while True:
-            with suppress(QueueBusy):  # the renewals connect again
-                awaited_since = await self._refuse_long_wait(awaited_since)
-                now_left = (await self.outstanding(self.control.scope)).total
-                if now_left != left:
-                    self.news.announce(Change.ELSEWHERE)
-                left = now_left
-                if not left or await self._is_over():
-                    self.control.end()
-                    return
-            await self._ticker.sleep_until(self._ticker.monotonic() + END_LOOK_SECONDS, self.control.stopping)
-
-    async def _refuse_long_wait(self, since: float) -> float:
-        """Return since when this run waits for the journals of other machines; infinity if it does not.
-
-        Raise `QueueInUse` once that takes longer than the person allows.
-        """
-        machines = [] if self._leases else await self.store.read(lambda reader: reader.workers.awaited())
-        if not machines:
-            return inf
-        now = self._ticker.monotonic()
-        seconds = self.control.journals_wait_seconds
-        if now - min(since, now) >= seconds:
-            hosts = [machine.host for machine in machines]
-            raise QueueInUse(
-                f"the database was restored, and still waits for the journals of {', '.join(hosts)} after "
-                f"{seconds / 60:.0f} minutes; this run sent nothing meanwhile, and its items are enqueued. Start a "
-                "worker on each of these machines, or, if one is gone for good, run "
-                f"`batchkiln workers gone {hosts[0]}`; what only it knew may then be charged again"
-            )
-        return min(since, now)
-
-    async def _is_over(self) -> bool:
-        """Return whether this process's accounts are idle and no other worker can drive the remaining ones.
-
-        Raise `InputError` for the first account without an API key on any machine, if nothing was driven here.
-        """
-        tracks = {(worker.account_id, track) for worker in self.workers for track in TRACKS}
-        if not self._is_connected or self._wanted_ids is None or not self.control.is_quiet(tracks, self.news.has_news):
-            return False
-        others = self._wanted_ids.keys() - {worker.account_id for worker in self.workers} - self.control.cut_off
-        if self._ends_early() and self._seen:
-            return True  # it ends for this process alone
-        able, rests = await self.store.read(_others_accounts)
-        resting = self._at_rest(rests, others)
-        if others - resting & able:
-            return False
-        self.elsewhere = {self._wanted_ids[account_id]: rests[account_id] for account_id in resting}
-        if others - resting and not self._seen:
-            profile, account = self._wanted_ids[min(others - resting)]
-            self.app.config.profiles[profile].keys(account)
-        return True
-
-    def _at_rest(self, rests: Mapping[int, AccountRest], others: AbstractSet[int]) -> AbstractSet[int]:
-        """Return which accounts of other workers can do nothing more.
-
-        A worker never begins anything on an account again that the service refused. Any other account may get work,
-        which its worker learns a minute later at most.
-        """
-        found = {account_id: rest for account_id, rest in rests.items() if account_id in others}
-        known, since = self._others_rest
-        if found != known:
-            self._others_rest = known, since = found, self._ticker.monotonic()
-        is_lasting = self._ticker.monotonic() - since >= REST_SECONDS
-        return {account_id for account_id, rest in found.items() if is_lasting or rest.blocked is not None}
-
-    def _ends_early(self) -> bool:
-        """Return whether the person bounds this run by credits or time."""
-        control = self.control
-        return control.stops_at_reset or control.starts_until is not None or control.credits_left is not None
-
     # --- renewals ---
 
     async def _renew_leases(self) -> None:
-        look_at, looks, seen_at_look, seen = self._ticker.monotonic() + LOOK_SECONDS, 0, 0, 0
+        look_at, looks, seen_at_look, seen = self.ticker.monotonic() + LOOK_SECONDS, 0, 0, 0
         while True:
             try:
                 await self._keeper.renew()
-                self._is_connected = True
+                self.is_connected = True
             except QueueConnectionLost as error:
                 await self._reconnect(error)
                 continue
@@ -208,8 +125,8 @@ class FleetEngine(Engine):
             if self._keeper.is_draining:
                 self.control.stop()
             history = self._keeper.history
-            if self._ticker.monotonic() >= look_at:  # a bell that nobody heard is made up for
-                look_at, looks = self._ticker.monotonic() + LOOK_SECONDS, looks + 1
+            if self.ticker.monotonic() >= look_at:  # a bell that nobody heard is made up for
+                look_at, looks = self.ticker.monotonic() + LOOK_SECONDS, looks + 1
                 if history != seen_at_look or looks % LOOKS_WITHOUT_EVENTS == 0:
                     self._known_fleet, seen_at_look = None, history
                     self.announce()
@@ -221,26 +138,26 @@ class FleetEngine(Engine):
                 self.news.announce(Change.ELSEWHERE)
             # Right after another worker's lease has expired is the moment to take it.
             wait = min(RENEWAL_SECONDS, self._keeper.free_in_seconds + EXPIRY_MARGIN_SECONDS)
-            await self._ticker.sleep_until(self._ticker.monotonic() + wait, self._connection_suspected)
+            await self.ticker.sleep_until(self.ticker.monotonic() + wait, self._connection_suspected)
             self._connection_suspected.clear()
 
     async def _reconnect(self, error: QueueConnectionLost) -> None:
         """End all accounts' workers, as a crash would, and connect again. Raise `error` after `RECONNECT_SECONDS`."""
-        self._is_connected, self._known_fleet = False, None
+        self.is_connected, self._known_fleet = False, None
         self._keeper.lose_all()
-        wait, began = 1.0, self._ticker.monotonic()
+        wait, began = 1.0, self.ticker.monotonic()
         log.warning("database_lost", worker=self._keeper.worker.name, reason=str(error))
         while True:
             try:
                 await self.store.reconnect()
             except QueueBusy:  # away still, or with too many connections
-                if self._ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
+                if self.ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
                     raise
             else:
                 log.info("database_found", worker=self._keeper.worker.name)
                 self._account_ids.clear()  # of an older state, which may give the same ids to other accounts
                 return
-            await self._ticker.sleep_until(self._ticker.monotonic() + wait, self.control.stopping)
+            await self.ticker.sleep_until(self.ticker.monotonic() + wait, self.control.stopping)
             wait = min(2 * wait, LONGEST_RECONNECT_WAIT_SECONDS)
 
     # --- accounts ---
@@ -250,7 +167,7 @@ class FleetEngine(Engine):
 
         A configuration error stops a start; later it is only logged, because other jobs have work.
         """
-        if not self._is_woken or not self._is_connected:
+        if not self._is_woken or not self.is_connected:
             return []
         is_start, self.has_started, self._is_woken = not self.has_started, True, False
         try:
@@ -266,10 +183,10 @@ class FleetEngine(Engine):
     def _may_take(self) -> bool:
         """Return whether accounts may be taken; with a new epoch of the address only when the old workers ended."""
         epoch = self._keeper.egress_epoch
-        if self._ticker.monotonic() < self._disk_rests_until:
+        if self.ticker.monotonic() < self._disk_rests_until:
             return False
         if epoch != self._host_epoch:
-            if self._leases:
+            if self.leases:
                 return False
             self._host_epoch = epoch
             for service in self.services.values():
@@ -290,7 +207,7 @@ class FleetEngine(Engine):
             demands.setdefault(profile, set()).add(account_id)
             if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
                 able.add(account_id)
-        self._wanted_ids = names
+        self.wanted = names
         fleet = self._keeper.fleet  # as of the last renewal: what changes from now on is seen at the next one
         await self._keeper.tell_rests(self._rests())
         if self._keeper.egress_epoch is None:
@@ -298,15 +215,19 @@ class FleetEngine(Engine):
             return []
         if not self._may_take():
             return []
+        under_way = {account_id for account_id, pair in names.items() if pair in work.unfinished}
         leases, given = await self._keeper.choose(
-            [AccountDemand(ids, accounts_carried(self.services[name].profile.limits)) for name, ids in demands.items()],
+            [
+                AccountDemand(ids, accounts_carried(self.services[name].profile.limits), under_way)
+                for name, ids in demands.items()
+            ],
             able=able,
-            driven=self._leases.keys(),
+            driven=self.leases.keys(),
         )
         if given:
             self._give_back(given)
         self._known_fleet = None if leases or given else fleet
-        self._leases |= {lease.fence.account_id: lease for lease in leases}
+        self.leases |= {lease.fence.account_id: lease for lease in leases}
         try:
             if leases:
                 await self._check_outputs(work)
@@ -337,7 +258,7 @@ class FleetEngine(Engine):
         A run that has bounds of its own tells only those that the service refuses: others may drive the rest.
         """
         control, found = self.control, {}
-        is_bounded = self._ends_early() or control.scope != Scope()
+        is_bounded = ends_early(control) or control.scope != Scope()
         for account_id in {worker.account_id for worker in self.workers} | control.cut_off:
             tracks = {(account_id, track) for track in TRACKS}
             due, blocked = control.slot_rest(account_id), control.blocked.get(account_id)
@@ -376,7 +297,7 @@ class FleetEngine(Engine):
         self._known_fleet = None
         for track in TRACKS:
             self.control.work(worker.account_id, track)
-        await self._release(self._leases[worker.account_id])
+        await self._release(self.leases[worker.account_id])
         self.control.given_back.discard(worker.account_id)
         if error is None:
             return True
@@ -392,7 +313,7 @@ class FleetEngine(Engine):
             with suppress(QueueBusy):  # it expires by itself
                 await self._keeper.release(lease)
         finally:
-            self._leases.pop(lease.fence.account_id, None)
+            self.leases.pop(lease.fence.account_id, None)
 
     def _check_connection(self, error: BaseException) -> None:
         """Renew the leases at once if the connection may be lost."""
@@ -402,15 +323,8 @@ class FleetEngine(Engine):
     def _rest_of_disk(self, error: BaseException) -> None:
         """Release all accounts if the output folder refuses writes: another machine may have free space."""
         if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
-            self._disk_rests_until = self._ticker.monotonic() + DISK_REST_SECONDS
-            self._give_back(tuple(self._leases))
-
-
-def _others_accounts(reader: Reader) -> tuple[frozenset[int], dict[int, AccountRest]]:
-    """Return the accounts whose API key a living worker has, and those that rest at one."""
-    alive = [worker for worker in reader.workers.all() if worker.is_alive]
-    rests = {account_id: rest for worker in alive for account_id, rest in worker.rests.items()}
-    return frozenset().union(*(worker.able for worker in alive)), rests
+            self._disk_rests_until = self.ticker.monotonic() + DISK_REST_SECONDS
+            self._give_back(tuple(self.leases))
 
 
 def identity_of(egress: str) -> WorkerIdentity:

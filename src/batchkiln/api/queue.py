@@ -84,13 +84,8 @@ class Queue(Changes):
         enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
-        if isinstance(manifest, str) and "\n" in manifest:
-            raise InputError("this is a manifest's text, not a path; use `enqueue_text`")
-        if not isinstance(manifest, Mapping):
-            return await self._apply(os.fspath(manifest), BytesIO(), "<stdin>", options)
-        header = {name: value for name, value in manifest.items() if name != "items"}
-        items = _checked_items(manifest.get("items"))
-        return await self._apply("-", as_stream(header, items), "<mapping>", options)
+        path, stream, name = manifest_source(manifest)
+        return await self._apply(path, stream, name, options)
 
     async def enqueue_text(
         self, text: str, *, on_change: OnChange = "error", prune: bool = False, allow_duplicates: bool = False
@@ -101,6 +96,7 @@ class Queue(Changes):
 
     async def enqueue_items(
         self,
+        /,
         items: Iterable[str | Mapping[str, object]],
         *,
         on_change: OnChange = "error",
@@ -435,6 +431,21 @@ class Queue(Changes):
         self.writer.notify()
 
 
+def manifest_source(manifest: str | os.PathLike[str] | Mapping[str, object]) -> tuple[str, BinaryIO, str]:
+    """Return the path, the standard input and its name by which a manifest is read: a file, or a mapping.
+
+    Raise `InputError` for a manifest's text, and for items that are none.
+    """
+    if isinstance(manifest, str) and "\n" in manifest:
+        raise InputError("this is a manifest's text, not a path; use `enqueue_text`, or give a mapping")
+    if not isinstance(manifest, Mapping):
+        return os.fspath(manifest), BytesIO(), "<stdin>"
+    header = {name: value for name, value in manifest.items() if name != "items"}
+    if "items" not in manifest:
+        raise InputError("`items` is missing in the mapping: add the list of prompts; nothing was enqueued")
+    return "-", as_stream(header, _checked_items(manifest["items"])), "<mapping>"
+
+
 def _checked_items(items: object) -> Iterable[object]:
     """Return several items. A single text would be read as its letters, each of them a prompt to pay for."""
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | bytearray | Mapping):
@@ -508,14 +519,22 @@ def _is_driven(reader: Reader) -> bool:
     return (held is not None and held.is_alive) or any(worker.is_alive for worker in reader.workers.all())
 
 
+AnyQueue = TypeVar("AnyQueue", bound=Queue)
+
+
+def opened(app: AppContext) -> AbstractAsyncContextManager[Queue]:
+    """Open the queue of a context."""
+    return opened_as(app, Queue)
+
+
 @asynccontextmanager
-async def opened(app: AppContext) -> AsyncIterator[Queue]:
-    """Open the queue of a context; see `open_queue`."""
+async def opened_as(app: AppContext, kind: type[AnyQueue]) -> AsyncIterator[AnyQueue]:
+    """Open the queue of a context as a `kind` of queue; see `open_queue`."""
     store = await Store.open_for_writing(app.queue)
     try:
         reader = await Store.open_for_reading(app.queue)
         try:
-            queue = Queue(store, reader, app)
+            queue = kind(store, reader, app)
             try:
                 yield queue
             except asyncio.CancelledError:

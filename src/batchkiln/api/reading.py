@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from batchkiln.clock import machine_now
 from batchkiln.core.states import AT_REST, ItemState
-from batchkiln.store import ItemEnded, ItemSummary, QueueLocation, Reader, Store, open_reader as open_sync_reader
+from batchkiln.store import Store, open_reader as open_sync_reader
 
 if TYPE_CHECKING:
     from batchkiln.config import Config
@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from batchkiln.presentation.item_context import ItemContext
     from batchkiln.presentation.overview import JobView, Overview
     from batchkiln.presentation.worker_views import SharedBy, WorkerView
-    from batchkiln.store import ItemDetail, JobSummary, LoggedEvent, RequestRecord
+    from batchkiln.store import (
+        ItemDetail,
+        ItemEnded,
+        ItemSummary,
+        JobSummary,
+        LoggedEvent,
+        QueueLocation,
+        Reader,
+        RequestRecord,
+    )
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +50,7 @@ class ItemReport:
         return explain_item(self.detail, self.summary, self.context)
 
 
-def read_item_report(reader: Reader, config: "Config", job: str, item: str, now: datetime) -> ItemReport:
+def read_item_report(reader: "Reader", config: "Config", job: str, item: str, now: datetime) -> ItemReport:
     """Read the report of one item; `now` is the machine's time. Raise `InputError` for an unknown job or item."""
     from batchkiln.presentation.item_context import read_item_context  # noqa: PLC0415  as above
 
@@ -94,17 +103,17 @@ class QueueReader:
         """Return a number that changes with each change of the queue. This reads only a few bytes."""
         return await self._store.data_version()
 
-    async def read(self, work: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(self, work: "Callable[Concatenate[Reader, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(reader, …)` on one consistent snapshot."""
         return await self._store.read(work, *args, **kwargs)
 
-    async def read_in_pages(self, work: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read_in_pages(self, work: "Callable[Concatenate[Reader, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a long `work(reader, …)` without blocking writers: each of its reads has a separate snapshot."""
         return await self._store.run(work, *args, **kwargs)
 
 
 @asynccontextmanager
-async def open_reader(location: QueueLocation) -> AsyncIterator[QueueReader]:
+async def open_reader(location: "QueueLocation") -> AsyncIterator[QueueReader]:
     """Open an existing queue for reading. Raise `QueueUnusable` if it is missing, damaged or from a newer version."""
     store = await Store.open_for_reading(location)
     try:
@@ -129,7 +138,7 @@ class Results:
             ItemState, tuple[list[int], list[int]]
         ] = {}  # last item ids, and the newest events at that time
 
-    async def so_far(self) -> AsyncGenerator[ItemSummary]:
+    async def so_far(self) -> "AsyncGenerator[ItemSummary]":
         """Yield the items that have ended, state by state."""
         for state in AT_REST:
             last_ids, newest = self._pages.setdefault(state, ([], []))
@@ -145,7 +154,7 @@ class Results:
                     last_ids.append(page[-1].id)
                     newest.append(event_id)
 
-    async def further(self) -> AsyncGenerator[ItemSummary]:
+    async def further(self) -> "AsyncGenerator[ItemSummary]":
         """Yield the items that have ended since the last call, according to the history."""
         assert self._after is not None, "`so_far` comes first"
         while True:
@@ -156,24 +165,30 @@ class Results:
             for item in items:
                 yield item
 
-    def _ended_items(self, reader: Reader, after: int) -> tuple[list[ItemSummary], int]:
+    def _ended_items(self, reader: "Reader", after: int) -> "tuple[list[ItemSummary], int]":
         ended, last = reader.events.ended_after(after, _EVENTS_AT_ONCE)
         states = {one.item_id: one.state for one in ended if one.job_id == self._job_id and not self._was_yielded(one)}
         items = reader.items.of_ids(list(states))
         return [item for item in items if item.state is states[item.id]], last
 
-    def _was_yielded(self, ended: ItemEnded) -> bool:
+    def _was_yielded(self, ended: "ItemEnded") -> bool:
         """Return whether a page that was read after the event held the item."""
         last_ids, newest = self._pages[ended.state]
         page = bisect_left(last_ids, ended.item_id)
         return page < len(newest) and ended.event_id <= newest[page]
 
 
-def _page(reader: Reader, job: str, state: ItemState, after: int) -> tuple[list[ItemSummary], int]:
+def _page(reader: "Reader", job: str, state: ItemState, after: int) -> "tuple[list[ItemSummary], int]":
     return reader.items.page(job, state=state, after_id=after), reader.events.last_id()
 
 
-def job_names(location: QueueLocation) -> Sequence[str]:
+def item_names(location: "QueueLocation", job: str, prefix: str, limit: int) -> Sequence[str]:
+    """Return the first names of a job's items that start with a text. Raise `BatchkilnError` as `job_names`."""
+    with open_sync_reader(location) as reader:
+        return reader.items.names_with(job, prefix, limit)
+
+
+def job_names(location: "QueueLocation") -> Sequence[str]:
     """Return the names of a queue's jobs, without an event loop. Raise `BatchkilnError` if the queue cannot be read."""
     with open_sync_reader(location) as reader:
         return reader.jobs.names()

@@ -1,6 +1,6 @@
 """One run of a queue whose lock is held: its options, its progress, and its result with the exit status."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
@@ -15,6 +15,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.responses import AccountBlocked, AccountProblem
 from batchkiln.core.selection import Selection
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView, Overview, read_overview
@@ -80,8 +81,8 @@ class RunOptions:
 _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RunResult(Shown):
     """The result of a run. `last_waits` holds the reason of each worker's last wait.
 
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
@@ -100,6 +101,13 @@ class RunResult:
     unselected: int | None = None
     needed: int = 0
     paused: tuple[tuple[str, int], ...] = ()
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "exit status", f"{int(self.exit_status)} ({self.exit_status.name.lower().replace('_', ' ')})"
+        yield "left", self.left
+        for view in self.views:
+            done, total = view.summary.items[ItemState.DONE], view.summary.total
+            yield view.summary.name, f"{done:,} of {total:,} done, {view.summary.credits.spent:,} credits"
 
     @property
     def left(self) -> int:
@@ -174,11 +182,16 @@ class Run:
         async with self._observed():  # also without work: notifications of an earlier run may be pending
             if self.options.selection:
                 await self._select()
-            if self.options.is_forever or _has_work(before):
+            if self.options.is_forever or _has_work(before) or await self._has_work_by_hook():
                 now = max((view.now for view in before.jobs), default=machine_now())
                 self.options.set_up(self.engine.control, now)
                 await self.engine.run()
         return await self._ending(before)
+
+    async def _has_work_by_hook(self) -> bool:
+        """Let the hook see what an earlier run has left to it; return whether it has any item made again."""
+        settle = self.engine.control.settle
+        return settle is not None and not await settle()
 
     async def _select(self) -> None:
         """Select the items that this run may begin. The queue keeps nothing of it."""

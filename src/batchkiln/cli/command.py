@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Literal, Pa
 import click
 from click.shell_completion import CompletionItem
 
-from batchkiln.cli.output import print_status
+from batchkiln.cli.output import is_terminal, print_status
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
 from batchkiln.object_storage import StorageSettings, configure as configure_storage
@@ -28,6 +28,7 @@ _QUEUE_HELP: Final = f"The queue: a file, or postgresql://…; default {DEFAULT_
 _CONFIG_HELP: Final = "The configuration file; default batchkiln.yaml, or $BATCHKILN_CONFIG."
 _PROFILE_HELP: Final = "The service to use; takes precedence over the manifest."
 _QUIET_HELP: Final = "No progress, and only errors in the log."
+_LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _SERVER_QUIET_HELP: Final = "No log line per request, only warnings and errors."
 
 
@@ -41,6 +42,8 @@ class Common:
     is_json: bool
     verbosity: int
     log_format: Literal["auto", "json"]
+    log_file: Path | None = None
+    log_level: str | None = None
     named_config: Path | None = None  # --config, without $BATCHKILN_CONFIG
     arguments: tuple[str, ...] = ()  # the whole command line, for the command that resumes
 
@@ -71,11 +74,20 @@ def common_of(context: click.Context) -> Common:
         is_json=bool(given.get("is_json")),
         verbosity=int(given.get("verbose", 0)) - int(given.get("quiet", 0)),
         log_format=given.get("log_format") or "auto",
+        log_file=Path(given["log_file"]) if "log_file" in given else None,
+        log_level=given.get("log_level"),
         named_config=Path(given["config"]) if "config" in given else None,
         arguments=context.find_root().obj or (),
     )
     configure_storage(lambda: _storage_settings(common))
     return common
+
+
+def can_ask_person() -> bool:
+    """Return whether questions are possible, on a terminal, and wanted: not with --no-input."""
+    context = click.get_current_context(silent=True)
+    is_refused = context is not None and bool(context.meta.get(_KEY, {}).get("no_input"))
+    return not is_refused and is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def _storage_settings(common: Common) -> StorageSettings:
@@ -119,11 +131,14 @@ def common_options(*, is_server: bool = False) -> list[click.Parameter]:
     return [
         _option("--queue", metavar="QUEUE", help=_QUEUE_HELP, hidden=is_server),
         _option("--config", metavar="FILE", help=config),
-        _option("--profile", metavar="NAME", help=_PROFILE_HELP, hidden=is_server),
+        _option("--profile", type=ProfileName(), metavar="NAME", help=_PROFILE_HELP, hidden=is_server),
         _option("--json", "is_json", is_flag=True, help="Machine-readable results on standard output."),
         _option("-v", "--verbose", count=True, help="A more detailed log; -vv for all details."),
         _option("-q", "--quiet", count=True, help=_SERVER_QUIET_HELP if is_server else _QUIET_HELP),
+        _option("--no-input", is_flag=True, help="Ask no questions, as if there were no terminal.", hidden=is_server),
         _option("--log-format", type=click.Choice(["auto", "json"]), help="Log lines for people, or JSON objects."),
+        _option("--log-level", type=click.Choice(_LOG_LEVELS), help="The least severe events of the log."),
+        _option("--log-file", metavar="FILE", help="Append the log to a file, not to standard error."),
     ]
 
 
@@ -184,11 +199,17 @@ def command(
     return decorate
 
 
-def set_up_logging(common: Common, *, is_server: bool = False) -> None:
-    """Configure logging by the common options."""
+def set_up_logging(common: Common, *, is_server: bool = False, verbosity: int | None = None) -> None:
+    """Configure logging by the common options; `verbosity` replaces the number of -v."""
     from batchkiln.logs import configure_logging  # noqa: PLC0415  structlog takes longer to import than `status`
 
-    configure_logging(verbosity=common.verbosity, log_format=common.log_format, is_server=is_server)
+    configure_logging(
+        verbosity=common.verbosity if verbosity is None else verbosity,
+        log_format=common.log_format,
+        is_server=is_server,
+        level_name=common.log_level,
+        path=common.log_file,
+    )
 
 
 def run_async(work: Coroutine[Any, Any, ExitStatus]) -> ExitStatus:
@@ -206,19 +227,72 @@ class JobName(click.ParamType):  # type: ignore[type-arg]  # not generic before 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the jobs whose names start with `incomplete`, or none if the queue cannot be read."""
         del param
-        return [CompletionItem(name) for name in _names(common_of(ctx)) if name.startswith(incomplete)]
+        return _completed(lambda: _job_names(ctx), incomplete)
 
 
-def _names(common: Common) -> Sequence[str]:
+class ItemName(click.ParamType):  # type: ignore[type-arg]  # likewise
+    """The name of an item of the job that stands before it, with shell completion."""
+
+    name = "item"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the first items whose names start with `incomplete`."""
+        del param
+        return _completed(lambda: _item_names(ctx, incomplete), incomplete)
+
+
+class ProfileName(click.ParamType):  # type: ignore[type-arg]  # likewise
+    """The name of a profile of the configuration, with shell completion."""
+
+    name = "profile"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the profiles whose names start with `incomplete`."""
+        del param
+        return _completed(lambda: sorted(common_of(ctx).load_config().profiles), incomplete)
+
+
+class ModelName(click.ParamType):  # type: ignore[type-arg]  # likewise
+    """The name of a model, with shell completion from the local service's catalogue, which needs no request."""
+
+    name = "model"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the models whose names start with `incomplete`."""
+        del ctx, param
+        return _completed(_model_names, incomplete)
+
+
+def _completed(names: Callable[[], Sequence[str]], incomplete: str) -> list[CompletionItem]:
+    """Return the names that start with a text; none if they cannot be read."""
+    try:
+        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+    except Exception:  # noqa: BLE001  a failed completion must not print into the user's command line
+        return []
+
+
+def _job_names(context: click.Context) -> Sequence[str]:
     from batchkiln.api.reading import job_names  # noqa: PLC0415  only completion needs it here
 
-    try:
-        return job_names(common.queue)
-    except Exception:  # noqa: BLE001  a failed completion must not print into the user's command line
-        return ()
+    return job_names(common_of(context).queue)
+
+
+def _item_names(context: click.Context, prefix: str) -> Sequence[str]:
+    from batchkiln.api.reading import item_names  # noqa: PLC0415  likewise
+
+    return item_names(common_of(context).queue, context.params["job"], prefix, _MOST_COMPLETED)
+
+
+def _model_names() -> Sequence[str]:
+    from batchkiln_service import load_catalog  # noqa: PLC0415  likewise
+
+    return sorted(load_catalog())
 
 
 JOB = JobName()
+ITEM = ItemName()
+MODEL = ModelName()
+_MOST_COMPLETED: Final = 200
 
 
 _FIRST = "Stopping: finishing the current work, and starting nothing new. A second signal stops immediately."

@@ -11,8 +11,8 @@ import click
 from batchkiln.api import ApplyOptions
 from batchkiln.api.apply_manifests import Applied, describe_taken_files
 from batchkiln.api.run import RunOptions
-from batchkiln.cli.command import Common
-from batchkiln.cli.output import is_terminal, print_status
+from batchkiln.cli.command import Common, can_ask_person
+from batchkiln.cli.output import print_status
 from batchkiln.core.errors import InputError
 from batchkiln.presentation.formatting import plural
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def can_ask(manifests: Sequence[str], *, assume_yes: bool) -> bool:
     """Return whether a question is possible and wanted; a manifest on standard input leaves no input for an answer."""
     is_wanted = not (assume_yes or "-" in manifests)
-    return is_wanted and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+    return is_wanted and can_ask_person()
 
 
 async def ask_before_spending(

@@ -2,15 +2,14 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.cli.command import Common, Signals, command, handle_signals, run_async
-from batchkiln.cli.output import is_terminal, print_json, print_status
+from batchkiln.cli.command import Common, Signals, can_ask_person, command, handle_signals, run_async
+from batchkiln.cli.output import print_json, print_status
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of, warn
@@ -47,7 +46,7 @@ def doctor(common: Common, *, is_probing: bool, is_paid: bool, assume_yes: bool)
     """
     if is_paid and not is_probing:
         raise InputError("--with-generation needs --probe: batchkiln doctor --probe --with-generation")
-    if is_paid and not assume_yes and not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+    if is_paid and not assume_yes and not can_ask_person():
         raise InputError(
             "--with-generation spends credits, and there is no terminal for a confirmation: add --yes to accept the "
             "price of the cheapest picture; nothing was sent"

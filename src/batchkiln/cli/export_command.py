@@ -2,17 +2,16 @@
 
 import asyncio
 import math
-import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from batchkiln.api import Filter, JobSummary, Reader
+from batchkiln.api import Filter, Reader
+from batchkiln.api.exporting import ExportCallbacks, ExportStopped, checked_splits, export_job
 from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
@@ -21,15 +20,8 @@ from batchkiln.cli.output import is_terminal, print_json, print_result, print_st
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
-from batchkiln.exports import Export, ExportOptions, ExportResult, Format, JobFacts, LeftOut, Link, SchemaInference
+from batchkiln.exports import ExportOptions, ExportResult, Format, LeftOut, Link
 from batchkiln.presentation.formatting import plural, sanitize
-
-_SPLIT_NAME: Final = re.compile(r"\w+", re.ASCII)
-_ROUNDING: Final = 1e-6
-
-
-class _Interrupted(Exception):
-    """A signal interrupted the export."""
 
 
 class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
@@ -48,14 +40,15 @@ class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic befo
                 share = float(text)
             except ValueError:
                 share = math.nan
-            if not _SPLIT_NAME.fullmatch(name) or not 0 < share <= 1:
+            if not name or not 0 < share <= 1:
                 self.fail(f"{part!r} is not a split: write NAME=SHARE, for example train=0.9,test=0.1", param, ctx)
             if name in shares:
                 self.fail(f"the split {name} appears twice", param, ctx)
             shares[name] = share
-        if abs(sum(shares.values()) - 1) > _ROUNDING:
-            self.fail(f"the shares add up to {sum(shares.values()):g} instead of 1", param, ctx)
-        return Splits(tuple(shares.items()))
+        try:
+            return checked_splits(shares)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @command(
@@ -139,16 +132,16 @@ async def _export(common: Common, job: str, options: ExportOptions, selection: I
                 queue.read_in_pages(_run, job, options, stop, wanted=selection.wanted, is_quiet=common.is_quiet)
             )
             try:
-                title, result = await asyncio.shield(work)
-            except _Interrupted:
+                result = await asyncio.shield(work)
+            except ExportStopped:
                 print_status("The exported files are kept; the same command continues from there.")
                 return ExitStatus(signals.exit_status or ExitStatus.INTERRUPTED)
             finally:
                 stop.set()
     if common.is_json:
-        print_json(_document(job, options, title, result))
+        print_json(_document(job, options, result))
     else:
-        for line in _result_lines(job, title, result):
+        for line in _result_lines(job, result):
             print_result(line)
     return ExitStatus.OK if result.files and not result.left_out_count else ExitStatus.ITEMS_NOT_DONE
 
@@ -161,61 +154,23 @@ def _run(
     *,
     wanted: Filter,
     is_quiet: bool,
-) -> tuple[str, ExportResult]:
-    """Export in the reader's thread: read rows page by page, and check their files between pages."""
-
-    def check_interrupted() -> None:
-        if stop.is_set():
-            raise _Interrupted
-
-    below = reader.exports.item_count(job)
+) -> ExportResult:
+    """Export in the reader's thread."""
     summary = reader.jobs.summary(job)
-    with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
-        inference = SchemaInference()
-        for shape in reader.exports.shapes(job, below=below):
-            check_interrupted()
-            inference.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
-            display.on_metadata_read()
-        export_run = Export(
-            options,
-            _job_facts(summary),
-            inference,
-            check_interrupted=check_interrupted,
-            on_left_out=display.on_left_out,
-        )
-        try:
-            for row in reader.exports.rows(job, wanted, below=below):
-                check_interrupted()
-                export_run.add(row)
-                display.on_row(row)
-            return export_run.title, export_run.finish()
-        finally:
-            export_run.close()
-
-
-def _job_facts(summary: JobSummary) -> JobFacts:
-    return JobFacts(
-        name=summary.name,
-        description=summary.description,
-        items=summary.total,
-        credits_spent=summary.credits.charged - summary.credits.refunded,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Display:
-    """Callbacks for progress: an output was left out, an item's metadata were read, a row was exported."""
-
-    on_left_out: Callable[[LeftOut], None] = lambda left: print_status(_left_out_line(left))
-    on_metadata_read: Callable[[], None] = lambda: None
-    on_row: Callable[[DatasetRow], None] = lambda _: None
+    items_done = summary.items[ItemState.DONE]
+    with _display(items=summary.total, items_done=items_done, is_shown=not is_quiet) as callbacks:
+        return export_job(reader, job, options, stop, wanted=wanted, callbacks=callbacks)
 
 
 @contextmanager
-def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Display]:
+def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[ExportCallbacks]:
     """Yield callbacks that print outputs left out and, on a terminal, draw progress bars."""
+
+    def print_left_out(left: LeftOut) -> None:
+        print_status(_left_out_line(left))
+
     if not is_shown or not is_terminal(sys.stderr):
-        yield _Display()
+        yield ExportCallbacks(on_left_out=print_left_out)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
@@ -234,7 +189,7 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
                 latest = row.index
                 progress.advance(exported)
 
-        yield _Display(
+        yield ExportCallbacks(
             on_left_out=lambda left: out.print(_left_out_line(left)),
             on_metadata_read=lambda: progress.advance(metadata),
             on_row=on_row,
@@ -245,13 +200,13 @@ def _left_out_line(left: LeftOut) -> str:
     return f"left out: {sanitize(left.item)}: {sanitize(left.path)}: {left.reason}"
 
 
-def _result_lines(job: str, title: str, result: ExportResult) -> Iterator[str]:
+def _result_lines(job: str, result: ExportResult) -> Iterator[str]:
     if not result.files and not result.left_out_count:
         yield f"{job} has no files yet; nothing was written. `batchkiln status {job}` shows its progress."
         return
     kinds = [(result.files - result.videos, "image"), (result.videos, "video")]
     contents = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
-    yield f"{job}: {contents} in {sanitize(title)} ({result.new:,} new, {result.unchanged:,} unchanged)."
+    yield f"{job}: {contents} in {sanitize(result.place)} ({result.new:,} new, {result.unchanged:,} unchanged)."
     splits = sorted({split for split, _ in result.splits})
     if len(splits) > 1:
         numbers = [f"{split} {result.splits[split, False] + result.splits[split, True]:,}" for split in splits]
@@ -265,11 +220,11 @@ def _result_lines(job: str, title: str, result: ExportResult) -> Iterator[str]:
         )
 
 
-def _document(job: str, options: ExportOptions, title: str, result: ExportResult) -> dict[str, Any]:
+def _document(job: str, options: ExportOptions, result: ExportResult) -> dict[str, Any]:
     return {
         "job": job,
         "format": options.format.value,
-        "to": title,
+        "to": result.place,
         "items": result.items,
         "files": result.files,
         "new": result.new,

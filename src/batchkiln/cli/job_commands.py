@@ -1,7 +1,7 @@
 """`batchkiln retry`, `cancel`, `pause`, `unpause`, `resolve` and `ask-again`. Each states its possible cost first."""
 
-import sys
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import click
@@ -10,21 +10,22 @@ from batchkiln.api import Decision, Skipped, check_resolvable
 from batchkiln.api.changes import Action, open_changes
 from batchkiln.api.documents import canceled_document, retried_document
 from batchkiln.api.item_selection import ItemSelection, names_of
-from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.item_filters import item_filters
-from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
+from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
 from batchkiln.presentation.confirmations import cost_of_resolve
-from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.formatting import format_duration, plural
 
 MANY: Final = 20
 """The number of named items from which a confirmation is needed; without names it is two."""
 
 SKIPPED_SHOWN: Final = 20
+_TOLD_EVERY_SECONDS: Final = 2
 
-ITEMS = click.argument("items", metavar="[ITEM]...", nargs=-1)
+ITEMS = click.argument("items", type=ITEM, metavar="[ITEM]...", nargs=-1)
 YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -43,6 +44,27 @@ def retry(
     return run_async(_retry(common, job, items, selection, assume_yes=assume_yes))
 
 
+class Progress:
+    """Prints how far a change of many items is, with its rate and its end: every two seconds, if it takes so long."""
+
+    def __init__(self, total: int, seconds: Callable[[], float]) -> None:
+        """Expect `total` items. `seconds` returns the time of a monotonic clock."""
+        self._total = total
+        self._done = 0
+        self._seconds = seconds
+        self._begun_at = self._told_at = seconds()
+
+    def __call__(self, moved: int) -> None:
+        """Count changed items."""
+        self._done += moved
+        now = self._seconds()
+        if now - self._told_at >= _TOLD_EVERY_SECONDS and self._done < self._total:
+            self._told_at = now
+            rate = self._done / (now - self._begun_at)
+            left = format_duration((self._total - self._done) / rate)
+            print_status(f"{self._done:,} of {plural(self._total, 'item')}, {rate:,.0f} a second, {left} left")
+
+
 async def _retry(
     common: Common, job: str, named: Sequence[str], selection: ItemSelection, *, assume_yes: bool
 ) -> ExitStatus:
@@ -56,7 +78,7 @@ async def _retry(
         print_status(question.cost)
         if not is_confirmed(question.number, items, assume_yes=assume_yes):
             return print_unchanged()
-        report = await changes.retry(job, items)
+        report = await changes.retry(job, items, Progress(question.number, asyncio.get_running_loop().time))
         number = sum(report.requeued.values())
     if common.is_json:
         print_json(retried_document(job, report))
@@ -87,7 +109,7 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
         print_status(question.cost)
         if not is_confirmed(question.number, items, assume_yes=assume_yes):
             return print_unchanged()
-        report = await changes.cancel(job, items)
+        report = await changes.cancel(job, items, Progress(question.number, asyncio.get_running_loop().time))
     if common.is_json:
         print_json(canceled_document(job, report))
     else:
@@ -123,9 +145,9 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatu
 
 
 def is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> bool:
-    """Ask for confirmation on a terminal if many items change; return True without a terminal."""
+    """Ask for confirmation on a terminal if many items change; return True without one, and with --no-input."""
     is_many = number >= MANY if items else number > 1
-    if assume_yes or not is_many or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+    if assume_yes or not is_many or not can_ask_person():
         return True
     return click.confirm("Continue?", err=True)
 
@@ -150,7 +172,7 @@ def print_skipped(skipped: Sequence[Skipped]) -> None:
     "batchkiln resolve field-guide red-fox --as generation --generation-id gen_123 --confirm red-fox",
 )
 @click.argument("job", type=JOB)
-@click.argument("item")
+@click.argument("item", type=ITEM)
 @click.option(
     "--as",
     "decision",
@@ -195,7 +217,7 @@ async def _resolve(
 def _check_confirmed(item: str, confirm: str | None) -> None:
     """Check that the item's id is typed or given again. Raise `InputError` otherwise; nothing has changed then."""
     if confirm is None:
-        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        if not can_ask_person():
             raise InputError(
                 f"not a terminal: add --confirm {item} to accept that this may cost credits; nothing was changed"
             )

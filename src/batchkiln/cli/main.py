@@ -55,6 +55,7 @@ _COMMANDS: Final = {
     "schema": ("batchkiln.cli.setup_commands", "schema"),
     "serve": ("batchkiln.cli.serve", "serve"),
     "completion": ("batchkiln.cli.setup_commands", "completion"),
+    "help": ("batchkiln.cli.help_command", "help_topic"),
 }
 """The module and attribute of each command. A module is imported only for its command, for a fast start."""
 
@@ -131,6 +132,7 @@ SUMMARIES: Final = {
     "schema": "Print the JSON Schema of the manifest, for editors.",
     "serve": "Run the local service as a separate server.",
     "completion": "Print the completion script for a shell.",
+    "help": "Show a page of the manual, or the help of a command.",
 }
 
 GROUPS: Final = {
@@ -149,7 +151,17 @@ GROUPS: Final = {
         "ask-again",
     ),
     "Use the results": ("export", "report"),
-    "Set up and look after": ("doctor", "serve", "migrate", "queue", "workers", "token", "schema", "completion"),
+    "Set up and look after": (
+        "doctor",
+        "serve",
+        "migrate",
+        "queue",
+        "workers",
+        "token",
+        "schema",
+        "completion",
+        "help",
+    ),
 }
 """The sections of `batchkiln --help`: each command is in one."""
 

@@ -9,7 +9,7 @@ import click
 
 from batchkiln.api import ApplyOptions
 from batchkiln.api.app_context import AppContext
-from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.command import JOB, MODEL, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.catalog_checks import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     example="batchkiln models\nbatchkiln models epsilon-2 --json\nbatchkiln models --manifest birds.yaml",
     logs=True,
 )
-@click.argument("model", required=False)
+@click.argument("model", type=MODEL, required=False)
 @click.option("--manifest", metavar="FILE", help="Ask for the prices of a manifest; `-` reads standard input.")
 @click.option("--job", type=JOB, metavar="JOB", help="Ask for the prices of a job in the queue.")
 def models(common: Common, *, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:

@@ -8,6 +8,7 @@ from batchkiln.api.queue_copy import copy_queue, keep_queue
 from batchkiln.cli.command import Common, command, location_of
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
+from batchkiln.presentation.formatting import plural
 
 
 @command(
@@ -42,11 +43,23 @@ def queue(common: Common, *, action: str, source: str, target: str) -> ExitStatu
         return ExitStatus.OK
     for path in copied.missing_images:
         print_status(f"{path}: this image is still to be sent, and is not there; enqueue its manifest again.")
+    for path in copied.staged_left:
+        print_status(f"{path}: this paid file is still to be written to its URL, and cannot be moved to the new queue.")
+    if copied.staged_left:
+        again = f"batchkiln queue copy {places[0]} {places[1]}"
+        print_status(f"Free the disk or the names there, and run `{again}` again before the new queue is run.")
+    if copied.staged_elsewhere:
+        print_status(
+            f"Paid files that are still to be written to a URL are on {', '.join(copied.staged_elsewhere)} alone. "
+            f"Let `batchkiln work --queue {places[1]}` download them again while the service keeps them (14 days)."
+        )
     if copied.is_finished_only:
         print_result(f"{places[1]}: the queue had been copied before; {places[0]} is now marked as moved.")
     else:
         print_result(
             f"{places[1]}: moved {copied.jobs:,} jobs with {copied.items:,} items ({copied.rows:,} rows, all compared)."
         )
+    if copied.staged:
+        print_result(f"{plural(copied.staged, 'complete file')} moved along; the next run writes them to their URL.")
     print_result(f"Use --queue {places[1]} from now on; {places[0]} is kept, and refused.")
     return ExitStatus.OK

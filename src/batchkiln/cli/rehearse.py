@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from batchkiln.cli.command import Common, command
+from batchkiln.cli.command import Common, command, set_up_logging
 from batchkiln.cli.enqueue import MANIFESTS
 from batchkiln.cli.output import is_terminal, print_json
 from batchkiln.clock import machine_now
@@ -57,14 +57,13 @@ def _rehearse(
 ) -> ExitStatus:
     # These imports take longer than a whole `status` command.
     from batchkiln.api.app_context import AppContext  # noqa: PLC0415
-    from batchkiln.logs import configure_logging  # noqa: PLC0415
     from batchkiln.rehearsal.simulation import (  # noqa: PLC0415
         RehearsalOptions,
         rehearse as play,
     )
 
     # The report lists all incidents; with -v the log also shows them as they occur.
-    configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
+    set_up_logging(common, verbosity=common.verbosity - 1)
     app = AppContext(common.queue, common.load_config(), common.profile)
     options = RehearsalOptions(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common), kept)
     result = play(app, options)

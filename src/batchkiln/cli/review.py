@@ -13,9 +13,9 @@ import click
 from batchkiln.api import Decided, ItemSummary, OutputSummary, Reader, ReviewReport, ReviewStep
 from batchkiln.api.changes import Action, Changes, open_changes
 from batchkiln.api.documents import reviewed_document
-from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.command import JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.job_commands import print_skipped
-from batchkiln.cli.output import is_terminal, print_json, print_json_lines, print_result, print_status
+from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import ItemState
 from batchkiln.object_storage import local_file
@@ -61,7 +61,7 @@ def review(
         raise InputError("an item is named twice; nothing was changed")
     if named:
         return run_async(_decide(common, job, decisions))
-    if common.is_json or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+    if common.is_json or not can_ask_person():
         return run_async(_list(common, job, is_all=is_all))
     return run_async(_go_through(common, job, is_all=is_all, is_opened=is_opened))
 

@@ -1,6 +1,8 @@
 """`batchkiln serve`: the commands of the local service, with this program's options, output and log."""
 
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -8,7 +10,10 @@ from batchkiln.cli.command import Common, ServerCommand, common_of, set_up_loggi
 from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import Diagnostic, InputError
-from batchkiln_service import CommandError, HostProgram, serve_commands
+from batchkiln_service import CommandError, HostProgram, Problem, serve_commands
+
+if TYPE_CHECKING:
+    from batchkiln.yaml_reading.mapping_file import MappingFile
 
 
 class ServeCommand(ServerCommand):
@@ -19,8 +24,7 @@ class ServeCommand(ServerCommand):
         try:
             return super().invoke(ctx)
         except CommandError as error:
-            mistakes = [Diagnostic(reason, None if file is None else str(file)) for file, reason in error.problems]
-            raise InputError(mistakes) from error
+            raise InputError([_diagnostic(problem) for problem in error.problems]) from error
 
 
 class ServeGroup(ServeCommand, click.Group):
@@ -45,11 +49,27 @@ def _options() -> Common:
     return common_of(click.get_current_context())
 
 
+def _diagnostic(problem: Problem) -> Diagnostic:
+    """Return a mistake without the line of the file, because it may hold an API key (Law 8)."""
+    line, column = problem.place or (None, None)
+    return Diagnostic(problem.reason, None if problem.file is None else str(problem.file), line, column)
+
+
+def _read_config(path: Path) -> "MappingFile":
+    from batchkiln.yaml_reading.mapping_file import read_mapping  # noqa: PLC0415  the help of `serve` needs none of it
+
+    try:
+        return read_mapping(path, "the service's configuration")
+    except InputError as error:
+        raise InputError([replace(mistake, source_line=None, mark=None) for mistake in error.mistakes]) from error
+
+
 serve = serve_commands(
     HostProgram(
         command=ServeCommand,
         group=ServeGroup,
         options=_options,
+        read_config=_read_config,
         configure_logging=lambda: set_up_logging(_options(), is_server=True),
         print_json=print_json,
         print_json_lines=print_json_lines,

@@ -75,7 +75,7 @@ def _schema(document: str = "manifest") -> str:
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(common: Common, shell: str) -> ExitStatus:
-    """Print the completion script for SHELL. It completes commands, options and the queue's jobs."""
+    """Print the completion script for SHELL. It completes commands, options, profiles, models, jobs and items."""
     from batchkiln.cli.main import program  # noqa: PLC0415  `main` imports this module
 
     del common  # the script is the same with or without --json

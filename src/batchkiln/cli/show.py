@@ -9,7 +9,7 @@ import click
 
 from batchkiln.api import AttemptDetail, EventRecord, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
-from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.chained_inputs import source_name
@@ -19,7 +19,7 @@ from batchkiln.presentation.show_documents import shown_item_document
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")
 @click.argument("job", type=JOB)
-@click.argument("item")
+@click.argument("item", type=ITEM)
 @click.option(
     "--bundle",
     metavar="FILE",

@@ -9,7 +9,6 @@ from rich.text import Text
 from batchkiln.api import ProblemGroup
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
-from batchkiln.presentation.account_errors import CALLS, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line, service_notes
@@ -174,13 +173,19 @@ def _waits(view: AccountView) -> str:
         for held in (view.summary.creates_held, view.summary.reads_held)
         if held is not None and held.until > view.now
     ]
-    return "; ".join([*waits, *(f"not understood: {CALLS[entry.call]}" for entry in view.summary.misunderstood)])
+    if view.summary.misunderstood:
+        from batchkiln.presentation.account_errors import CALLS  # noqa: PLC0415  slow to import, and rarely needed
+
+        waits += [f"not understood: {CALLS[entry.call]}" for entry in view.summary.misunderstood]
+    return "; ".join(waits)
 
 
 def _unread_reply_lines(views: Iterable[AccountView]) -> Iterator[Text]:
     """Yield a warning for each reply that was not understood."""
     for view in views:
         for entry in view.summary.misunderstood:
+            from batchkiln.presentation.account_errors import misunderstanding  # noqa: PLC0415  as above
+
             message = misunderstanding(entry, f"{view.summary.profile}/{view.summary.name}")
             yield Text(f"Warning: {message}.", style="yellow")
 

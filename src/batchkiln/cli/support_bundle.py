@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from batchkiln.api import SCHEMA_VERSION, SQLITE_VERSION, RequestRecord
-from batchkiln.cli.redaction import known_keys, redact, strip_query
 from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
 from batchkiln.core.provider import create_path
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.item_documents import iso
+from batchkiln.presentation.redaction import known_keys, redact, strip_query
 
 if TYPE_CHECKING:
     from batchkiln.api.reading import ItemReport

@@ -7,7 +7,7 @@ import click
 from batchkiln.api.changes import Action, open_changes
 from batchkiln.api.documents import fetched_document, redone_document
 from batchkiln.api.item_selection import ItemSelection, names_of
-from batchkiln.cli.command import JOB, Common, command, run_async
+from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.job_commands import ITEMS, YES, is_confirmed, print_skipped, print_unchanged
 from batchkiln.cli.output import print_json, print_result, print_status
@@ -60,7 +60,7 @@ async def _redo(
 
 @command("use-version", example="batchkiln use-version field-guide red-fox 1")
 @click.argument("job", type=JOB)
-@click.argument("item")
+@click.argument("item", type=ITEM)
 @click.argument("version", type=click.IntRange(min=1))
 def use_version(common: Common, job: str, item: str, version: int) -> ExitStatus:
     """Make the files of a VERSION of ITEM current: exports, reports and items made from it use them. Costs nothing.

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Final
 
 from batchkiln.client.json_tree import read_instant, read_number, unwrap, walk
-from batchkiln.core.backoff import LONGEST_HOLD
+from batchkiln.core.rate_limits import LONGEST_HOLD
 
 
 class NotJson(Enum):

@@ -56,13 +56,20 @@ def new_connector() -> aiohttp.BaseConnector:
 
 
 def new_session(
-    connector: aiohttp.BaseConnector | None = None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
+    connector: aiohttp.BaseConnector | None = None,
+    *,
+    proxy: str | None = None,
+    trace_configs: Sequence[aiohttp.TraceConfig] = (),
 ) -> aiohttp.ClientSession:
-    """Return a session without cookies, environment proxies or resends. Needs a running event loop."""
+    """Return a session without cookies or resends; all its requests use the `proxy`. Needs a running event loop.
+
+    The environment's proxies are looked up by the caller: aiohttp would also send the passwords of `~/.netrc`.
+    """
     return aiohttp.ClientSession(
         connector=connector or new_connector(),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"batchkiln/{batchkiln.__version__}"},
+        proxy=proxy,
         trust_env=False,
         trace_configs=[_send_once(), _keep_back(), *trace_configs],
     )
@@ -121,6 +128,8 @@ NETWORK_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 # Most specific first: the first type that matches names the error.
 _WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (aiohttp.ClientProxyConnectionError, "could not connect to the proxy"),
+    (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
     (aiohttp.ClientConnectorDNSError, "the host name could not be resolved"),
     (aiohttp.ClientConnectorCertificateError, "the server's certificate was not accepted"),
     (aiohttp.ServerFingerprintMismatch, "the server's certificate was not accepted"),

@@ -1,7 +1,9 @@
 """Loads the configuration: from a file, from a program's mapping, or from environment variables."""
 
 import math
+import os
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 
 from batchkiln.config.http_settings import (
@@ -86,6 +88,7 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
         from batchkiln.config.file import read_file  # noqa: PLC0415  pydantic is slow to import, and often not needed
 
         config = read_file(chosen)
+    environ = _with_env_file(config, environ)
     if environ.get("BATCHKILN_BASE_URL"):
         if not environ.get("BATCHKILN_API_KEY"):
             raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
@@ -114,6 +117,27 @@ def config_schema() -> dict[str, object]:
     from batchkiln.config import file  # noqa: PLC0415  as above
 
     return file.config_schema()
+
+
+def _with_env_file(config: Config, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment with the variables of `env_file` that it lacks, and set them in this process.
+
+    API keys are looked up in the process's environment. Raise `InputError` if the file cannot be read.
+    """
+    if config.env_file is None:
+        return environ
+    from dotenv import dotenv_values  # noqa: PLC0415  only on request
+
+    try:
+        text = config.env_file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InputError(f"env_file: {config.env_file} cannot be read: {reason}; nothing was sent") from error
+    found = {name: value for name, value in dotenv_values(stream=StringIO(text), interpolate=False).items() if value}
+    config.file_variables = frozenset(found)
+    for name, value in found.items():
+        os.environ.setdefault(name, value)
+    return {**found, **environ}
 
 
 def _with_environment(config: Config, environ: Mapping[str, str]) -> Config:

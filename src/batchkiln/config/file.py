@@ -5,14 +5,13 @@ It is imported only when a file is read, because importing pydantic is slow.
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, get_args, get_type_hints
 
 import jmespath
-import yaml
 from jmespath.exceptions import JMESPathError
 from pydantic import (
     AfterValidator,
@@ -53,6 +52,8 @@ from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.core.urls import folder_url_problem, is_url
+from batchkiln.yaml_reading.diagnostics import read_lines
+from batchkiln.yaml_reading.mapping_file import MappingFile, read_mapping
 
 _QUEUE_KEYS: Final = ("queue", "shared_dir")
 _PATH_MAX_CHARACTERS: Final = 500
@@ -90,7 +91,14 @@ def _check_endpoint(url: str) -> str:
     return url.rstrip("/")
 
 
+def _check_proxy(value: str | KeySource) -> str | KeySource:
+    if isinstance(value, str) and value != "environment" and not is_web(value):
+        raise ValueError("expected http://HOST:PORT, environment, or where the URL is: {env: NAME}, {file: path}")
+    return value
+
+
 _Address = Annotated[str | KeySource, AfterValidator(_check_address)]
+_Proxy = Annotated[str | KeySource, AfterValidator(_check_proxy)]
 _JmesPath = Annotated[str, Field(min_length=1, max_length=_PATH_MAX_CHARACTERS), AfterValidator(_check_jmespath)]
 _NotifierName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
@@ -151,6 +159,7 @@ class _Profile(_Model):
     allow_http_links: bool = False
     replies: _Replies = _Replies()
     credit_price: str | None = None
+    proxy: _Proxy | None = None
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -203,6 +212,7 @@ class _Profile(_Model):
             allow_http_links=self.allow_http_links,
             replies=ReplyRules(dict(self.replies.fields), tuple(refusals)),
             credit_price=None if self.credit_price is None else CreditPrice.parse(self.credit_price),
+            proxy=_proxy(self.proxy, folder),
         )
 
 
@@ -335,6 +345,7 @@ class _File(_Model):
     queue: str | None = Field(default=None, min_length=1)  # read by `queue_setting`
     allow_lost_commits: bool = False  # likewise
     shared_dir: Annotated[str, Field(min_length=1), AfterValidator(_check_shared_dir)] | None = None  # likewise
+    env_file: str | None = Field(default=None, min_length=1)
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
@@ -351,6 +362,7 @@ class _File(_Model):
             confirm_above_credits=self.confirm_above_credits,
             traces=None if self.traces is None else Traces(self.traces.endpoint),
             on_saved=None if self.on_saved is None else self.on_saved.hook(folder),
+            env_file=None if self.env_file is None else folder / Path(self.env_file).expanduser(),
             object_storage=ObjectStorage(self.object_storage.options, self.object_storage.copies_bytes),
             http=self.http.settings(folder),
         )
@@ -359,10 +371,8 @@ class _File(_Model):
 def queue_of(path: Path) -> QueueSetting:
     """Return the queue's settings in a file. An invalid file counts as empty; `read_file` reports its errors."""
     try:
-        content = yaml.load(path.read_text("utf-8"), Loader=yaml.BaseLoader)  # noqa: S506  as below
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return QueueSetting()
-    if not isinstance(content, dict):
+        content = MappingFile(path).texts
+    except (OSError, InputError):
         return QueueSetting()
     queue, shared_dir = (text if isinstance(text := content.get(key), str) and text else None for key in _QUEUE_KEYS)
     folder = path.absolute().parent
@@ -383,53 +393,21 @@ def _shared_place(text: str | None, folder: Path) -> Path | str | None:
 def read_file(path: Path) -> Config:
     """Read a configuration file. Raise `InputError` with every mistake.
 
-    YAML scalars are read as text and converted by the fields' types, so that YAML 1.1 changes no value.
+    Scalars are taken as they are written, and converted by the fields' types.
     """
     try:
-        text = path.read_text("utf-8")
-        loader = _Loader(text)
-        content = loader.get_single_data()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: the configuration cannot be read: {error}") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        raise InputError([_diagnostic(path, text, str(error.problem), line, column)]) from error
-    if loader.repeated:
-        raise InputError(
-            [
-                _diagnostic(path, text, f"{key.value}: this field is given twice; remove one", *_place(key))
-                for key in loader.repeated
-            ]
-        )
+        read = read_mapping(path, "the configuration")
+    except InputError as error:
+        raise InputError([_without_secret(mistake) for mistake in error.mistakes]) from error
     try:
-        file = _File.model_validate(content or {})
+        file = _File.model_validate(read.texts)
     except ValidationError as error:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)  # only after an error: a second parse would slow each start
         mistakes = []
         for problem in error.errors():
-            line, column = _position(node, problem["loc"])
-            mistakes.append(_diagnostic(path, text, f"{_dotted(problem)}: {_reason(problem)}", line, column))
+            line, column = read.place(problem["loc"]) or (None, None)
+            mistakes.append(_diagnostic(path, f"{_dotted(problem)}: {_reason(problem)}", line, column))
         raise InputError(mistakes) from error
     return file.config(path.absolute().parent)
-
-
-class _Loader(yaml.BaseLoader):
-    """Builds only texts, lists and mappings. `repeated` are the keys that a mapping has a second time."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.repeated: list[yaml.ScalarNode] = []
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002  PyYAML's
-        """Return the mapping, and keep the keys that it has twice: the last value would win silently."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    self.repeated.append(key)
-                seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
 
 
 def config_schema() -> dict[str, Any]:
@@ -448,6 +426,10 @@ def read_content(content: Mapping[str, object]) -> Config:
             [Diagnostic(f"config: {_dotted(problem)}: {_reason(problem)}") for problem in error.errors()]
         ) from error
     return file.config(Path.cwd())
+
+
+def _proxy(given: str | KeySource | None, folder: Path) -> Address | str | None:
+    return given if given is None or given == "environment" else _address(given, folder)
 
 
 def _address(given: str | KeySource, folder: Path) -> Address:
@@ -493,37 +475,17 @@ def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that 
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
-def _diagnostic(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Diagnostic:
-    lines = text.splitlines()
-    source = lines[line - 1] if line is not None and line <= len(lines) else None
-    if source is not None and (
+def _diagnostic(path: Path, reason: str, line: int | None, column: int | None) -> Diagnostic:
+    source = None if line is None else read_lines(path, {line}).get(line)
+    return _without_secret(Diagnostic(reason, file=str(path), line=line, column=column, source_line=source))
+
+
+def _without_secret(mistake: Diagnostic) -> Diagnostic:
+    """Leave a line out that may hold a secret: a notifier's URL, an option, a token (Law 8). The place is enough."""
+    source = mistake.source_line
+    is_secret = source is not None and (
         ("://" in source and "base_url" not in source)
         or "sha256" in source
-        or reason.startswith(("object_storage", "shared_dir"))
-    ):
-        source = None  # a notifier's URL, an option or a token is a secret (Law 8); the place is enough
-    return Diagnostic(reason, file=str(path), line=line, column=column, source_line=source)
-
-
-def _position(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[int | None, int | None]:
-    """Return line and column, from 1, of the deepest part of an error's location that is in the file."""
-    here = node
-    for part in location:
-        below = _below(here, part)
-        if below is None:
-            break
-        here = below
-    return (None, None) if here is None else _place(here)
-
-
-def _place(node: yaml.Node) -> tuple[int, int]:
-    return node.start_mark.line + 1, node.start_mark.column + 1
-
-
-def _below(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == part), None)
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        found: yaml.Node = node.value[part]
-        return found
-    return None
+        or mistake.reason.startswith(("object_storage", "shared_dir"))
+    )
+    return replace(mistake, source_line=None, mark=None) if is_secret else mistake

@@ -89,7 +89,8 @@ class Profile:
     `scale` is the configured number of service seconds per real second, or None. Relative key files are resolved
     against `folder`. `allows_http` permits API keys over plain http to another machine; `allow_http_links` permits a
     service with https to give download links with plain http. `replies` are the user's rules for reading replies.
-    `credit_price` is shown beside credits.
+    `credit_price` is shown beside credits. `proxy` is the address of a proxy for all requests of the profile, or
+    "environment" for the one of the usual variables.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Profile:
     allow_http_links: bool = False
     replies: ReplyRules = field(default_factory=ReplyRules)
     credit_price: CreditPrice | None = None
+    proxy: "Address | str | None" = None
 
     @property
     def is_embedded(self) -> bool:
@@ -118,6 +120,23 @@ class Profile:
     def account_names(self) -> tuple[str, ...]:
         """The accounts in configured order; jobs that name no account use the first."""
         return tuple(account.name for account in self.accounts) or ("main",)
+
+    def proxy_url(self) -> str | None:
+        """Return the URL of the proxy, or None for direct requests. Raise `InputError`, which does not show the URL."""
+        if self.is_embedded or self.proxy is None:
+            return None
+        if isinstance(self.proxy, str):
+            from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415  slow to import, and rarely needed
+
+            parts = urlsplit(str(self.base_url))
+            url = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+        else:
+            url = self.proxy.read()
+        is_needed = isinstance(self.proxy, Address)
+        if (is_needed and not url) or (url and not is_web(url)):
+            reason = f"profile {self.name}: no URL of a proxy, http://HOST:PORT, was found in "
+            raise InputError(f"{reason}{self.proxy}; nothing was sent. Set it, or remove `proxy`")
+        return url
 
     def keys(self, account: str) -> list[str]:
         """Return an account's API keys, newest first. Raise `InputError` if none can be read."""
@@ -265,6 +284,7 @@ class Config:
         traces: Traces | None = None,
         on_saved: Hook | None = None,
         object_storage: ObjectStorage | None = None,
+        env_file: Path | None = None,
         http: HttpSettings = HttpSettings(),  # noqa: B008  frozen
     ) -> None:
         """Take profiles by name, the default one's name, and the settings; None means the default value."""
@@ -272,6 +292,8 @@ class Config:
         self.default = default
         self.notifiers = {notifier.name: notifier for notifier in notifiers}
         self.traces = traces
+        self.env_file = env_file
+        self.file_variables: frozenset[str] = frozenset()  # the names of the variables that are in `env_file`
         self.on_saved = on_saved
         self.object_storage = object_storage or ObjectStorage()
         self.http = http
@@ -287,14 +309,16 @@ class Config:
         return self.profiles[wanted]
 
     def secret_variables(self) -> frozenset[str]:
-        """Return the names of the environment variables with keys, secrets, tokens and notifiers' addresses."""
+        """Return the names of the environment variables with keys, secrets, tokens and addresses, and of `env_file`."""
         keys = [key for each in self.profiles.values() for account in each.accounts for key in account.keys]
         keys += [token.source for token in self.http.tokens if token.source is not None]
         for notifier in self.notifiers.values():
             addresses = [each.source for each in (notifier.apprise, notifier.webhook) if each is not None]
             keys += [source for source in (*addresses, notifier.secret) if source is not None]
         keys += _sources_in(self.object_storage.options)
-        return frozenset(key.env for key in keys if key.env is not None)
+        proxies = [each.proxy for each in self.profiles.values() if isinstance(each.proxy, Address)]
+        keys += [proxy.source for proxy in proxies if proxy.source is not None]
+        return self.file_variables | {key.env for key in keys if key.env is not None}
 
     def check_notifiers(self, names: Iterable[str]) -> None:
         """Raise `InputError` for the first name without a notifier."""

@@ -1,13 +1,9 @@
 """Backoff: how long to wait before the next try. A wait that the service asks for is a lower bound."""
 
-from datetime import timedelta
 from typing import Final
 
 from batchkiln.core.job import Attempt
 from batchkiln.core.responses import CreateReply, IdempotencyConflict, NotUnderstood, Refused
-
-LONGEST_HOLD: Final = timedelta(days=8)
-"""The longest wait that a service may ask for: a week covers each of its windows."""
 
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 300.0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from batchkiln.core.filenames import VERSIONS
 
@@ -101,8 +101,7 @@ class SourceRef:
     column: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSpec:
+class ItemSpec(NamedTuple):
     """An item as a manifest specifies it: one prompt and its request.
 
     `metadata` is a JSON object in canonical form, or None. `file_name` is the job's pattern, with the item's variables

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from math import ceil, inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.rate_limits import Limits
-from batchkiln.core.responses import AccountBlocked
 from batchkiln.core.waits import WaitReason
+
+if TYPE_CHECKING:  # slow to import, and `status` needs none of it
+    from batchkiln.core.responses import AccountBlocked
 
 LEASE_SECONDS: Final = 15.0
 """How long a lease holds after it was taken or renewed, by the database's clock."""
@@ -109,7 +111,7 @@ class AccountRest:
     """The reason why a worker's account waits without an end; `blocked` is the service's refusal, if there was one."""
 
     reason: WaitReason
-    blocked: AccountBlocked | None = None
+    blocked: "AccountBlocked | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +172,21 @@ def accounts_carried(limits: Limits) -> int:
     return max(1, int(limits.requests_per_minute_per_ip * interval / (limits.minute_seconds + interval)))
 
 
-def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_most: int) -> Choice:
+def choose_accounts(
+    name: str,
+    roster: Roster,
+    wanted: AbstractSet[int],
+    *,
+    at_most: int,
+    under_way: AbstractSet[int] = frozenset(),
+) -> Choice:
     """Return the wanted accounts that a worker takes and releases, so that all workers drive about equally many.
 
-    A worker takes up to its share, and beyond it the accounts that no other worker can take. Workers that choose at the
-    same moment, as after another worker's end, begin with different accounts. A worker releases one account at a time
-    to the worker with the fewest, if that one drives at least `REBALANCE_APART` fewer and has the account's API key.
+    A worker takes up to its share, and beyond it the accounts that no other worker can take. It takes these first, and
+    then accounts with work `under_way`. Workers that choose at the same moment, as after another worker's end, begin
+    with different accounts. A worker releases one account at a time to the worker with the fewest, if that one drives
+    at least `REBALANCE_APART` fewer and has the account's API key. A worker that drives `at_most` also releases one for
+    an account that no other worker can take.
     """
     own = next((sender for sender in roster.senders if sender.name == name), None)
     if own is None:
@@ -186,20 +197,36 @@ def choose_accounts(name: str, roster: Roster, wanted: AbstractSet[int], *, at_m
     free = sorted(roster.free & own.able & wanted)
     rank, workers = roster.senders.index(own), len(roster.senders)
     free = [account_id for first in range(workers) for account_id in free[(rank + first) % workers :: workers]]
+    left_to_others = {
+        account_id
+        for account_id in free
+        if any(account_id in other.able and len(other.driven & wanted) < share for other in others)
+    }
+    free.sort(key=lambda account_id: (account_id in left_to_others, account_id not in under_way))
     take = free[: max(0, share - len(driven))]
     for account_id in free[len(take) :]:
-        is_left_to_others = any(account_id in other.able and len(other.driven & wanted) < share for other in others)
-        if not is_left_to_others and len(driven) + len(take) < at_most:
+        if account_id not in left_to_others and len(driven) + len(take) < at_most:
             take.append(account_id)
-    give = () if take or free else _given(driven, others, wanted, at_most)
-    return Choice(tuple(take), give)
+    if take:
+        return Choice(tuple(take))
+    if not free:
+        return Choice(give=_given(driven, others, wanted, at_most, apart=REBALANCE_APART))
+    with_room = [other for other in others if len(other.driven & wanted) < at_most]
+    waiting = {account_id for account_id in free if not any(account_id in other.able for other in with_room)}
+    if not waiting:
+        return Choice()
+    # The worker is full. Another one may take one of its accounts, or else one that is idle gives way to paid work.
+    idle = sorted(driven - under_way) if waiting & under_way else []
+    return Choice(give=_given(driven, others, wanted, at_most, apart=0) or tuple(idle[-1:]))
 
 
-def _given(driven: frozenset[int], others: Sequence[Sender], wanted: AbstractSet[int], at_most: int) -> tuple[int, ...]:
-    """Return the account to release to the worker that drives the fewest, if that drives few enough."""
+def _given(
+    driven: frozenset[int], others: Sequence[Sender], wanted: AbstractSet[int], at_most: int, *, apart: int
+) -> tuple[int, ...]:
+    """Return the account to release to the worker that drives the fewest, if that drives `apart` fewer."""
     for other in sorted(others, key=lambda sender: len(sender.driven & wanted)):
         count = len(other.driven & wanted)
-        if count + REBALANCE_APART > len(driven) or count >= at_most:
+        if count + apart > len(driven) or count >= at_most:
             continue
         if able := sorted(driven & other.able):
             return (able[-1],)

@@ -133,6 +133,7 @@ class DownloadTask:
     uses. `version` counts the item's attempts with saved files, `versions` is the pattern of their names, and `sidecar`
     is what is written beside each file. `origin` is what its sidecars tell, or None without any. `staged` files were
     complete on the disk of a machine, and their objects are not recorded; their paths are relative to `output_dir`.
+    `gone` files were missing when a person looked for them.
     """
 
     attempt: Attempt
@@ -153,6 +154,7 @@ class DownloadTask:
     sidecar: Sidecar | None = None
     origin: Origin | None = None
     staged: tuple[SavedOutput, ...] = ()
+    gone: tuple[SavedOutput, ...] = ()
 
     @property
     def extensions(self) -> tuple[str, ...]:

@@ -16,6 +16,9 @@ from batchkiln.core.sliding_window import SlidingWindow
 from batchkiln.core.timestamps import EPOCH, ClockReading
 from batchkiln.core.waits import NO_WAIT, NotBefore, WaitReason
 
+LONGEST_HOLD: Final = timedelta(days=8)
+"""The longest wait that a service may ask for: a week covers each of its windows."""
+
 MIB: Final = 1024 * 1024
 
 RECENT_MINUTES: Final = 2

@@ -29,6 +29,11 @@ def request_body(recipe: Recipe, *, prompt: str, input_urls: Sequence[str], max_
     return _canonical(body)
 
 
+def input_urls(body: bytes) -> list[str]:
+    """Return the addresses of the uploaded images in a body that `request_body` made, in order."""
+    return [str(each["url"]) for each in json.loads(body).get("inputs", ())]
+
+
 def idempotency_key(queue_uid: str, *, job: str, item: str, number: int) -> str:
     """Return the key of an item's attempt `number`, in a queue of schema 5 or later.
 

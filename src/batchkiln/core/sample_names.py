@@ -51,6 +51,8 @@ class Splits:
 
         The order in which splits are named does not matter.
         """
+        if len(self.shares) == 1:
+            return self.shares[0][0]
         digest = hashlib.sha256(item.encode()).digest()[:_HASH_BYTES]
         place = int.from_bytes(digest, "big") / 2 ** (8 * _HASH_BYTES)
         shares = sorted(self.shares)

@@ -68,7 +68,7 @@ class CountedClient:
         await self._wait_for_capacity(kind, files, size_bytes)
         request = worker.new_request(kind, worker.ports.clock.now(), files=files, size_bytes=size_bytes)
         async with worker.rate_limited(request):
-            await worker.ports.queue.record_request(request)
+            await worker.record_request(request)
             reply = await send()
         if isinstance(reply, Throttled | Unavailable) and reply.retry_after is not None:
             now = worker.ports.clock.now()

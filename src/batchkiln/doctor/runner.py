@@ -105,7 +105,8 @@ async def _service_results(context: CheckContext, profile: Profile) -> AsyncIter
             base_url = str(profile.base_url)
             if profile.is_embedded:
                 base_url = (await stack.enter_async_context(temporary_service(profile))).base_url
-            session = await stack.enter_async_context(new_session(context.environment.connector()))
+            made = new_session(context.environment.connector(), proxy=profile.proxy_url())
+            session = await stack.enter_async_context(made)
             clock = ServiceClock(time_scale=profile.time_scale, wall=context.environment.wall)
             new_client = partial(new_service_client, ObservingClient, profile, session, base_url=base_url, clock=clock)
             async for result in _check_service(context, profile, new_client, clock):

@@ -166,15 +166,22 @@ class Columns:
         values |= {key: row.parameters.get(key) for key in self.parameters}
         if not row.metadata.keys() <= self.metadata.keys():
             raise _changed(row)
-        record = {name: _converted(values[name], kind, row) for name, kind in self.types.items()}
+        record: dict[str, Value] = {
+            name: value
+            if (type(value := values[name]) is str and kind is ColumnType.TEXT) or name in _FIXED
+            else _converted(value, kind, row)
+            for name, kind in self.types.items()
+        }
         return {name: "" if value is None else value for name, value in record.items()} if self.is_dense else record
 
 
 def _observe(found: dict[str, _Observed], values: Mapping[str, Any]) -> None:
     for key, value in values.items():
-        observed = found.setdefault(key, _Observed())
+        observed = found.get(key)
+        if observed is None:
+            observed = found[key] = _Observed()
         if value is not None:
-            observed.types.add(_type_of(value))
+            observed.types.add(ColumnType.TEXT if type(value) is str else _type_of(value))
             observed.values_count += 1
 
 

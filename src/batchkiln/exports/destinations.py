@@ -46,7 +46,7 @@ class Destination(Protocol):
     def head(self, name: str) -> bytes:
         """Return the first 64 KiB of a file; no bytes if there is no such file."""
 
-    def add_media(self, source: Path, name: str) -> None:
+    def add_media(self, source: str, name: str) -> None:
         """Link or copy an output to a name, replacing any file there. A URL may send it only in `flush`."""
 
     def publish(self, staged: Path, name: str) -> None:

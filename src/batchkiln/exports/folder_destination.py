@@ -28,7 +28,7 @@ class FolderDestination:
         self._may_copy = link in {None, Link.COPY}
         self._link = link or Link.HARD
         self._wants_copies = link is Link.COPY
-        self._made: set[Path] = set()
+        self._made: set[str] = set()
         self._files = FileSystem()
         with self._translated_errors(""):
             if root.exists() and not root.is_dir():
@@ -78,18 +78,21 @@ class FolderDestination:
         except FileNotFoundError:
             return b""
 
-    def add_media(self, source: Path, name: str) -> None:
+    def add_media(self, source: str, name: str) -> None:
         """Make a hard link in place. A copy, a symlink or a replacement is made in `staging` and renamed."""
-        final, part = self._root / name, self.staging / "media"
         with self._translated_errors(name):
-            self._make_folder(final.parent)
-            if self._link is Link.HARD and self._try_link(source, final):
+            folder = name.rpartition("/")[0]
+            if folder not in self._made:
+                (self._root / folder).mkdir(parents=True, exist_ok=True)
+                self._made.add(folder)
+            if self._link is Link.HARD and self._try_link(source, f"{self._root}/{name}"):
                 return
-            self._make_folder(self.staging)
+            final, part = self._root / name, self.staging / "media"
+            self.staging.mkdir(parents=True, exist_ok=True)
             part.unlink(missing_ok=True)
             if self._link is Link.SYM:
                 # A relative link keeps this machine's folders out of the dataset.
-                part.symlink_to(os.path.relpath(source.resolve(), final.parent.resolve()))
+                part.symlink_to(os.path.relpath(Path(source).resolve(), final.parent.resolve()))
             elif self._link is Link.COPY or not self._try_link(source, part):
                 shutil.copyfile(source, part)
             part.replace(final)
@@ -102,7 +105,7 @@ class FolderDestination:
             if final.is_file() and filecmp.cmp(staged, final, shallow=False):
                 staged.unlink()
                 return
-            self._make_folder(final.parent)
+            final.parent.mkdir(parents=True, exist_ok=True)
             self._files.sync_path(staged)
             staged.replace(final)
             self._files.sync_folder(final.parent)
@@ -130,10 +133,10 @@ class FolderDestination:
             return self._link is Link.SYM
         return not self._wants_copies or entry.stat().st_nlink == 1
 
-    def _try_link(self, source: Path, target: Path) -> bool:
+    def _try_link(self, source: str, target: str | Path) -> bool:
         """Make a hard link. Return False if `target` exists, or if the file system requires copies from now on."""
         try:
-            os.link(source.resolve() if source.is_symlink() else source, target)
+            os.link(os.path.realpath(source) if os.path.islink(source) else source, target)  # noqa: PTH114
         except FileExistsError:
             return False
         except OSError as error:
@@ -142,11 +145,6 @@ class FolderDestination:
             self._link = Link.COPY
             return False
         return True
-
-    def _make_folder(self, folder: Path) -> None:
-        if folder not in self._made:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._made.add(folder)
 
     @contextmanager
     def _translated_errors(self, name: str) -> Iterator[None]:

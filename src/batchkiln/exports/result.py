@@ -1,12 +1,13 @@
 """The result of an export: the figures for its card and for the command's summary, and the omitted outputs."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from batchkiln.core.sample_names import DatasetRow
+from batchkiln.core.shown import Shown
 
 MAX_LEFT_OUT: Final = 1000
 _MAX_VALUES: Final = 12
@@ -21,9 +22,12 @@ class LeftOut:
     reason: str
 
 
-@dataclass(slots=True)
-class ExportResult:
-    """Counts of outputs. `on_left_out` is called for each output left out; `left_out` keeps the first thousand."""
+@dataclass(slots=True, repr=False)
+class ExportResult(Shown):
+    """Counts of outputs, and the dataset's `place`, a folder or a URL.
+
+    `on_left_out` is called for each output left out; `left_out` keeps the first thousand.
+    """
 
     on_left_out: Callable[[LeftOut], None] = lambda _: None
     items: int = 0  # items that have outputs
@@ -40,6 +44,14 @@ class ExportResult:
     size_bytes: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
+    place: str = ""
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "place", self.place
+        yield "files", self.files
+        yield "new", self.new
+        yield "left out", [f"{one.item}: {one.reason}" for one in self.left_out]
+        yield "notes", self.notes
 
     @property
     def files(self) -> int:

@@ -159,13 +159,13 @@ class TableWriter:
 
     def add(self, row: DatasetRow, split: str, result: ExportResult) -> None:
         """Add the row's file and write the row, or record it in `result` as left out."""
-        location = self._location_of(row, split)
+        location, name = self._location_of(row, split), file_name(row)
         try:
-            is_new = self._media.add(row, f"{location.root}{location.media}")
+            is_new = self._media.add(row, f"{location.root}{location.media}", name)
         except OutputUnusable as unusable:
             result.leave_out(row, str(unusable))
             return
-        record = self._columns_of(row).record(row, f"{location.media}{file_name(row)}")
+        record = self._columns_of(row).record(row, f"{location.media}{name}")
         self._table(location, row).add(record)
         result.add(row, split, is_new=is_new)
 

@@ -63,9 +63,9 @@ class UrlDestination:
         """Fetch the beginning of a file."""
         return bytes(self._call(lambda: self._fs.cat_file(self._full_path(name), start=0, end=HEAD_BYTES)) or b"")
 
-    def add_media(self, source: Path, name: str) -> None:
+    def add_media(self, source: str, name: str) -> None:
         """Queue a file; several are sent together."""
-        self._pending.append((str(source), self._full_path(name)))
+        self._pending.append((source, self._full_path(name)))
         if len(self._pending) >= _FILES_PER_PUT:
             self.flush()
 

@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -52,7 +53,7 @@ class _Sample:
                 archive.addfile(entry, BytesIO(small[extension]))
             else:
                 entry.size = self.row.size_bytes
-                with local_output(self.row).open("rb") as file:
+                with Path(local_output(self.row)).open("rb") as file:
                     archive.addfile(entry, file)
 
 

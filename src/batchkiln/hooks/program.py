@@ -1,8 +1,13 @@
-"""Runs one program without a shell: bounded in time and output, with its process group ended afterwards."""
+"""Runs one program without a shell: bounded in time and output, with its process group ended afterwards.
+
+The program's parent is `hooks/guard.py`, which ends the group also when this process dies.
+"""
 
 import asyncio
 import os
 import signal
+import socket
+import sys
 import tempfile
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
@@ -16,6 +21,7 @@ MAX_OUTPUT_BYTES: Final = 1024 * 1024
 
 SHOWN_CHARACTERS: Final = 200
 _CHUNK_BYTES: Final = 64 * 1024
+_GUARD: Final = Path(__file__).with_name("guard.py")
 
 
 class Clock(Protocol):
@@ -82,16 +88,29 @@ async def run_program(
     """
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
+    here, there = socket.socketpair()
+    here.settimeout(0)
     loop, output = asyncio.get_running_loop(), _Output(reading, asyncio.Event())
     try:
-        with tempfile.TemporaryFile() as file:
-            process = await _start(arguments, _rewound(file, document), writing, folder, environment)
+        with tempfile.TemporaryFile() as file, there:
+            guarded = [sys.executable, "-I", "-S", str(_GUARD), str(there.fileno()), *arguments]
+            process = await asyncio.create_subprocess_exec(
+                *guarded,
+                stdin=_rewound(file, document),
+                stdout=writing,
+                stderr=writing,
+                cwd=folder,
+                env=environment,
+                pass_fds=(there.fileno(),),
+                start_new_session=True,
+            )
         loop.add_reader(reading, output.read)
-        return await _await_end(process, output, clock, timeout_seconds)
+        return await _await_end(process, output, here, clock, timeout_seconds)
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         return ProgramEnd(None, f"it does not start: {reason}")
     finally:
+        here.close()
         loop.remove_reader(reading)
         os.close(reading)
         os.close(writing)
@@ -103,26 +122,14 @@ def _rewound(file: BinaryIO, document: bytes) -> BinaryIO:
     return file
 
 
-async def _start(
-    arguments: Sequence[str], document: BinaryIO, output: int, folder: Path, environment: Mapping[str, str]
-) -> Process:
-    return await asyncio.create_subprocess_exec(
-        *arguments,
-        stdin=document,
-        stdout=output,
-        stderr=output,
-        cwd=folder,
-        env=environment,
-        start_new_session=True,
-    )
-
-
-async def _await_end(process: Process, output: _Output, clock: Clock, timeout_seconds: float) -> ProgramEnd:
+async def _await_end(
+    process: Process, output: _Output, guard: socket.socket, clock: Clock, timeout_seconds: float
+) -> ProgramEnd:
     waiting = asyncio.create_task(process.wait())
     waiting.add_done_callback(lambda _: output.ended.set())
     try:
         await clock.sleep_until(clock.monotonic() + timeout_seconds, output.ended)
-        status = process.returncode
+        has_ended = process.returncode is not None
     finally:
         with suppress(ProcessLookupError, PermissionError):  # the last one where only its zombie is left
             os.killpg(process.pid, signal.SIGKILL)
@@ -132,8 +139,20 @@ async def _await_end(process: Process, output: _Output, clock: Clock, timeout_se
     text = output.last.decode("utf-8", "replace").strip()[-SHOWN_CHARACTERS:]
     if output.is_too_much:
         return ProgramEnd(None, f"it wrote more than {MAX_OUTPUT_BYTES:,} bytes, and was ended", text)
-    if status is None:
+    return _told(guard, text, timeout_seconds, has_ended=has_ended)
+
+
+def _told(guard: socket.socket, text: str, timeout_seconds: float, *, has_ended: bool) -> ProgramEnd:
+    """Return the end that the guard has told; without a word, it was ended with the program's group."""
+    try:
+        told = guard.recv(_CHUNK_BYTES).decode()
+    except (BlockingIOError, ConnectionError):
+        told = ""
+    if told.startswith("errno "):
+        return ProgramEnd(None, f"it does not start: {os.strerror(int(told.removeprefix('errno ')))}", text)
+    if not told and not has_ended:
         return ProgramEnd(None, f"it had not ended after {timeout_seconds:g} seconds, and was ended", text)
+    status = int(told or -signal.SIGKILL)
     if status < 0:
         return ProgramEnd(None, f"it was ended by signal {-status}", text)
     return ProgramEnd(status, output=text)

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime
 from math import inf
 from typing import Final, Protocol
@@ -23,7 +23,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.core.urls import is_url
 from batchkiln.hooks.program import Clock, ProgramEnd, run_program
-from batchkiln.object_storage import local_file
+from batchkiln.object_storage import held_file
 from batchkiln.store import ChangeNotifier, HookDecision, Reader, RedoBounds, SavedItem, Store, Writer
 from batchkiln.worker.run_state import RunState
 
@@ -81,7 +81,7 @@ async def running_hooks(
     engine.control.settle = runner.settle
     try:
         yield
-        if not runner.has_settled and not engine.control.stop_wanted.is_set():  # no work, but files of an earlier run
+        if not runner.has_settled and not engine.control.stop_wanted.is_set():  # it ended early
             await runner.settle()
     finally:
         engine.control.settle = None
@@ -222,18 +222,29 @@ class HookRunner:
             self._news.set()
 
     async def _run(self, item: SavedItem, at: int) -> ProgramEnd:
+        """Run the program for one file, and tell of a failure."""
         number, file = item.files[at]
         origin = item.origin
-        try:
-            path = await asyncio.to_thread(local_file, file.path, sha256=file.sha256, size_bytes=file.size_bytes)
-        except OSError as error:  # of an object: a file is named, and not read
-            end = ProgramEnd(None, f"{file.path} cannot be read: {error.strerror or error}")
-            log.warning("hook_failed", job=origin.job, item=origin.item, number=number, reason=end.reason)
-            return end
-        document = origin.document(file, number) | {"path": str(path)}
-        if is_url(file.path):
-            document["url"] = file.path
-        end = await run_program(
+        with ExitStack() as stack:
+            held = held_file(file.path, sha256=file.sha256, size_bytes=file.size_bytes)
+            try:
+                path = await asyncio.to_thread(stack.enter_context, held)
+            except OSError as error:  # of an object: a file is named, and not read
+                end = ProgramEnd(None, f"{file.path} cannot be read: {error.strerror or error}")
+            else:
+                end = await self._run_program(origin.document(file, number) | {"path": str(path)}, file.path)
+        if end.status != 0 and end.status not in DECISIONS:
+            reason = end.reason or f"it ended with exit status {end.status}"
+            log.warning(
+                "hook_failed", job=origin.job, item=origin.item, number=number, reason=reason, message=end.output
+            )
+        return end
+
+    async def _run_program(self, document: dict[str, object], place: str) -> ProgramEnd:
+        """Run the program with what it is told of a file at `place`, a path or a URL."""
+        if is_url(place):
+            document["url"] = place
+        return await run_program(
             filled(self._hook.command, {name: "" if value is None else str(value) for name, value in document.items()}),
             (json.dumps(document, ensure_ascii=False) + "\n").encode(),
             folder=self._hook.folder,
@@ -241,12 +252,6 @@ class HookRunner:
             clock=self._clock,
             timeout_seconds=self._hook.timeout_seconds,
         )
-        if end.status != 0 and end.status not in DECISIONS:
-            reason = end.reason or f"it ended with exit status {end.status}"
-            log.warning(
-                "hook_failed", job=origin.job, item=origin.item, number=number, reason=reason, message=end.output
-            )
-        return end
 
     async def _decide(self, item: SavedItem, decision: HookDecision) -> None:
         bounds = RedoBounds(self._hook.redos, self._hook.redo_credits)

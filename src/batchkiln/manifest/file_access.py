@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchkiln.core.urls import folder_url_problem, is_url
-from batchkiln.manifest.diagnostics import InvalidValue, quoted
+from batchkiln.yaml_reading.diagnostics import InvalidValue, quoted
 
 
 @dataclass(frozen=True, slots=True)

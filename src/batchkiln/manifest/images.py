@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.job import InputFile
-from batchkiln.manifest.diagnostics import InvalidValue, quoted
 from batchkiln.manifest.file_access import FileAccess
+from batchkiln.yaml_reading.diagnostics import InvalidValue, quoted
 
 MAX_SIZE_BYTES: Final = 30 << 20  # Service section 4, image upload flow, step 1
 MAX_PIXELS: Final = 100_000_000  # decoding takes four bytes a pixel

@@ -9,15 +9,15 @@ from typing import Any, Final
 from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec, VariantGroup
-from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
 from batchkiln.manifest.settings import ResolvedSettings, SettingsReader, describe
 from batchkiln.manifest.templates import text_of
 from batchkiln.manifest.validation import check_names, checked_id, checked_prompt, suggestion
-from batchkiln.manifest.yaml_parser import ScalarEvent
-from batchkiln.manifest.yaml_tree import MapNode, Node, SeqNode, scalar_value
+from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
+from batchkiln.yaml_reading.yaml_parser import ScalarEvent
+from batchkiln.yaml_reading.yaml_tree import MapNode, Node, SeqNode, scalar_value
 
 MAX_COMBINATIONS: Final = 10_000_000
 DEFAULT_ID: Final = "item"

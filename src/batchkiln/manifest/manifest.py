@@ -19,7 +19,6 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order, Sidecar
 from batchkiln.core.urls import folder_url_problem, is_url, scheme_of
-from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
@@ -28,9 +27,10 @@ from batchkiln.manifest.row_items import row_items
 from batchkiln.manifest.schema import Header
 from batchkiln.manifest.settings import SettingsReader
 from batchkiln.manifest.validation import check, check_names
-from batchkiln.manifest.yaml_errors import encoding_error, has_keys_below, report_syntax
-from batchkiln.manifest.yaml_parser import ScalarEvent
-from batchkiln.manifest.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
+from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
+from batchkiln.yaml_reading.yaml_errors import encoding_error, has_keys_below, report_syntax
+from batchkiln.yaml_reading.yaml_parser import ScalarEvent
+from batchkiln.yaml_reading.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
 
 MAX_SIZE_BYTES: Final = 2 << 30
 STDIN_NAME: Final = "<stdin>"

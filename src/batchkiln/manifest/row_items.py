@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from batchkiln.core.urls import is_url, redacted
-from batchkiln.manifest.diagnostics import InvalidValue, Location, Mark, open_bytes
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
 from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of
@@ -15,7 +14,8 @@ from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
 from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, source_for
 from batchkiln.manifest.validation import check, check_names
-from batchkiln.manifest.yaml_tree import MapNode, Node
+from batchkiln.yaml_reading.diagnostics import InvalidValue, Location, Mark, open_bytes
+from batchkiln.yaml_reading.yaml_tree import MapNode, Node
 
 _ENDINGS: Final = f"one of {', '.join(KINDS)}, or .gz after it (not after parquet)"
 _MAX_SHOWN_COUNT: Final = 10**15  # Python does not print numbers of more than 4,300 digits

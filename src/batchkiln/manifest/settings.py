@@ -8,12 +8,12 @@ import orjson
 
 from batchkiln.core.catalog_checks import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe, SourceRef
-from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, quoted
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings, SourceInput
 from batchkiln.manifest.validation import check, checked_id
-from batchkiln.manifest.yaml_parser import ScalarEvent
-from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
+from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, quoted
+from batchkiln.yaml_reading.yaml_parser import ScalarEvent
+from batchkiln.yaml_reading.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 RECIPE_FIELDS: Final = (
     *("model", "mode", "parameters", "max_cost_credits", "attempts", "priority"),
@@ -62,7 +62,7 @@ class SettingsReader:
         shared = self._defaults.get("metadata")
         self._metadata = plain_value(shared[1]) if shared is not None and isinstance(shared[1], MapNode) else {}
         try:
-            self._metadata_text = _canonical(self._metadata)
+            self._metadata_text = canonical(self._metadata)
         except TypeError:  # the header's diagnostics report it
             self._metadata, self._metadata_text = {}, None
 
@@ -153,7 +153,7 @@ class SettingsReader:
         """Return the defaults' metadata updated by an item's own, as values and as JSON; None if too large."""
         values = {**self._metadata, **own} if self._metadata else own
         try:
-            text = _canonical(values)
+            text = canonical(values)
         except TypeError as error:
             self._diagnostics.at(mark, f"`metadata` cannot be written as JSON: {error}")
             return None
@@ -296,7 +296,8 @@ def _flat_values(node: Node) -> dict[str, Any] | None:
     return values
 
 
-def _canonical(values: Mapping[str, Any]) -> str | None:
+def canonical(values: Mapping[str, Any]) -> str | None:
+    """Return metadata as JSON in canonical form; None without any. Raise `TypeError`."""
     return orjson.dumps(values, option=orjson.OPT_SORT_KEYS).decode() if values else None
 
 

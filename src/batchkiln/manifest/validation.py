@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, Remedy, quoted
 from batchkiln.manifest.schema import MAX_ID_LENGTH, MAX_PROMPT_LENGTH
-from batchkiln.manifest.yaml_parser import TYPE_NAMES
-from batchkiln.manifest.yaml_tree import MapNode, Node, SeqNode, plain_value
+from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Remedy, quoted
+from batchkiln.yaml_reading.yaml_parser import TYPE_NAMES
+from batchkiln.yaml_reading.yaml_tree import MapNode, Node, SeqNode, plain_value
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -7,13 +7,19 @@ import errno
 import hashlib
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from batchkiln.core.errors import StorageError
 from batchkiln.core.urls import is_url
 from batchkiln.object_storage.filesystems import settings
 from batchkiln.object_storage.url_streams import stream
+
+_PART: Final = ".part"
+_HELD: Final = ".held-"
+_LEFT_BEHIND_SECONDS: Final = 86_400.0
 
 
 def copy_path(sha256: str, name: str) -> Path:
@@ -35,7 +41,7 @@ def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
         with suppress(OSError):
             os.utime(copy)
         return copy
-    part = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}.part")
+    part = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}{_PART}")
     part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     digest = hashlib.sha256()
     try:
@@ -59,6 +65,30 @@ def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
     return copy
 
 
+@contextmanager
+def held_file(path: str, *, sha256: str, size_bytes: int) -> Iterator[Path]:
+    """Yield what `local_file` returns. A copy stays until the end of the context, whatever others read meanwhile.
+
+    Blocking. Raise the errors of `local_file`.
+    """
+    if not is_url(path):
+        yield Path(path)
+        return
+    found = local_file(path, sha256=sha256, size_bytes=size_bytes)
+    folder = found.parent.parent / f"{_HELD}{secrets.token_hex(8)}"
+    folder.mkdir(mode=0o700)
+    held = folder / found.name
+    try:
+        try:
+            held.hardlink_to(found)
+        except FileNotFoundError:  # another process has just removed it
+            held.hardlink_to(local_file(path, sha256=sha256, size_bytes=size_bytes))
+        yield held
+    finally:
+        held.unlink(missing_ok=True)
+        folder.rmdir()
+
+
 def keep(source: Path, sha256: str, name: str) -> None:
     """Move a file that is an object now to the copies. It is removed if it is on another disk, or none are kept."""
     copy = copy_path(sha256, name)
@@ -75,12 +105,17 @@ def keep(source: Path, sha256: str, name: str) -> None:
 
 
 def trim(newest: Path) -> None:
-    """Remove the copies that were unused for the longest time while all have more bytes than allowed."""
+    """Remove the copies that were unused for the longest time while all have more bytes than allowed.
+
+    What others are reading or hold is left to them, unless it is a day older: a crash has left it.
+    """
     found: list[tuple[float, int, Path]] = []
     for path in newest.parent.parent.glob("*/*"):
         with suppress(OSError):
             status = path.stat()
-            found.append((status.st_mtime, status.st_size, path))
+            is_in_use = path.suffix == _PART or path.parent.name.startswith(_HELD)
+            if not is_in_use or status.st_mtime < newest.stat().st_mtime - _LEFT_BEHIND_SECONDS:
+                found.append((status.st_mtime, status.st_size, path))
     excess = sum(size for _, size, _ in found) - settings().copies_bytes
     for _, size, path in sorted(found):
         if excess <= 0:

@@ -4,7 +4,7 @@ from batchkiln.outputs.file_formats import FileFormat, sniff_format
 from batchkiln.outputs.filesystem import FileSystem
 from batchkiln.outputs.output_files import OutputFiles
 from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
-from batchkiln.outputs.staged_objects import StagedObjects
+from batchkiln.outputs.staged_objects import StagedObjects, move_staged
 
 __all__ = [
     "FileFormat",
@@ -14,5 +14,6 @@ __all__ = [
     "PartialFile",
     "StagedObjects",
     "WrongLength",
+    "move_staged",
     "sniff_format",
 ]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.errors import OutputDirNotWritable
+from batchkiln.core.job import SavedFile
 
 # What `link` reports on file systems without hard links (exFAT, some network mounts), and between two file systems.
 NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
@@ -147,6 +148,14 @@ _REMEDIES: Final = {
     errno.ESTALE: "Let only one program write to this output.dir.",
 }
 _REMEDY: Final = "Check the disk and the folder, then start again."
+
+
+def is_whole(files: FileSystem, path: Path, file: SavedFile) -> bool:
+    """Return whether the content of a saved file is at a path. A file that cannot be read is not whole."""
+    try:
+        return files.size_of(path) == file.size_bytes and files.sha256_of(path) == file.sha256
+    except OSError:
+        return False
 
 
 def unwritable(path: Path, reason: str, remedy: str) -> OutputDirNotWritable:

@@ -22,7 +22,7 @@ from batchkiln.core.origin import tells_same
 from batchkiln.core.responses import DownloadCut
 from batchkiln.outputs.completeness import is_complete
 from batchkiln.outputs.file_formats import FileFormat, format_of
-from batchkiln.outputs.filesystem import FileSystem, translate_os_errors, unwritable
+from batchkiln.outputs.filesystem import FileSystem, is_whole, translate_os_errors, unwritable
 from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
 from batchkiln.outputs.paths import make_folders, numbered, part_path, place_inside, sidecar_paths
 
@@ -95,6 +95,10 @@ class OutputFiles:
         a run that crashed has written it. Raises `OutputDirNotWritable`.
         """
         return await asyncio.to_thread(self._write_sidecar, Path(path), kind, content)
+
+    async def holds(self, file: SavedFile) -> bool:
+        """Return whether a saved file is at its path, with its size and hash. One that cannot be read is not."""
+        return await asyncio.to_thread(is_whole, self._files, Path(file.path), file)
 
     async def remove_sidecar(self, path: str) -> None:
         """Remove a sidecar that was just written, because its file got another name."""

@@ -6,7 +6,11 @@ a crash or an outage of the storage, the next run sends them, and downloads noth
 """
 
 import asyncio
+import errno
+import filecmp
 import hashlib
+import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +26,7 @@ from batchkiln.object_storage import ObjectFolder, in_background
 from batchkiln.object_storage.copies import copy_path, keep
 from batchkiln.object_storage.object_folder import send_seconds, write_object
 from batchkiln.object_storage.threads import CALL_SECONDS
-from batchkiln.outputs.filesystem import FileSystem
+from batchkiln.outputs.filesystem import FileSystem, is_whole
 from batchkiln.outputs.paths import numbered, sidecar_paths
 
 _MAX_NAMES: Final = 1000
@@ -59,7 +63,7 @@ class StagedObjects:
         A copy of an object that is gone from its storage serves as well.
         """
         for path in (self.folder_of(url) / file.path, copy_path(file.sha256, file.path)):
-            if await asyncio.to_thread(self._holds, path, file):
+            if await asyncio.to_thread(is_whole, self._files, path, file):
                 return path
         return None
 
@@ -95,11 +99,42 @@ class StagedObjects:
         with suppress(OSError):
             await asyncio.to_thread(keep, source, file.sha256, file.path)
 
-    def _holds(self, path: Path, file: SavedFile) -> bool:
+
+def move_staged(old: Path, new: Path) -> tuple[int, tuple[Path, ...]]:
+    """Move all files of a folder of `StagedObjects`, of a queue that was moved; return their number, and what is left.
+
+    A file is left where it cannot be written to the new folder, or another one has its name there.
+    """
+    moved, left = 0, list[Path]()
+    for path in sorted(path for path in old.rglob("*") if path.is_file()):
         try:
-            return self._files.size_of(path) == file.size_bytes and self._files.sha256_of(path) == file.sha256
+            _move(path, new / path.relative_to(old))
         except OSError:
-            return False
+            left.append(path)
+        else:
+            moved += 1
+    return moved, tuple(left)
+
+
+def _move(path: Path, final: Path) -> None:
+    final.parent.mkdir(parents=True, exist_ok=True)
+    if final.exists():
+        if not filecmp.cmp(path, final, shallow=False):
+            raise FileExistsError(final)
+        path.unlink()
+        return
+    try:
+        path.rename(final)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        part = final.with_name(f"{final.name}.part")
+        with path.open("rb") as source, part.open("wb") as target:
+            shutil.copyfileobj(source, target)
+            target.flush()
+            os.fsync(target.fileno())
+        part.replace(final)
+        path.unlink()
 
 
 def unsendable(url: str, error: StorageError) -> OutputDirNotWritable:

@@ -1,7 +1,8 @@
 """The plan of a run: changes to the queue, costs, coming days and warnings."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from types import MappingProxyType
@@ -11,17 +12,20 @@ from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import ReadManifest, read_manifest, with_catalogue
 from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InputError
 from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, never_payable
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.selection import Selection
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_quotes
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
+from batchkiln.presentation.formatting import format_minute
 from batchkiln.store import (
     AccountSummary,
     ApplyOptions,
@@ -66,6 +70,18 @@ class RefusedClass:
     error: ErrorInfo
 
 
+@dataclass(frozen=True, slots=True)
+class AffectedItem:
+    """An item that would be rejected, and its place."""
+
+    name: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.file}:{self.line})"
+
+
 _ALL_ITEMS: Final = Selection()
 
 
@@ -74,7 +90,8 @@ class JobPlan:
     """The plan of one manifest.
 
     `end_at` is None if it cannot be estimated or the job is paused. `most` is the maximum cost, with bounds for items
-    without a price.
+    without a price. `affected` names the first items of each group that would be rejected; it is empty for a plan of
+    selected items.
     """
 
     manifest: ManifestPlan
@@ -84,6 +101,11 @@ class JobPlan:
     refused: tuple[RefusedClass, ...]
     unpriced: tuple[UnpricedGroup, ...]
     most: int
+    affected: Mapping[Unpayable | RefusedClass, tuple[AffectedItem, ...]] = field(default_factory=dict)
+
+    def named(self, group: Unpayable | RefusedClass) -> tuple[AffectedItem, ...]:
+        """Return the first items of a group that would be rejected."""
+        return self.affected.get(group, ())
 
     @property
     def unpriced_items(self) -> int:
@@ -113,8 +135,8 @@ class JobPlan:
         return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan(Shown):
     """The plan of a run.
 
     `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
@@ -129,6 +151,22 @@ class Plan:
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
     catalogue_warnings: tuple[str, ...]
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "jobs", [f"{job.manifest.spec.name}: {job.to_send:,} items to send" for job in self.jobs]
+        yield "credits", self.credits
+        yield "at most", self.most if self.unpriced else None
+        yield "models", [f"{cost.model}: {cost.items:,} items, {cost.credits:,} credits" for cost in self.costs]
+        ends = [job.end_at for job in self.jobs if job.end_at is not None]
+        yield "ends", f"about {format_minute(max(ends))}" if ends else None
+        yield "warnings", self.warnings
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings as sentences; those about losing money or results come first."""
+        from batchkiln.planning.plan_warnings import warnings_of  # noqa: PLC0415  it reads plans
+
+        return [warning.message for warning in warnings_of(self)]
 
     @property
     def credits(self) -> int:
@@ -207,7 +245,12 @@ async def make_plan(
         wants_balance=_paying_accounts(comparison.manifests, profiles),
         access=access,
     )
-    return _compose(comparison, quotes, app.config, tuple(catalogues.new_warnings()))
+    plan = _compose(comparison, quotes, app.config, tuple(catalogues.new_warnings()))
+    if selection or not any(job.unpayable or job.refused for job in plan.jobs):
+        return plan
+    from batchkiln.planning.affected_items import with_affected_items  # noqa: PLC0415  it reads plans
+
+    return await store.run(with_affected_items, plan, dict(zip(paths, read, strict=True)))
 
 
 def _compare_manifests(
@@ -296,6 +339,7 @@ def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_
     ahead = _under_way(comparison.other_loads)
     found = job_forecasts([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
     forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
+    beyond = Counter({(each.job, each.cost): each.count for outlook in found for each in _over_budget(outlook)})
     jobs = [
         _job_plan(
             manifest,
@@ -310,7 +354,7 @@ def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_
     return Plan(
         jobs=tuple(jobs),
         outlooks=tuple(outlook for outlook in found if loads.keys() & set(outlook.jobs)),
-        costs=tuple(_costs(payable, loads, limits)),
+        costs=tuple(_costs(payable, loads, limits, beyond)),
         quotes=quotes,
         others=tuple(queued.load.name for queued in comparison.other_loads if _has_queued(queued.load)),
         profiles=config.profiles,
@@ -355,6 +399,11 @@ def _most(sendable: ManifestPlan, unpriced: Iterable[UnpricedGroup], unpayable: 
     return most if left is None else min(most, left)
 
 
+def _over_budget(outlook: JobForecast) -> Iterator[Unpayable]:
+    """Yield the groups of items that the job's budget does not cover once it has paid for others."""
+    return (each for each in outlook.forecast.unpayable if each.obstacle is BudgetLimit.OVER_JOB_BUDGET)
+
+
 def _age(manifest: ManifestPlan) -> float:
     """Return the sort key of the queue's job order: by id, with new jobs last."""
     return inf if manifest.report.job_id is None else manifest.report.job_id
@@ -384,16 +433,24 @@ def _is_refused(entry: RecipeCount, manifest: ManifestPlan, quotes: Quotes) -> b
 
 def _refused(manifest: ManifestPlan, quotes: Quotes) -> Iterator[RefusedClass]:
     items = {question.price_key: question.item for question in manifest.questions}
-    for entry in manifest.counts:
-        if _is_refused(entry, manifest, quotes):
-            error = quotes.refused[manifest.profile, entry.price_key]
-            yield RefusedClass(entry.model, entry.count, items.get(entry.price_key, "another job's item"), error)
+    refused = [entry for entry in manifest.counts if _is_refused(entry, manifest, quotes)]
+    for key in dict.fromkeys(entry.price_key for entry in refused):
+        alike = [entry for entry in refused if entry.price_key == key]  # with different caps
+        count = sum(entry.count for entry in alike)
+        error = quotes.refused[manifest.profile, key]
+        yield RefusedClass(alike[0].model, count, items.get(key, "another job's item"), error)
 
 
 def _costs(
-    manifests: Iterable[ManifestPlan], loads: Mapping[str, QueuedLoad], limits: Mapping[str, Limits]
+    manifests: Iterable[ManifestPlan],
+    loads: Mapping[str, QueuedLoad],
+    limits: Mapping[str, Limits],
+    beyond: Counter[tuple[str, int]],
 ) -> Iterator[ModelCost]:
-    """Yield the costs by model, the highest first; items that can never be paid are excluded."""
+    """Yield the costs by model, the highest first; items that can never be paid are excluded.
+
+    `beyond` has the number of items that a job's budget does not cover, by job and cost.
+    """
     found: dict[tuple[str, str], ModelCost] = {}
     for manifest in manifests:
         load = loads[manifest.spec.name].load
@@ -402,12 +459,19 @@ def _costs(
             is_hopeless = cost is not None and never_payable(load, alike, cost, limits[manifest.profile])
             if entry.state is not ItemState.QUEUED or is_hopeless:
                 continue
+            covered = entry.count
+            if cost is not None:
+                place_of_cost = (manifest.spec.name, cost)
+                covered -= (taken := min(covered, beyond[place_of_cost]))
+                beyond[place_of_cost] -= taken
+            if not covered:
+                continue
             place = (manifest.profile, entry.model)
             before = found.get(place, ModelCost(*place, items=0, credits=0, unpriced=0))
             found[place] = replace(
                 before,
-                items=before.items + entry.count,
-                credits=before.credits + entry.count * (cost or 0),
+                items=before.items + covered,
+                credits=before.credits + covered * (cost or 0),
                 unpriced=before.unpriced + (entry.count if cost is None else 0),
             )
     yield from sorted(found.values(), key=lambda cost: (-cost.credits, cost.model))

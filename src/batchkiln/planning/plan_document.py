@@ -1,6 +1,7 @@
 """A plan as JSON values: `plan --json` prints it, and the HTTP interface replies with it to a dry run."""
 
 import json
+from dataclasses import asdict
 from typing import Any, TypedDict
 
 from batchkiln.core.provider import create_path
@@ -124,7 +125,13 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
         ],
         "uploads": {"files": manifest.uploads.files, "bytes": manifest.uploads.size_bytes},
         "unpayable": [
-            {"code": each.obstacle.value, "items": each.count, "cost_credits": each.cost, "limit_credits": each.limit}
+            {
+                "code": each.obstacle.value,
+                "items": each.count,
+                "cost_credits": each.cost,
+                "limit_credits": each.limit,
+                "named": [asdict(item) for item in job.named(each)],
+            }
             for each in job.unpayable
         ],
         "refused": [
@@ -134,6 +141,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
                 "item": each.item,
                 "code": each.error.code,
                 "message": each.error.message,
+                "named": [asdict(item) for item in job.named(each)],
             }
             for each in job.refused
         ],

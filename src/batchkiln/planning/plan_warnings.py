@@ -1,6 +1,6 @@
 """Warnings of a plan: items that can never be sent, results that may be lost, and slow uploads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -12,7 +12,7 @@ from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.rate_limits import MIB, Limits
 from batchkiln.outputs.paths import taken_names
-from batchkiln.planning.plan import JobPlan, Plan
+from batchkiln.planning.plan import AffectedItem, JobPlan, Plan
 from batchkiln.presentation.formatting import plural
 
 _REMEDIES: Final = {
@@ -68,13 +68,13 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             "files_there_already", name, f"{describe_taken_files(job.manifest.spec, taken)}; {TAKEN_REMEDY}"
         )
     for unpayable in job.unpayable:
-        yield _never_sent_warnings(unpayable)
+        yield _never_sent_warnings(unpayable, job.named(unpayable))
     for refused in job.refused:
         yield PlanWarning(
             "refused",
             name,
             f"{_items(refused.count)} of {refused.model} would be rejected, because the service refuses to price "
-            f"{refused.item}: {refused.error.code}: {refused.error.message}",
+            f"{refused.item}: {refused.error.code}: {refused.error.message}{_names(refused.count, job.named(refused))}",
         )
     if job.end_at is not None and job.end_at - job.now > RETENTION:
         yield PlanWarning(
@@ -160,13 +160,21 @@ def one_line_diagnostic(warning: Diagnostic) -> str:
     return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 
 
-def _never_sent_warnings(unpayable: Unpayable) -> PlanWarning:
+def _never_sent_warnings(unpayable: Unpayable, named: Sequence[AffectedItem]) -> PlanWarning:
     what, remedy = _REMEDIES[unpayable.obstacle]
     message = (
         f"{_items(unpayable.count)} would be rejected: {unpayable.cost:,} credits each exceed {what} "
-        f"({unpayable.limit:,}); {remedy}"
+        f"({unpayable.limit:,}); {remedy}{_names(unpayable.count, named)}"
     )
     return PlanWarning(unpayable.obstacle.value, unpayable.job, message)
+
+
+def _names(count: int, named: Sequence[AffectedItem]) -> str:
+    """Return the items as the end of a sentence; an empty text without any."""
+    if not named:
+        return ""
+    shown = ", ".join(map(str, named[:_NAMES]))
+    return f": {shown}" + (f" and {count - _NAMES:,} more" if count > _NAMES else "")
 
 
 def _upload_warnings(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:

@@ -213,7 +213,7 @@ async def open_quote_session(
     """Open a session. Raise `InputError` if the account has no key."""
     keys = {fingerprint(key): key for key in profile.keys(account)}
     environment = access.app.environment
-    async with new_session(environment.connector()) as session:
+    async with new_session(environment.connector(), proxy=profile.proxy_url()) as session:
         clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=environment.wall)
         client = new_service_client(
             ServiceClient, profile, session, base_url=str(profile.base_url), keys=keys, clock=clock

@@ -4,12 +4,15 @@ The field names are stable (docs/reference/contract.md, section 4). The types al
 interface.
 """
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from batchkiln.core.states import ItemState
-from batchkiln.store import ItemSource, ItemSummary, LoggedEvent, OutputSummary, Skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from batchkiln.store import ItemSource, ItemSummary, LoggedEvent, OutputSummary, Skipped
 
 
 def iso(instant: datetime | None) -> str | None:
@@ -79,7 +82,7 @@ class SkippedDocument(TypedDict):
     reason: str
 
 
-def item_fields(item: ItemSummary) -> ItemFields:
+def item_fields(item: "ItemSummary") -> ItemFields:
     """Return what every document of an item has."""
     return {
         "item": item.name,
@@ -90,34 +93,34 @@ def item_fields(item: ItemSummary) -> ItemFields:
         "attempts": item.attempts,
         "generation_id": item.generation_id,
         "credits": item.credits,
-        "outputs": [output_document(output) for output in item.outputs],
+        "outputs": [output_document(output) for output in item.outputs] if item.outputs else [],
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
         "metadata": dict(item.metadata),
         "version": item.version,
         "group": item.group,
         "verdict": item.verdict,
-        "stale": any(source.is_stale for source in item.sources),
+        "stale": any(source.is_stale for source in item.sources) if item.sources else False,
     }
 
 
-def item_document(item: ItemSummary) -> ItemDocument:
+def item_document(item: "ItemSummary") -> ItemDocument:
     """Return an item as `items --json` prints it."""
     return {
         **item_fields(item),
-        "waits_for": [_source_document(source) for source in item.sources if source.is_open],
+        "waits_for": [_source_document(source) for source in item.sources if source.is_open] if item.sources else [],
     }
 
 
-def output_document(output: OutputSummary) -> OutputDocument:
+def output_document(output: "OutputSummary") -> OutputDocument:
     """Return a saved file as `items --json` prints it."""
     return {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
 
 
-def _source_document(source: ItemSource) -> SourceDocument:
+def _source_document(source: "ItemSource") -> SourceDocument:
     return {"job": source.job, "item": source.item, "state": None if source.state is None else source.state.value}
 
 
-def skipped_document(skipped: Iterable[Skipped]) -> list[SkippedDocument]:
+def skipped_document(skipped: "Iterable[Skipped]") -> list[SkippedDocument]:
     """Return the named items that stay unchanged as JSON values."""
     return [{"item": entry.name, "reason": entry.reason} for entry in skipped]
 
@@ -135,7 +138,7 @@ class EventDocument(TypedDict):
     state: str | None
 
 
-def event_document(event: LoggedEvent) -> EventDocument:
+def event_document(event: "LoggedEvent") -> EventDocument:
     """Return an event as `run --json` prints it."""
     base: dict[str, Any] = {
         "event": event.kind,

@@ -1,6 +1,6 @@
 """Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
-from collections.abc import Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -9,6 +9,7 @@ from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.presentation.formatting import end_text, format_age, format_minute, plural, sanitize, service_note
@@ -16,8 +17,8 @@ from batchkiln.presentation.worker_views import SharedBy, read_shared_by
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 
-@dataclass(frozen=True, slots=True)
-class JobView:
+@dataclass(frozen=True, slots=True, repr=False)
+class JobView(Shown):
     """A job's summary with its forecast.
 
     `now` is service time. `examples` maps each group of problem items to the name of one of them. `time_scale` is
@@ -32,6 +33,15 @@ class JobView:
     time_scale: float = 1.0
     is_embedded: bool = False
     credit_price: CreditPrice | None = None
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        summary = self.summary
+        yield "job", summary.name
+        yield "items", [f"{number:,} {state}" for state, number in summary.items.items() if number]
+        yield "credits", f"{summary.credits.spent:,} spent, {summary.credits.reserved:,} reserved"
+        yield "ends", None if self.estimated_end_at is None else f"about {format_minute(self.estimated_end_at)}"
+        yield "paused", summary.is_paused or None
+        yield "service", self.service_note
 
     def money(self, amount: int) -> str:
         """Return what an amount of credits costs, in parentheses; empty if the price of a credit is not configured."""
@@ -65,8 +75,8 @@ class AccountView:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+@dataclass(frozen=True, slots=True, repr=False)
+class Overview(Shown):
     """The jobs and accounts of a queue, and what runs it.
 
     `lease` is that of the process that runs the queue; None if no process does. `shared_by` has the workers of a queue
@@ -77,6 +87,13 @@ class Overview:
     accounts: tuple[AccountView, ...]
     lease: Lease | None
     shared_by: SharedBy | None = None
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        for view in self.jobs:
+            summary = view.summary
+            done = summary.items[ItemState.DONE]
+            yield summary.name, f"{done:,} of {plural(summary.total, 'item')} done, {summary.credits.spent:,} credits"
+        yield "run by a process", "yes" if self.is_driven else "no"
 
     @property
     def is_driven(self) -> bool:

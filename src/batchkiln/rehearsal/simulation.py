@@ -24,6 +24,7 @@ from batchkiln.api.engine import Engine, open_engine
 from batchkiln.api.local_service import service_limits
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.outputs import FileSystem
@@ -58,10 +59,11 @@ class RehearsalOptions:
     stdin: BinaryIO
     on_progress: Callable[[datetime, int], None] = field(default=lambda _, __: None)
     kept: float = 1.0
+    stdin_name: str = "<stdin>"
 
 
-@dataclass(frozen=True, slots=True)
-class RehearsalResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RehearsalResult(Shown):
     """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `incidents` from the service."""
 
     profile: Profile
@@ -72,6 +74,14 @@ class RehearsalResult:
     report: Report
     incidents: tuple[Incident, ...]
     reviews: ReviewFigures = field(default_factory=ReviewFigures)
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "jobs", [f"{job.name}: {job.items[ItemState.DONE]:,} of {job.total:,} done" for job in self.jobs]
+        yield "credits", self.charged_credits
+        yield "service time", f"{self.starts_at:%Y-%m-%d %H:%M} to {self.ends_at:%Y-%m-%d %H:%M} UTC"
+        yield "incidents", [f"{one.times:,} x {one.kind} at {one.endpoint}" for one in self.incidents]
+        yield "charged twice", self.charged_twice
+        yield "sound", "yes" if self.is_sound else "no"
 
     @property
     def charged_twice(self) -> int:
@@ -199,7 +209,12 @@ class _Simulation:
                 await store.write(lambda writer: writer.name_queue(uid))
                 with _interrupted_at_once():
                     applied = await apply_manifests(
-                        store, self._app, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
+                        store,
+                        self._app,
+                        self._options.manifests,
+                        options=ApplyOptions(),
+                        stdin=self._options.stdin,
+                        stdin_name=self._options.stdin_name,
                     )
                 profile = self._profile_of(applied)
                 async with self._running_service(profile) as service:
@@ -299,6 +314,7 @@ def _rehearsal_config(config: Config, service_folder: Path) -> Config:
             accounts=tuple(Account(account, (KeySource(file=f"key-{account}"),)) for account in profile.account_names),
             scale=1.0,
             folder=service_folder,
+            proxy=None,
         )
         for name, profile in config.profiles.items()
     }

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from batchkiln.core.errors import InputError
+from batchkiln.core.shown import Shown
 from batchkiln.object_storage import local_file
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -49,12 +50,19 @@ class WrittenPage:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class WrittenReport(Shown):
     """The pages, starting with the first, and their totals."""
 
     files: tuple[WrittenPage, ...]
     totals: ReportTotals
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "files", [str(page.path) for page in self.files]
+        yield "items", self.totals.items
+        yield "images", self.totals.images
+        yield "videos", self.totals.videos
+        yield "missing files", self.totals.missing_count or None
 
 
 class ReportWriter:

@@ -3,13 +3,17 @@
 For a queue in PostgreSQL, it is a file of the machine that drives the queue (`location.journal_place`).
 
 Each attempt has a line, flushed before its first send. If the queue does not know an attempt of the journal, a restored
-copy has lost it, and `store.lost_attempts` records it again. A line names the attempt and contains no prompt, no link
-and no API key (Law 8). Its CRC-32 detects a damaged line, which is skipped: an attempt under a wrong key would be paid
-again.
+copy has lost it, and `store.lost_attempts` records it again. A line names the attempt and contains no prompt, no signed
+link and no API key (Law 8). Its CRC-32 detects a damaged line, which is skipped: an attempt under a wrong key would be
+paid again.
 
 An attempt is committed to the queue first, then appended here, then sent. A crash in between leaves a row without a
 line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, a
 crash would leave a line without a row. That looks like a restored copy, and would delay every account by a minute.
+
+A refused attempt gets a second line after its outcome was committed. A restored copy that does not know the attempt
+never uses its number again, so that each key belongs to one attempt: of two copies, one may have the refusal, and the
+other may lead to an attempt that is paid.
 """
 
 import fcntl
@@ -21,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder, sync_folder
@@ -34,7 +38,8 @@ class JournalEntry:
     """One attempt. `checksum` is the checksum of the queue's row; `recorded_at` is milliseconds of service time.
 
     `delivered` has the numbers of the item's earlier attempts with saved files: they were paid, and the item is made
-    again.
+    again. `input_urls` has the addresses of the uploaded images in the request: those of a restored copy may be others.
+    A refused attempt created nothing.
     """
 
     queue_uid: str
@@ -49,15 +54,19 @@ class JournalEntry:
     quote_credits: int
     recorded_at: int
     delivered: tuple[int, ...] = ()
+    input_urls: tuple[str, ...] = ()
+    is_refused: bool = False
 
-    def values(self) -> list[object]:
-        """Return the values of its line. Only an item that is made again has the last one."""
-        *others, delivered = (getattr(self, name) for name in _FIELDS)
-        return [*others, list(delivered)] if delivered else others
+    def lines(self) -> bytes:
+        """Return its line, with more values where it has them; a refused attempt has a second line."""
+        *others, delivered, urls = (getattr(self, name) for name in _FIELDS)
+        more = [list(delivered), list(urls)] if urls else [list(delivered)] if delivered else []
+        line = _line([*others, *more])
+        return line + _line([self.idempotency_key]) if self.is_refused else line
 
 
-_FIELDS: Final = [field.name for field in fields(JournalEntry)]
-_TYPES: Final = [field.type for field in fields(JournalEntry)][:-1]
+_FIELDS: Final = [field.name for field in fields(JournalEntry)][:-1]
+_TYPES: Final = [field.type for field in fields(JournalEntry)][:-3]
 
 
 def _line(values: Sequence[object]) -> bytes:
@@ -78,13 +87,20 @@ def _read_line(line: bytes) -> JournalEntry | str | None:
     match values:
         case [str(key)]:
             return key
-        case [*_] if [type(value) for value in values] == _TYPES:
-            return JournalEntry(*values)
-        case [*others, [*delivered]] if [type(value) for value in others] == _TYPES:
-            is_known = all(type(number) is int for number in delivered)
-            return replace(JournalEntry(*others), delivered=tuple(delivered)) if is_known else None
+        case [*_] if len(values) <= len(_FIELDS):
+            return _entry_of(values)
         case _:
             return None
+
+
+def _entry_of(values: Sequence[Any]) -> JournalEntry | None:
+    first, more = values[: len(_TYPES)], [*values[len(_TYPES) :], [], []]
+    is_known = [type(value) for value in first] == _TYPES and all(type(value) is list for value in more)
+    if not is_known:
+        return None
+    delivered, urls = map(tuple, more[:2])
+    is_known = {type(number) for number in delivered} <= {int} and {type(url) for url in urls} <= {str}
+    return JournalEntry(*[*first, delivered, urls]) if is_known else None
 
 
 class AttemptJournal:
@@ -99,8 +115,7 @@ class AttemptJournal:
     def read(self) -> tuple[list[JournalEntry], int]:
         """Return the entries in order, and the number of damaged lines. A missing journal has no entries.
 
-        A refused attempt created nothing and is left out, because a resend would be refused again. A last line without
-        a line end was cut off by a crash before its attempt was sent.
+        A last line without a line end was cut off by a crash before its attempt was sent.
         """
         *lines, rest = self._content().split(b"\n")
         self.is_torn = bool(rest)
@@ -109,8 +124,8 @@ class AttemptJournal:
         for entry in found:
             if isinstance(entry, JournalEntry):
                 entries[entry.idempotency_key] = entry
-            elif entry is not None:
-                entries.pop(entry, None)  # a restored queue may have made it again afterwards, under the same key
+            elif entry in entries:
+                entries[entry] = replace(entries[entry], is_refused=True)
         return list(entries.values()), found.count(None)
 
     def _content(self) -> bytes:
@@ -140,7 +155,7 @@ class AttemptJournal:
         new.unlink(missing_ok=True)
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
         try:
-            _write(handle, b"".join(_line(entry.values()) for entry in entries))
+            _write(handle, b"".join(entry.lines() for entry in entries))
             _sync(handle)
         finally:
             os.close(handle)
@@ -165,23 +180,10 @@ class AttemptJournal:
 
     def append(self, *entries: JournalEntry) -> None:
         """Append entries and flush them to the disk. Raise `QueueBusy` if the disk fails."""
-        self._append(b"".join(_line(entry.values()) for entry in entries), is_flushed=True)
-
-    def append_refused(self, idempotency_key: str) -> None:
-        """Append that an attempt was refused and created nothing. Raise `QueueBusy` if the disk fails.
-
-        The line is not flushed separately; it reaches the disk with the next entry at the latest. If a power cut loses
-        it and a copy of the queue is restored, the attempt is replayed, as the copy would do in any case. The item has
-        no later attempt, because that one's entry would have flushed the line. Nothing was charged under the key.
-        """
-        self._append(_line([idempotency_key]), is_flushed=False)
-
-    def _append(self, lines: bytes, *, is_flushed: bool) -> None:
         assert self._handle is not None, "the journal is open while the queue is driven"
         try:
-            _write(self._handle, (b"\n" if self.is_torn else b"") + lines)
-            if is_flushed:
-                _sync(self._handle)
+            _write(self._handle, (b"\n" if self.is_torn else b"") + b"".join(entry.lines() for entry in entries))
+            _sync(self._handle)
         except OSError as error:
             self.is_torn = True  # a part of the line may be there, and the next one must not be joined to it
             raise self._failed("written", error) from error

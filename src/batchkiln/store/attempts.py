@@ -79,7 +79,7 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
 
 def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[str]) -> Attempt | None:
     """Store the attempt itself; return None if the account has an unresolved one (Law 4)."""
-    recipe, number = recipe_of(row), row["next_number"]
+    recipe, number = recipe_of(row), max(row["last_number"], row["refused_number"]) + 1
     identity = {
         "is_video": recipe.mode.makes_video,
         "idempotency_key": new_key(connection, row, number),

@@ -57,10 +57,14 @@ _ROWS_AT_ONCE: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The numbers of rows by table. `is_finished_only`: an earlier copy had committed, and was marked now."""
+    """The numbers of rows by table. `is_finished_only`: an earlier copy had committed, and was marked now.
+
+    `staged_on`: the machines with complete files that are still to be written to a URL.
+    """
 
     rows: dict[str, int]
     is_finished_only: bool = False
+    staged_on: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -168,7 +172,7 @@ class _Copy:
         try:
             if self._was_committed():
                 new.execute("ROLLBACK")
-                copied = Copied({}, is_finished_only=True)
+                copied = Copied({}, is_finished_only=True, staged_on=_staged_on(self._old.session))
             else:
                 copied = self._filled()
                 new.execute("COMMIT")  # where it fails, the mark stays, and the same copy run again finds out
@@ -215,7 +219,7 @@ class _Copy:
             for row in old.execute(_UNSENT_IMAGES).fetchall():
                 file = input_file_of(row)
                 self._keep_image(replace(file, path=local_path_of(old, file.path)))
-        return Copied(rows)
+            return Copied(rows, staged_on=_staged_on(old))
 
     def _copy_table(self, table: str) -> int:
         names = self._columns[table]
@@ -276,6 +280,20 @@ _UNSENT_IMAGES: Final = """
     FROM item CROSS JOIN json_each(item.inputs) AS image JOIN input_file ON input_file.id = image.value
     WHERE item.state IN ('queued', 'held') AND item.inputs IS NOT NULL
 """
+
+
+_STAGED_ON: Final = """
+    SELECT event.detail
+    FROM item JOIN event ON event.item_id = item.id AND event.attempt_id = item.attempt_id
+    WHERE item.state IN ('downloading', 'held') AND event.kind = 'file_staged' AND NOT EXISTS (
+        SELECT 1 FROM output
+        WHERE output.attempt_id = event.attempt_id AND output.number = json_extract(event.detail, '$.number'))
+"""
+
+
+def _staged_on(session: Session) -> tuple[str, ...]:
+    details = (json.loads(row["detail"]) for row in session.execute(_STAGED_ON).fetchall())
+    return tuple(sorted({str(detail["host"]) for detail in details}))
 
 
 @contextmanager

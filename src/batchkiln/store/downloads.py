@@ -40,6 +40,7 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
         origin=origin_of(connection, attempt_id) if row["sidecar"] else None,
         last_read_at=instant(row["last_read_at"]),
         staged=_staged_files(row["staged"], saved),
+        gone=_gone_files(connection, row, saved),
     )
     return replace(task, taken=taken_paths(connection, task, number))
 
@@ -56,6 +57,22 @@ def _staged_files(events: str, saved: Mapping[int, str]) -> tuple[SavedOutput, .
             type=each["type"],
         )
         for number, each in sorted(found.items())
+    )
+
+
+def _gone_files(connection: Session, row: Row, saved: Mapping[int, str]) -> tuple[SavedOutput, ...]:
+    """Return the files in a folder that were gone, each number once. Earlier versions recorded less of them."""
+    details = (json.loads(event) for _, event in sorted(json.loads(row["gone"]).items(), key=lambda told: int(told[0])))
+    found = {each["number"]: each for each in details if each["number"] not in saved and "size_bytes" in each}
+    return tuple(
+        SavedOutput(
+            SavedFile(local_path_of(connection, each["path"]), each["size_bytes"], each["sha256"], each["media_type"]),
+            number=number,
+            listed=row["listed"],
+            type=each["type"],
+        )
+        for number, each in sorted(found.items())
+        if not is_url(each["path"])
     )
 
 

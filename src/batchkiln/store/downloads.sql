@@ -6,6 +6,8 @@ SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename, job.versio
         WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind IN ('file_saved', 'file_staged')) AS listed,
        (SELECT json_group_object(id, detail) FROM event
         WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind = 'file_staged') AS staged,
+       (SELECT json_group_object(id, detail) FROM event
+        WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind = 'file_gone') AS gone,
        (SELECT coalesce(max(made.version), 0) + 1 FROM attempt AS made WHERE made.item_id = item.id) AS next_version
 FROM attempt
 JOIN item ON item.id = attempt.item_id

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from batchkiln.core.job import AttemptState, Charge, Mode, Recipe
 from batchkiln.core.sample_names import DatasetRow
 from batchkiln.core.states import ItemState
@@ -64,7 +66,7 @@ class Exports:
             for row in sorted(rows, key=lambda row: int(row["id"])):
                 if row["position"] < below:
                     makes_video = Mode(row["mode"]).makes_video
-                    yield ItemShape(makes_video, _parameters(row["parameters"]), json.loads(row["metadata"] or "{}"))
+                    yield ItemShape(makes_video, _parameters(row["parameters"]), _metadata(row["metadata"]))
 
     def rows(self, job_name: str, wanted: Filter = _ANY, *, below: int) -> Iterator[DatasetRow]:
         """Yield the outputs of matching items with an index below, by index and number: of their current versions.
@@ -132,13 +134,18 @@ def _row(connection: Session, row: Row) -> DatasetRow:
         mode=Mode(sent["mode"]),
         parameters=sent["parameters"],
         generation_id=row["generation_id"],
-        metadata=json.loads(row["metadata"] or "{}"),
+        metadata=_metadata(row["metadata"]),
     )
 
 
 @lru_cache(maxsize=1024)
 def _parameters(text: str) -> Mapping[str, Any]:
     found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _metadata(text: str | None) -> Mapping[str, Any]:
+    found: dict[str, Any] = orjson.loads(text) if text else {}
     return found
 
 

@@ -64,7 +64,7 @@ class Generations:
         item = self._connection.execute(query("item_names"), {"item_id": item_id}).fetchone()
         attempts = self._connection.execute(query("attempt_keys"), {"item_id": item_id})
         keys = {row["number"]: row["idempotency_key"] for row in attempts}
-        next_number = item["next_number"]
+        next_number = max(item["last_number"], item["refused_number"]) + 1
         keys[next_number] = new_key(self._connection, item, next_number)
         return ItemNames(item["job_name"], item["item_name"], item["model"], keys)
 

@@ -12,9 +12,12 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final, Literal
 
+import orjson
+
 from batchkiln.core.filenames import render
 from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe, Verdict
 from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.item_sources import ItemSource, sources_of
@@ -41,8 +44,8 @@ class OutputSummary:
     saved_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSummary:
+@dataclass(slots=True, repr=False)  # frozen, it would take three times as long to make, and there may be a million
+class ItemSummary(Shown):
     """One item of a list. `id` is the key for paging; `attempts` is their number.
 
     `credits` is the cost of its attempts minus refunds, of all its versions; `generation_id` is the one that made the
@@ -68,6 +71,15 @@ class ItemSummary:
     group: str | None = None
     verdict: Verdict | None = None
     needs_review: bool = False
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "item", self.name
+        yield "state", self.state
+        yield "prompt", self.prompt
+        yield "model", self.model
+        yield "credits", self.credits
+        yield "error", None if self.error is None else f"{self.error.code}: {self.error.message}"
+        yield "files", [output.path for output in self.outputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +136,8 @@ class EventRecord:
     detail: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ItemDetail:
+@dataclass(frozen=True, slots=True, repr=False)
+class ItemDetail(Shown):
     """All that the queue knows about one item. `arrival` is the job's event of the manifest that added it.
 
     `attempt_id` is the attempt that decided its state, None in the queue; after a choice, it is not the last one.
@@ -144,6 +156,13 @@ class ItemDetail:
     arrival: EventRecord | None
     versions: tuple[VersionDetail, ...] = ()
     attempt_id: int | None = None
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "job", self.job
+        yield from self.item._shown()  # noqa: SLF001  the same display
+        yield "attempts", len(self.attempts)
+        yield "versions", len(self.versions)
+        yield "events", [event.kind for event in self.events]
 
     @property
     def attempt(self) -> AttemptDetail | None:
@@ -272,6 +291,11 @@ class Items:
         rows = self._connection.execute(query("item_ids" if state is None else "items_in_state"), params)
         return [row[0] for row in rows]
 
+    def names_with(self, job_name: str, prefix: str, limit: int) -> list[str]:
+        """Return the first names of a job's items that start with a text. Raise `InputError` for an unknown job."""
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "prefix": prefix, "limit": limit}
+        return [row[0] for row in self._connection.execute(query("item_names_with"), params)]
+
     def by_name(self, job_name: str, item_name: str) -> ItemSummary:
         """Return one item. Raise `InputError` for an unknown job or item."""
         job_id = Jobs(self._connection).id_of(job_name)
@@ -337,9 +361,9 @@ class Items:
         outputs: dict[int, list[OutputSummary]] = {}
         for row in self._connection.execute(query("item_outputs"), params):
             outputs.setdefault(row["item_id"], []).append(_output(self._connection, row))
-        details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
+        details = {row[0]: row for row in self._connection.execute(query("item_details"), params)}
         made_from = sources_of(self._connection, [item_id for item_id, row in details.items() if row["has_inputs"]])
-        return [_item(details[item_id], outputs.get(item_id, []), made_from.get(item_id, ())) for item_id in ids]
+        return [_item(details[item_id], outputs.get(item_id, ()), made_from.get(item_id, ())) for item_id in ids]
 
     def search(
         self,
@@ -402,26 +426,34 @@ class Items:
 
 
 def _item(row: Row, outputs: Sequence[OutputSummary], sources: tuple[ItemSource, ...]) -> ItemSummary:
-    code = row["error_code"]
+    item_id, name, index, state, prompt, metadata, code, message, *rest = row
+    model, _, attempts, cost, version, generation_id, verdict, needs_review, group = rest
     return ItemSummary(
-        id=row["id"],
-        name=row["name"],
-        index=row["position"],
-        state=ItemState(row["state"]),
-        prompt=row["prompt"],
-        model=row["model"],
-        attempts=row["attempts"],
-        generation_id=row["generation_id"],
-        credits=row["credits"] or 0,
-        outputs=tuple(sorted(outputs, key=lambda output: output.number)),
-        error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
-        metadata=json.loads(row["metadata"] or "{}"),
-        sources=sources,
-        version=row["version"],
-        group=row["group_name"],
-        verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
-        needs_review=bool(row["needs_review"]),
+        item_id,
+        name,
+        index,
+        _STATES[state],
+        prompt,
+        model,
+        attempts,
+        generation_id,
+        cost or 0,
+        tuple(sorted(outputs, key=_number_of)) if outputs else (),
+        None if code is None else ErrorInfo(code, message or ""),
+        orjson.loads(metadata) if metadata else {},
+        version,
+        sources,
+        group,
+        None if verdict is None else Verdict(verdict),
+        bool(needs_review),
     )
+
+
+_STATES: Final = {state.value: state for state in ItemState}
+
+
+def _number_of(output: OutputSummary) -> int:
+    return output.number
 
 
 def _local(connection: Session, file: InputFile) -> InputFile:

@@ -65,9 +65,13 @@ UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND 
 UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id > :after
 ORDER BY id LIMIT :limit;
 
+-- name: item_names_with  (for completion in a shell)
+SELECT name FROM item WHERE job_id = :job_id AND substr(name, 1, length(CAST(:prefix AS TEXT))) = CAST(:prefix AS TEXT)
+ORDER BY name LIMIT :limit;
+
 -- name: item_details
 SELECT
-    i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,
+    i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,  -- in this order
     CASE WHEN i.inputs IS NULL THEN 0 ELSE 1 END AS has_inputs,
     (SELECT count(*) FROM attempt AS a WHERE a.item_id = i.id) AS attempts,
     (SELECT sum(CASE WHEN a.is_refunded = 1 THEN 0 ELSE a.cost_credits END)

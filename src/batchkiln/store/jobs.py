@@ -143,10 +143,14 @@ class JobAtWork:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Jobs that may begin new attempts, and (profile, account) pairs that have something under way."""
+    """Jobs that may begin new attempts, and (profile, account) pairs that have something under way.
+
+    `unfinished` are those of these pairs with more than items held for a person.
+    """
 
     jobs: tuple[JobAtWork, ...]
     under_way: frozenset[tuple[str, str]]
+    unfinished: frozenset[tuple[str, str]] = frozenset()
 
 
 _NAMES_COMPARED: Final = 2_000  # comparing is slow, and a job may have a million names
@@ -224,9 +228,10 @@ class Jobs:
             for row in self._connection.execute(query("jobs_at_work"))
             if scope.holds(row["id"])
         )
-        accounts = self._connection.execute(query("accounts_under_way"))
+        accounts = self._connection.execute(query("accounts_under_way")).fetchall()
         under_way = frozenset((row["profile"], row["name"]) for row in accounts)
-        return Work(jobs, under_way)
+        unfinished = frozenset((row["profile"], row["name"]) for row in accounts if row["is_unfinished"])
+        return Work(jobs, under_way, unfinished)
 
     def outstanding(self, scope: Scope) -> Outstanding:
         """Count the items in a scope that can still change without a person."""

@@ -27,14 +27,15 @@ SELECT DISTINCT job.id, job.name, job.profile, job.accounts, job.output_dir
 FROM open_tally JOIN job ON job.id = open_tally.job_id
 ORDER BY job.id;
 
--- name: accounts_under_way -- accounts with unfinished attempts, or with lost ones
-SELECT DISTINCT account.profile, account.name
+-- name: accounts_under_way -- accounts with unfinished attempts, or with lost ones; and whether one is not held
+SELECT account.profile, account.name, max(CASE item.state WHEN 'held' THEN 0 ELSE 1 END) AS is_unfinished
 FROM item
 JOIN attempt ON attempt.id = item.attempt_id
 JOIN account ON account.id = attempt.account_id
 WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+GROUP BY account.profile, account.name
 UNION
-SELECT lost_item.profile, lost_item.account FROM lost_item WHERE lost_item.state = 'queued';
+SELECT lost_item.profile, lost_item.account, 1 FROM lost_item WHERE lost_item.state = 'queued';
 
 -- name: job_names
 SELECT name FROM job ORDER BY id;

@@ -151,11 +151,12 @@ def seen(connection: Session, machine: Machine, now: int) -> bool:
     They are as well where the database does not know the machine: it was restored to a state from before its first
     worker, or a person took the machine for gone.
     """
-    known = _read(connection, _KNOWN)
+    rows = {row["key"]: row["value"] for row in connection.execute(query("journal_machines"))}
+    known: dict[str, Any] = json.loads(rows.get(_KNOWN, "{}"))
     if machine.token in known and now - known[machine.token]["seen_at"] > _DAY_MS:
         known[machine.token]["seen_at"] = now
         _write(connection, _KNOWN, known)
-    return machine.token not in known or machine.token in _read(connection, _AWAITED)
+    return machine.token not in known or machine.token in json.loads(rows.get(_AWAITED, "{}"))
 
 
 def awaited_machines(connection: Session) -> list[AwaitedMachine]:

@@ -24,7 +24,6 @@ from batchkiln.core.lease_types import (
     WorkerIdentity,
     WorkerState,
 )
-from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.core.waits import WaitReason
 from batchkiln.store import known_journals
@@ -172,13 +171,8 @@ class Leases:
     def _beat(
         self, session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
     ) -> tuple[LeaseRenewal, int, bool]:
-        """Renew, and look whether the database still has this worker's last beat; if not, it was restored."""
         now = self._clock(session)
-        if self._beaten_at is not None and now - self._beaten_at < FORGOTTEN_AFTER_MS:
-            row = session.execute(query("worker_seen_at"), {"name": worker.name}).fetchone()
-            if row is None or row["seen_at"] < self._beaten_at:
-                known_journals.await_all(session, now)
-        found = renew(session, self._clock, worker, egress, epoch, driven)
+        found = renew(session, now, worker, egress, epoch, driven, beaten_at=self._beaten_at)
         is_awaited = self._machine is not None and known_journals.seen(session, self._machine, now)
         if self._machine is not None and not is_awaited and found.history != self._remembered:
             self._machine.remember(found.history)
@@ -234,16 +228,26 @@ def _fenced(
 
 def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     session: Session,
-    clock: StoreClock,
+    now: int,
     worker: WorkerIdentity,
     egress: Egress,
     epoch: int | None,
     driven: Collection[int],
+    *,
+    beaten_at: int | None,
 ) -> LeaseRenewal:
-    """Renew a worker's leases, and lease its address if it is free."""
-    now = clock(session)
-    touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
-    row = session.execute(query("touch_worker"), touched | {"version": worker.version, "now": now}).fetchone()
+    """Renew a worker's leases, and lease its address if it is free.
+
+    `beaten_at` is when the worker renewed before. If the database does not have this beat any more, it was restored.
+    """
+    is_recent = beaten_at is not None and now - beaten_at < FORGOTTEN_AFTER_MS
+    beat = {"name": worker.name, "now": now, "beaten_at": beaten_at}
+    row = session.execute(query("beat"), beat).fetchone() if is_recent else None
+    if row is None:
+        if is_recent:
+            known_journals.await_all(session, now)
+        touched = {"name": worker.name, "egress": worker.egress, "host": worker.host, "pid": worker.pid}
+        row = session.execute(query("touch_worker"), touched | {"version": worker.version, "now": now}).fetchone()
     held = _renew_egress(session, worker, egress, epoch, now)
     renewed = {
         "worker": worker.name,
@@ -324,6 +328,8 @@ def _rest_as_list(rest: AccountRest) -> list[str]:
 
 
 def _rest_of(reason: str, problem: str = "", code: str = "", message: str = "") -> AccountRest:
+    from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo  # noqa: PLC0415  slow to import
+
     blocked = AccountBlocked(AccountProblem(problem), ErrorInfo(code, message)) if problem else None
     return AccountRest(WaitReason(reason), blocked)
 

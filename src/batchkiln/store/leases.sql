@@ -4,8 +4,8 @@ VALUES (:name, :egress, :host, :pid, :version, :now, :now)
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
 RETURNING is_draining;
 
--- name: worker_seen_at
-SELECT seen_at FROM worker WHERE name = :name;
+-- name: beat -- unless the database was restored to a state from before the last one
+UPDATE worker SET seen_at = :now WHERE name = :name AND seen_at >= :beaten_at RETURNING is_draining;
 
 -- name: set_able_accounts
 UPDATE worker SET accounts = :accounts WHERE name = :name;

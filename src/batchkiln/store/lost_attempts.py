@@ -6,26 +6,28 @@ an attempt in doubt, and is replayed like any other (Law 2). Until then, its ite
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.queue_types import LostAttempt, NewAttempt
-from batchkiln.core.request import request_body
+from batchkiln.core.request import input_urls, request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store import attempts, known_journals
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.attempts import insert_attempt
+from batchkiln.store.chains import rebuild_inputs
 from batchkiln.store.charges import reserve
 from batchkiln.store.database import Database
+from batchkiln.store.integrity import attempt_checksum
 from batchkiln.store.known_journals import Machine
 from batchkiln.store.meta import queue_uid, read_meta, write_meta
 from batchkiln.store.preparations import asset_urls, item_request
@@ -141,14 +143,19 @@ def _compare(
     rows = connection.execute(query("journaled_attempts"), {"keys": words})
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
     all_own = sorted((*own, *beside), key=attrgetter("number"))
-    lost = sum(_record_lost(connection, entry) for entry in all_own if entry.idempotency_key not in known)
+    refused = {entry.idempotency_key for entry in all_own if entry.is_refused}
+    unknown = [entry for entry in all_own if entry.idempotency_key not in known]
+    for entry in unknown:
+        if entry.idempotency_key in refused:
+            _record_refusal(connection, entry)
+    lost = sum(_record_lost(connection, entry) for entry in unknown if entry.idempotency_key not in refused)
     keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
     for entry in own:
-        ended_at = known.get(entry.idempotency_key)
+        ended_at = known.get(entry.idempotency_key, entry.recorded_at if entry.is_refused else None)
         if ended_at is None or ended_at >= horizon:
             kept.append(entry)
             keys.add(entry.idempotency_key)
-    _end_outlived(connection, now)
+    _end_outlived(connection, refused, now)
     ended = queue_lost(connection, now)
     missing = [entry for entry in _recorded(connection, horizon) if entry.idempotency_key not in keys]
     if lost:
@@ -170,17 +177,26 @@ def _record_lost(connection: Session, entry: JournalEntry) -> bool:
     return connection.execute(query("insert_lost"), columns).rowcount == 1
 
 
-def _end_outlived(connection: Session, now: int) -> None:
-    """End active attempts of the restored copy that were followed by a lost attempt of the same item.
+def _record_refusal(connection: Session, entry: JournalEntry) -> None:
+    """Record that the number of a lost attempt is used up; the attempt created nothing.
+
+    Another machine's journal may have its entry without the refusal.
+    """
+    columns = _columns(entry)
+    connection.execute(query("insert_refusal"), columns)
+    connection.execute(query("forget_lost"), columns)
+
+
+def _end_outlived(connection: Session, refused: Collection[str], now: int) -> None:
+    """End attempts of the restored copy that were refused, or followed by a lost attempt of the same item.
 
     Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation, unless
     its files were saved and the item was made again: then the same key gives back the generation that was paid.
     """
-    rows = connection.execute(query("outlived_attempts")).fetchall()
-    for row in rows:
-        resolve(
-            connection, row["job"], row["item"], Decision.NOT_CREATED, is_undriven=True, now=now, decided_by="journal"
-        )
+    rows = connection.execute(query("refused_since"), {"keys": json.dumps(sorted(refused))}).fetchall()
+    rows += connection.execute(query("outlived_attempts")).fetchall()
+    for job, item in {(row["job"], row["item"]): None for row in rows}:
+        resolve(connection, job, item, Decision.NOT_CREATED, is_undriven=True, now=now, decided_by="journal")
 
 
 def _columns(entry: JournalEntry) -> dict[str, str | int]:
@@ -196,6 +212,7 @@ def _columns(entry: JournalEntry) -> dict[str, str | int]:
         "quote_credits": entry.quote_credits,
         "recorded_at": entry.recorded_at,
         "delivered": json.dumps(entry.delivered),
+        "input_urls": json.dumps(entry.input_urls),
     }
 
 
@@ -206,8 +223,9 @@ def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
 
 
 def _entry_of(row: Row) -> JournalEntry:
-    *others, delivered = row
-    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered)))])
+    *others, body, delivered, is_refused = row
+    urls = () if body is None else tuple(input_urls(bytes(body)))
+    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered))), urls, bool(is_refused)])
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
@@ -215,8 +233,12 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
     attempt = attempts.begin_attempt(connection, new, keep_seconds=keep_seconds)
     if attempt is None:
         return None
-    row = connection.execute(query("recorded_attempt"), {"attempt_id": attempt.id}).fetchone()
-    return attempt, _entry_of(row)
+    return attempt, journal_entry(connection, attempt.id)
+
+
+def journal_entry(connection: Session, attempt_id: int) -> JournalEntry:
+    """Return an attempt as the journal has it."""
+    return _entry_of(connection.execute(query("recorded_attempt"), {"attempt_id": attempt_id}).fetchone())
 
 
 def found_at(connection: Session) -> datetime | None:
@@ -228,9 +250,9 @@ def found_at(connection: Session) -> datetime | None:
 def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     """Record the oldest lost attempt of an account again, as one that may have been sent.
 
-    Its checksum comes from the journal. If the item was changed or its image uploaded again, the bytes differ; the
-    resend detects that and holds the item for a person. Return None if there is no lost attempt, or if the account has
-    an unresolved one (Law 4).
+    Its checksum comes from the journal. If its image was uploaded or made again, the bytes are those with the images
+    that the journal names. If the item was changed, the resend detects that and holds it for a person. Return None if
+    there is no lost attempt, or if the account has an unresolved one (Law 4).
     """
     viewpoint, request = wanted.viewpoint, wanted.request
     place = {"profile": viewpoint.profile, "account": viewpoint.account}
@@ -238,13 +260,9 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     if lost is None:
         return None
     row, account_id, day = item_request(connection, lost["item_id"]), viewpoint.account_id, request.days[-1]
-    urls = asset_urls(connection, row["inputs"], account_id) or []
-    recipe, cost, number = recipe_of(row), lost["quote_credits"], max(lost["number"], row["next_number"])
-    fields = {
-        "is_video": recipe.mode.makes_video,
-        "idempotency_key": lost["idempotency_key"],
-        "key_fingerprint": lost["key_fingerprint"],
-        "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=cost),
+    cost, number = lost["quote_credits"], max(lost["number"], row["last_number"] + 1)
+    identity, has_other_images = _identity(row, lost, asset_urls(connection, row["inputs"], account_id) or [])
+    fields = identity | {
         "checksum": lost["checksum"],
         "item_id": row["id"],
         "job_id": row["job_id"],
@@ -260,6 +278,9 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
     reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
     count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    if has_other_images:  # what they were made by is not known any more
+        connection.execute(query("forget_sources"), {"item_id": row["id"]})
+        rebuild_inputs(connection, row["id"])
     connection.execute(query("close_lost_inputs"), {"item_id": row["id"]})  # they were there when it was sent
     transition(
         connection,
@@ -271,3 +292,22 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
         detail={"number": number, "quote_credits": cost, "is_recovered": True},
     )
     return attempt
+
+
+def _identity(row: Row, lost: Row, urls: list[str]) -> tuple[dict[str, Any], bool]:
+    """Return what the checksum of a lost attempt is of, and whether that has other images than the item has now.
+
+    These are the images of the journal, if only they give the checksum.
+    """
+    recipe, sent = recipe_of(row), json.loads(lost["input_urls"])
+    found = [
+        {
+            "is_video": recipe.mode.makes_video,
+            "idempotency_key": lost["idempotency_key"],
+            "key_fingerprint": lost["key_fingerprint"],
+            "body": request_body(recipe, prompt=row["prompt"], input_urls=each, max_cost_credits=lost["quote_credits"]),
+        }
+        for each in (urls, sent)
+    ]
+    is_other = bool(sent) and [attempt_checksum(each) == lost["checksum"] for each in found] == [False, True]
+    return found[is_other], is_other

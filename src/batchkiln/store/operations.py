@@ -19,7 +19,8 @@ from batchkiln.store.session import Session, transaction
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import set_paused, transition_all
 
-ITEMS_AT_ONCE: Final = 2_000
+ITEMS_AT_ONCE: Final = 10_000
+"""Items per transaction; it takes some tenths of a second, for which another process waits."""
 
 _NOT_RETRIED: Final = {
     ItemState.QUEUED: "it is already queued",
@@ -127,8 +128,17 @@ def preview_retry(connection: Session, job_name: str, item_names: Sequence[str])
     )
 
 
-def retry(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
-    """Queue ended items again with all their tries. Without names: all that failed, were rejected or expired."""
+def retry(
+    connection: Session,
+    job_name: str,
+    item_names: Sequence[str],
+    now: int,
+    on_moved: Callable[[int], None] = lambda _: None,
+) -> RetryReport:
+    """Queue ended items again with all their tries. Without names: all that failed, were rejected or expired.
+
+    `on_moved` is called with the number of items of each transaction.
+    """
     report = preview_retry(connection, job_name, item_names)
     job_id = Jobs(connection).id_of(job_name)
     ids, _ = choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
@@ -138,7 +148,7 @@ def retry(connection: Session, job_name: str, item_names: Sequence[str], now: in
         transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, NOT_DELIVERED)
-    counts = _each(connection, pages, RETRYABLE, requeue)
+    counts = _each(connection, pages, RETRYABLE, requeue, on_moved)
     return replace(report, requeued=counts)
 
 
@@ -195,8 +205,17 @@ def _waiting_for(connection: Session, job_id: int, ids: Sequence[int], item_name
     return waiting_for(connection, ids) if item_names else waiting_for_queued(connection, job_id)
 
 
-def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
-    """Cancel queued items; without names, all of them. Sent items continue, and so do those that may have been sent."""
+def cancel(
+    connection: Session,
+    job_name: str,
+    item_names: Sequence[str],
+    now: int,
+    on_moved: Callable[[int], None] = lambda _: None,
+) -> CancelReport:
+    """Cancel queued items; without names, all of them. Sent items continue, and so do those that may have been sent.
+
+    `on_moved` is called with the number of items of each transaction.
+    """
     job_id = Jobs(connection).id_of(job_name)
     ids, lost, skipped = _cancelable(connection, job_id, job_name, item_names)
     waiting = _waiting_for(connection, job_id, ids, item_names)
@@ -211,7 +230,7 @@ def cancel(connection: Session, job_name: str, item_names: Sequence[str], now: i
     queued = (ItemState.QUEUED,)
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)
     unsent = ([item_id for item_id in page if item_id not in lost] for page in pages)
-    counts = _each(connection, unsent, frozenset(queued), drop)
+    counts = _each(connection, unsent, frozenset(queued), drop, on_moved)
     return CancelReport(sum(counts.values()), skipped, waiting)
 
 
@@ -310,6 +329,7 @@ def _each(
     pages: Iterator[list[int]],
     states: frozenset[ItemState],
     act: Callable[[Sequence[int], ItemState], None],
+    on_moved: Callable[[int], None] = lambda _: None,
 ) -> dict[ItemState, int]:
     """Call `act` for the items in each of `states`, with one transaction per page; return their number by state."""
     counts: dict[ItemState, int] = {}
@@ -320,4 +340,5 @@ def _each(
                 if ids := [item_id for item_id, word in rows if word == state]:
                     act(ids, state)
                     counts[state] = counts.get(state, 0) + len(ids)
+        on_moved(len(page))
     return counts

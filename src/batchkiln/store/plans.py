@@ -5,7 +5,7 @@ Nothing is changed: the staging is a separate file, and the queue's connection i
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -397,6 +397,12 @@ class Plans:
                 unselected=counter.unselected,
                 shown=counter.shown,
             )
+
+    def unsent(self, job: str, names: Sequence[str]) -> frozenset[str]:
+        """Return which of these items are new to a job, or queued in it."""
+        params = {"keys": json.dumps(list(names)), "job": job}
+        begun = {name for (name,) in self._connection.execute(query("begun_names"), params)}
+        return frozenset(names) - begun
 
     def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
         """Return a job's profile, the account that requests its prices, and its recipes.

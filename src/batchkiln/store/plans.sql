@@ -86,3 +86,7 @@ GROUP BY r.id, q.cost_credits ORDER BY r.id;
 
 -- name: job_home
 SELECT profile, accounts FROM job WHERE id = :job_id;
+
+-- name: begun_names  (of the given items, those that are neither new to the job nor queued)
+SELECT i.name FROM item AS i JOIN job AS j ON j.id = i.job_id
+WHERE j.name = :job AND i.state <> 'queued' AND i.name IN (SELECT value FROM json_each(:keys));

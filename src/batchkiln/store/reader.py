@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from batchkiln.store import drivers
 from batchkiln.store.accounts import Accounts
-from batchkiln.store.events import Events
-from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.location import QueueLocation
 from batchkiln.store.lock import Lease, lease
@@ -15,8 +14,10 @@ from batchkiln.store.meta import SharedMark, queue_uid, shared_mark
 from batchkiln.store.session import Session
 
 if TYPE_CHECKING:
+    from batchkiln.store.events import Events
     from batchkiln.store.exports import Exports
     from batchkiln.store.generations import Generations
+    from batchkiln.store.items import Items
     from batchkiln.store.leases import Workers
     from batchkiln.store.loads import Loads
     from batchkiln.store.notification_cursor import Notifications
@@ -33,9 +34,21 @@ class Reader:
         """Read on a prepared connection; see `Store.read`."""
         self._connection = connection
         self.jobs = Jobs(connection)
-        self.items = Items(connection)
         self.accounts = Accounts(connection)
-        self.events = Events(connection)
+
+    @cached_property
+    def items(self) -> "Items":
+        """Return the items with their attempts and files."""
+        from batchkiln.store.items import Items  # noqa: PLC0415  slow to import, and `status` needs none of it
+
+        return Items(self._connection)
+
+    @cached_property
+    def events(self) -> "Events":
+        """Return the history."""
+        from batchkiln.store.events import Events  # noqa: PLC0415  as above
+
+        return Events(self._connection)
 
     @property
     def exports(self) -> "Exports":

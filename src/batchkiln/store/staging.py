@@ -6,6 +6,7 @@ queue is only read, except that missing recipes and images are stored at once, w
 
 import hashlib
 import json
+import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -202,24 +203,54 @@ class Staging:
             self.omitted += error.omitted
 
     def _stage(self, chunk: Sequence[Placed]) -> None:
-        keys = [self._keys_of(placed.spec.recipe) for placed in chunk]
-        recipe_keys = [key for key, _ in keys]
-        self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
-        self._learn_inputs({each for placed in chunk for each in placed.spec.inputs if isinstance(each, InputFile)})
-        rows = [self._row(placed, key, price) for placed, (key, price) in zip(chunk, keys, strict=True)]
-        for placed, key in zip(chunk, recipe_keys, strict=True):
-            self._digest.update(_as_bytes(placed.spec, key))
+        specs = [placed.spec for placed in chunk]
+        keys = [self._keys_of(spec.recipe) for spec in specs]
+        self._learn_recipes({key: spec.recipe for (key, _), spec in zip(keys, specs, strict=True)})
+        has_inputs = any(spec.inputs for spec in specs)
+        if has_inputs:
+            self._learn_inputs({each for spec in specs for each in spec.inputs if isinstance(each, InputFile)})
+        parts, rows = [], []
+        for placed, spec, (key, price) in zip(chunk, specs, keys, strict=True):
+            name, _, prompt, given, priority, metadata, file_name, group, needs_review = spec
+            images: tuple[object, ...] = ()
+            inputs, open_inputs = None, 0
+            if given:
+                ids = [self._input_ids[each] if isinstance(each, InputFile) else None for each in given]
+                images, inputs, open_inputs = _images(spec), json.dumps(ids), ids.count(None)
+            choice = None if group is None else (group.name, group.choose)
+            parts.append((name, key, prompt, images, priority, metadata, file_name, choice, needs_review))
+            rows.append(
+                (
+                    name,
+                    self._recipe_ids[key],
+                    priority,
+                    prompt,
+                    inputs,
+                    metadata,
+                    file_name,
+                    self._output_key(spec) if self._names_collide else None,
+                    self._number_of(placed.file),
+                    placed.line,
+                    name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
+                    placed.repetition,
+                    hash((price, prompt, images)),  # the staging ends with the process, so its hashes may
+                    open_inputs,
+                )
+            )
+        self._digest.update(marshal.dumps(parts, 2))
         first = self._staged + 1
         self._staged += len(chunk)
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
-        self.variants.stage((placed.spec for placed in chunk), first)
-        self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk, first)))
-        self.references.stage(
-            (seq, place, self._number_of(ref.file), ref)
-            for seq, placed in enumerate(chunk, first)
-            for place, ref in refs_of(placed.spec)
-        )
+        self.variants.stage(specs, first)
+        if any(placed.objections for placed in chunk):
+            self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk, first)))
+        if has_inputs:
+            self.references.stage(
+                (seq, place, self._number_of(ref.file), ref)
+                for seq, spec in enumerate(specs, first)
+                for place, ref in refs_of(spec)
+            )
         self._connection.execute("COMMIT")
 
     def _objection_rows(self, chunk: Sequence[Placed], first: int) -> Iterator[tuple[int, int]]:
@@ -230,28 +261,6 @@ class Staging:
                     self._objections[objection] = len(self._objections)
                 unkept = _MORE_CLEAR if objection.is_clear else _MORE
                 yield seq, self._objections.get(objection, unkept)
-
-    def _row(self, placed: Placed, key: str, price: str) -> tuple[object, ...]:
-        spec = placed.spec
-        images = [each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs]
-        ids = [self._input_ids[each] if isinstance(each, InputFile) else None for each in spec.inputs]
-        inputs = json.dumps(ids) if ids else None
-        return (
-            spec.name,
-            self._recipe_ids[key],
-            spec.priority,
-            spec.prompt,
-            inputs,
-            spec.metadata,
-            spec.file_name,
-            self._output_key(spec) if self._names_collide else None,
-            self._number_of(placed.file),
-            placed.line,
-            spec.name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
-            placed.repetition,
-            hash((price, spec.prompt, *images)),  # the staging ends with the process, so its hashes may
-            ids.count(None),
-        )
 
     def _output_key(self, spec: ItemSpec) -> str:
         """Return the path of the item's first output. Its kind replaces the extension, which is still unknown."""
@@ -318,15 +327,8 @@ class Staging:
         return ids
 
 
-def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
-    """Return a unique byte representation of an item; `repr` separates its parts."""
-    images: object = ()
-    if spec.inputs:
-        images = [each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs]
-    parts: tuple[object, ...] = (spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)
-    if spec.group is not None or spec.needs_review:
-        parts += (spec.group, spec.needs_review)
-    return repr(parts).encode()
+def _images(spec: ItemSpec) -> tuple[object, ...]:
+    return tuple(each.sha256 if isinstance(each, InputFile) else _ref_key(each) for each in spec.inputs)
 
 
 def _ref_key(ref: SourceRef) -> tuple[str | None, str, int, int | None]:

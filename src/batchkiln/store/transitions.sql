@@ -21,6 +21,30 @@ SET state = :state,
     open_inputs = CASE WHEN :state = 'done' THEN 0 ELSE open_inputs END
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = :expected;
 
+-- name: items_by_tally  (of items at rest)
+SELECT job_id, recipe_id, CASE WHEN open_inputs > 0 THEN 1 ELSE 0 END AS is_waiting, error_code, count(*) AS n
+FROM item WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY job_id, recipe_id, is_waiting, error_code
+ORDER BY job_id, recipe_id, is_waiting, error_code;
+
+-- name: begin_counted_change
+INSERT INTO counted_change VALUES (1);
+
+-- name: end_counted_change
+DELETE FROM counted_change;
+
+-- name: lower_tally
+UPDATE rest_tally SET n = n - :n WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = :word;
+
+-- name: forget_tally
+DELETE FROM rest_tally WHERE n = 0 AND job_id = :job_id AND recipe_id = :recipe_id AND state = :word;
+
+-- name: raise_tally
+INSERT INTO rest_tally (job_id, recipe_id, state, n) VALUES (:job_id, :recipe_id, :word, :n)
+ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = rest_tally.n + excluded.n;
+
+-- name: lower_trouble
+UPDATE trouble SET n = n - :n WHERE job_id = :job_id AND state = :state AND error_code = :error_code;
+
 -- name: insert_item_events
 INSERT INTO event (at, job_id, item_id, kind, state)
 SELECT :at, job_id, id, :kind, :state FROM item WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;

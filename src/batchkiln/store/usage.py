@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from batchkiln.core.backoff import LONGEST_HOLD
-from batchkiln.core.rate_limits import DayUsage, LoggedRequest, RequestKind, RequestNote
+from batchkiln.core.rate_limits import LONGEST_HOLD, DayUsage, LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.session import Cursor, Session
 from batchkiln.store.sql import query

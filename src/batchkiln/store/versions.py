@@ -21,6 +21,7 @@ from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_event, transition
 
+_FORGOTTEN: Final = ("path", "sha256", "size_bytes", "media_type", "type")
 _NOT_FETCHED: Final[Mapping[ItemState, str]] = {
     state: f"it is {state}, not done" for state in ItemState if state is not ItemState.DONE
 }
@@ -40,6 +41,7 @@ class SavedOutputFile:
     number: int
     path: str
     size_bytes: int
+    sha256: str
     generation_created_at: datetime | None
     saved_at: int
 
@@ -122,6 +124,7 @@ def _saved_file(connection: Session, row: Row) -> SavedOutputFile:
         number=row["number"],
         path=local_path_of(connection, row["path"]),
         size_bytes=row["size_bytes"],
+        sha256=row["sha256"],
         generation_created_at=instant(row["generation_created_at"]),
         saved_at=row["saved_at"],
     )
@@ -160,12 +163,12 @@ def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: in
 def _forget(connection: Session, file: SavedOutputFile, now: int) -> bool:
     """Forget a file that is gone; return False if it was saved again since.
 
-    Its hash stays in the history, to be compared with what comes in its place.
+    Its hash stays in the history, to be compared with what comes in its place, or with the file itself if it is back.
     """
     place = {"attempt_id": file.attempt_id, "number": file.number, "saved_at": file.saved_at}
     gone = connection.execute(query("forget_output"), place).fetchone()
     if gone is None:
         return False
-    detail: Detail = {"number": file.number, "path": gone["path"], "sha256": gone["sha256"]}
+    detail: Detail = {"number": file.number} | dict(zip(_FORGOTTEN, gone, strict=True))
     log_event(connection, "file_gone", item_id=file.item_id, now=now, attempt_id=file.attempt_id, detail=detail)
     return True

@@ -262,7 +262,7 @@ class WorkerStore:
         def follow(session: Session, results: list[Committed]) -> None:
             nonlocal found
             if self._journal is not None and results[0].outcome.attempt is AttemptState.REFUSED:
-                self._journal.append_refused(attempt.idempotency_key)
+                self._journal.append(in_snapshot(session, lost_attempts.journal_entry, (attempt.id,), {}))
             if look is not None:
                 with suppress(Exception):  # the outcome is recorded; the worker's own read of the queue will raise it
                     found = in_snapshot(session, planner_snapshot.snapshot, look, {})

@@ -1,6 +1,6 @@
 """Changes of the queue that a person requests, in one transaction or in several."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -53,13 +53,25 @@ class Writer(Reader):
             self._connection, spec, placed, profile=profile, now=now, options=options, diagnostic_at=diagnostic_at
         )
 
-    def retry(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> RetryReport:
+    def retry(
+        self,
+        job_name: str,
+        item_names: Sequence[str],
+        machine_now: datetime,
+        on_moved: Callable[[int], None] = lambda _: None,
+    ) -> RetryReport:
         """Queue ended items again; without names, all that failed, were rejected or expired."""
-        return operations.retry(self._connection, job_name, item_names, self._now(job_name, machine_now))
+        return operations.retry(self._connection, job_name, item_names, self._now(job_name, machine_now), on_moved)
 
-    def cancel(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> CancelReport:
+    def cancel(
+        self,
+        job_name: str,
+        item_names: Sequence[str],
+        machine_now: datetime,
+        on_moved: Callable[[int], None] = lambda _: None,
+    ) -> CancelReport:
         """Cancel queued items; without names, all of the job."""
-        return operations.cancel(self._connection, job_name, item_names, self._now(job_name, machine_now))
+        return operations.cancel(self._connection, job_name, item_names, self._now(job_name, machine_now), on_moved)
 
     def redo(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> RedoReport:
         """Queue done items again. Their files stay current until new ones are saved."""

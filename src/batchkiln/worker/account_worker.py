@@ -48,6 +48,9 @@ from batchkiln.worker.spans import Spans
 
 log = structlog.get_logger()
 
+STANDSTILL_SECONDS: Final = 5.0
+"""A request that is sent so long after its record, in service seconds, is recorded again."""
+
 STALE_PLANS_IN_A_ROW: Final = 1000
 """Another account or a person may overtake a plan, but not so often in a row: that would be a bug of ours."""
 
@@ -264,6 +267,22 @@ class AccountWorker:
             upload_bytes=size_bytes,
             egress=self.host.rates.egress,
         )
+
+    async def record_request(self, request: RequestNote, *, attempt_id: int | None = None) -> None:
+        """Record a request right before it is sent (Law 5). A read of a generation names its attempt."""
+        await self.ports.queue.record_request(request, attempt_id=attempt_id)
+        await self.record_standstill(request, attempt_id=attempt_id)
+
+    async def record_standstill(self, request: RequestNote, *, attempt_id: int | None = None) -> None:
+        """Record a request again if this process stood still after its record, for example while it was suspended.
+
+        The next process of the account knows only the record, and keeps the minute and the poll interval from its time.
+        """
+        now = self.ports.clock.now()
+        if (now.instant - request.at).total_seconds() > STANDSTILL_SECONDS:
+            further = tuple(day for day in self.rates.days(now) if day not in request.days)
+            again = replace(request, at=now.instant, days=further)
+            await self.ports.queue.record_request(again, attempt_id=attempt_id)
 
     @asynccontextmanager
     async def rate_limited(self, request: RequestNote) -> AsyncIterator[None]:

@@ -99,6 +99,10 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
     tries = 0
     while not worker.control.is_over_for(worker.account_id):
         task = worker.downloads.take_task(attempt_id) or await worker.ports.queue.download_task(attempt_id)
+        if task.gone:
+            if await object_uploads.adopt(worker, task):
+                break
+            task = await worker.ports.queue.download_task(attempt_id)
         if task.staged:
             async with sends:
                 if await object_uploads.send_staged(worker, task):
@@ -163,7 +167,7 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
     assert attempt.generation_id is not None, "what is downloaded was generated"
     request = worker.new_request(RequestKind.READ, clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.record_request(request, attempt_id=attempt.id)
+        await worker.record_request(request, attempt_id=attempt.id)
         call = worker.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
         reply = await worker.spans.timed("read", attempt, call)
     worker.polls.touch(attempt.id, clock.now().monotonic)

@@ -88,6 +88,7 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
         worker.credits.began(attempt)
         if candidate.has_images or candidate.queued == 1:
             worker.announce(Change.HEADS_MOVED)
+        await worker.record_standstill(request)
         await _send(worker, attempt)
 
 
@@ -105,6 +106,7 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
     async with worker.rate_limited(request):
         counted = await worker.ports.queue.resend(attempt.id, request)
         if counted is not None:
+            await worker.record_standstill(request)
             await _send(worker, counted)
 
 
@@ -162,7 +164,7 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
     assert attempt.generation_id is not None, "an active attempt has its generation's id"
     request = worker.new_request(RequestKind.READ, now)
     async with worker.rate_limited(request):
-        await worker.ports.queue.record_request(request, attempt_id=attempt.id)
+        await worker.record_request(request, attempt_id=attempt.id)
         sent_at = worker.ports.clock.now().monotonic
         call = worker.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
         reply = await worker.spans.timed("poll", attempt, call)
@@ -355,7 +357,7 @@ async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotA
         case _:
             request = worker.new_request(RequestKind.OTHER, worker.ports.clock.now())
             async with worker.rate_limited(request):
-                await worker.ports.queue.record_request(request)
+                await worker.record_request(request)
                 return isinstance(await worker.ports.service.describe(), Described)
 
 

@@ -140,10 +140,14 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class AccountDemand:
-    """Accounts of one service that have work. An address carries at most `at_most` of them."""
+    """Accounts of one service that have work. An address carries at most `at_most` of them.
+
+    `under_way` are those whose attempts were sent and have not ended.
+    """
 
     account_ids: AbstractSet[int]
     at_most: int
+    under_way: AbstractSet[int] = frozenset()
 
 
 class LeaseKeeper:
@@ -219,7 +223,10 @@ class LeaseKeeper:
         for _ in range(CHOICES_AT_ONCE):
             roster = await self._leases.roster(self.worker, able, driven | leases.keys())
             choices = [
-                choose_accounts(self.worker.name, roster, each.account_ids, at_most=each.at_most) for each in demands
+                choose_accounts(
+                    self.worker.name, roster, each.account_ids, at_most=each.at_most, under_way=each.under_way
+                )
+                for each in demands
             ]
             wanted = [account_id for choice in choices for account_id in choice.take]
             given = tuple(account_id for choice in choices for account_id in choice.give)

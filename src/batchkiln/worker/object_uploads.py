@@ -1,4 +1,4 @@
-"""Sends the complete local files of a generation to the job's URL, and records the objects.
+"""Uses complete local files of a generation, without the service: sends them to the job's URL, and records the objects.
 
 The files were recorded as staged before. An object is recorded only after it was verified, and the local file stays
 until then. So a crash between any two steps, or an outage of the storage, costs nothing: the next run sends again.
@@ -58,6 +58,25 @@ async def send_staged(worker: AccountWorker, task: DownloadTask) -> bool:
         except _Stopped:
             return False
         saved.add(staged.number)
+        if is_last:
+            return True
+    return False
+
+
+async def adopt(worker: AccountWorker, task: DownloadTask) -> bool:
+    """Record files that were gone and are back, with the hash that they had; return whether that ended the item."""
+    saved = set(task.saved)
+    for gone in task.gone:
+        if not await worker.ports.outputs.holds(gone.file):
+            continue
+        is_last = len(saved | {gone.number}) >= task.listed
+        step = Download.LAST_FILE_SAVED if is_last else Download.FILE_SAVED
+        now = worker.ports.clock.now()
+        committed = await worker.commit(task.attempt, DOWNLOADS[step], Facts(saved=gone), now)
+        if committed.outcome is DOWNLOADS[Download.NAME_TAKEN]:
+            continue
+        log.info("file_saved", account=worker.viewpoint.account, path=gone.file.path, size_bytes=gone.file.size_bytes)
+        saved.add(gone.number)
         if is_last:
             return True
     return False

@@ -153,6 +153,9 @@ class Outputs(Protocol[PartT]):
         `DownloadUnusable` for a file that is no output at all.
         """
 
+    async def holds(self, file: SavedFile) -> bool:
+        """Return whether a saved file is at its path, with its size and hash."""
+
     async def write_sidecar(self, path: str, kind: Sidecar, content: bytes) -> str | None:
         """Write a whole file beside a saved one, never over another; return its path, None if it is there already."""
 

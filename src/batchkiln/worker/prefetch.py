@@ -110,7 +110,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
         return
     request = worker.new_request(RequestKind.QUOTE, worker.ports.clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.record_request(request)
+        await worker.record_request(request)
         reply = await worker.spans.timed("quote", candidate.item_id, worker.ports.service.quote(body))
     after = worker.ports.clock.now()
     match reply:
@@ -168,7 +168,7 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
     size = sum(want.file.size_bytes for want in wanted)
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now(), files=len(wanted), size_bytes=size)
     async with worker.rate_limited(request):
-        await worker.ports.queue.record_request(request)
+        await worker.record_request(request)
         files = [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
         call = worker.ports.service.prepare_uploads(files)
         prepared = await worker.spans.timed("upload.prepare", candidate.item_id, call)
@@ -283,7 +283,7 @@ async def _complete(worker: AccountWorker, candidate: Candidate, stored: list[St
         return
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.record_request(request)
+        await worker.record_request(request)
         call = worker.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
         reply = await worker.spans.timed("upload.complete", candidate.item_id, call)
     if isinstance(reply, AssetsReady):

@@ -4,16 +4,16 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
-import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from batchkiln_service.commands.host_program import CommandError, HostProgram
-from batchkiln_service.config import Limits, ServiceConfig, read_fields
+from batchkiln_service.commands.host_program import CommandError, ConfigFile, HostProgram, Problem
+from batchkiln_service.config import Limits, ServiceConfig
 from batchkiln_service.db.account_admin import AccountAdmin, open_account_admin
 from batchkiln_service.errors import KeyRefusedError, sentence_of
 
@@ -35,35 +35,32 @@ def remember_state_dir(given: Path | None) -> Path | None:
     return found
 
 
-def read_service_config(path: Path | None, given: dict[str, Any]) -> ServiceConfig:
+def read_service_config(program: HostProgram, given: dict[str, Any]) -> ServiceConfig:
     """Return the configuration from the defaults, the file and the given options, in rising order of precedence.
 
     Of the options, `key` is the API key of the first account, and `limits` is True for none. Raise CommandError that
-    names the file or the option of each wrong field.
+    names the place in the file, or the option, of each wrong field.
     """
     key = given.pop("key", None)
     if given.pop("limits", None):
         given["limits"] = Limits.lifted()
     if key is not None and not _KEY_FORM.fullmatch(key):
         raise CommandError("--key: expected 1 to 256 ASCII characters without spaces")
+    path = program.options().named_config
+    read = None if path is None else program.read_config(path)
+    fields = _DEFAULTS | (read.values if read is not None else {}) | given
+    if key is not None:
+        fields["accounts"] = _with_key(fields.get("accounts"), key)
     try:
-        from_file = read_fields(path) if path is not None else {}
-        fields = _DEFAULTS | from_file | given
-        if key is not None:
-            fields["accounts"] = _with_key(fields.get("accounts"), key)
         return ServiceConfig.model_validate(fields)
     except ValidationError as error:
-        raise CommandError([_problem(detail, given, path) for detail in _root_causes(error)]) from error
-    except OSError as error:
-        raise CommandError(f"{path}: the service's configuration cannot be read: {error.strerror}") from error
-    except (ValueError, yaml.YAMLError) as error:
-        raise CommandError(f"{path}: the service's configuration cannot be read: {error}") from error
+        raise CommandError([_problem(detail, given, path, read) for detail in _root_causes(error)]) from error
 
 
 def stored_config(program: HostProgram, state_dir: Path | None) -> ServiceConfig:
     """Return the configuration for a command that only needs to find the database."""
     chosen = remember_state_dir(state_dir)
-    return read_service_config(program.options().named_config, {} if chosen is None else {"state_dir": chosen})
+    return read_service_config(program, {} if chosen is None else {"state_dir": chosen})
 
 
 @contextmanager
@@ -95,10 +92,29 @@ def _root_causes(error: ValidationError) -> list[ErrorDetails]:
     return [detail for detail in details if detail["loc"] not in inner]
 
 
-def _problem(detail: ErrorDetails, given: Mapping[str, object], path: Path | None) -> tuple[Path | None, str]:
-    """Return the option that was given, or the file and its field, with the reason."""
+def _problem(detail: ErrorDetails, given: Mapping[str, object], path: Path | None, read: ConfigFile | None) -> Problem:
+    """Return the option that was given, or the place in the file and its field, with the reason."""
     sentence = sentence_of(detail)
     field = str(detail["loc"][0]) if detail["loc"] else ""
     if field in given:
-        return None, f"--{field.replace('_', '-')}{sentence.removeprefix(field)}"
-    return path, sentence
+        return Problem(f"--{field.replace('_', '-')}{sentence.removeprefix(field)}")
+    return Problem(sentence + _suggestion(detail), path, None if read is None else read.place(detail["loc"]))
+
+
+def _suggestion(detail: ErrorDetails) -> str:
+    """Return a question for the field that an unknown one was probably meant for; an empty text without one."""
+    if detail["type"] != "extra_forbidden":
+        return ""
+    model: Any = ServiceConfig
+    for part in detail["loc"][:-1]:
+        if isinstance(model, type) and issubclass(model, BaseModel) and part in model.model_fields:
+            model = _model_in(model.model_fields[str(part)].annotation)
+    names = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()
+    close = get_close_matches(str(detail["loc"][-1]), names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that the annotation names, or None
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -10,12 +10,34 @@ from typing import Any, Protocol
 import click
 
 
-class CommandError(Exception):
-    """An error that a person has to fix; nothing was changed. `problems` are pairs of a file, or None, and a reason."""
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A mistake, with the file and the place in it, line and column from 1, as far as they are known."""
 
-    def __init__(self, problems: str | Sequence[tuple[Path | None, str]]) -> None:
-        self.problems = ((None, problems),) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(reason for _, reason in self.problems))
+    reason: str
+    file: Path | None = None
+    place: tuple[int, int] | None = None
+
+
+class CommandError(Exception):
+    """An error that a person has to fix; nothing was changed."""
+
+    def __init__(self, problems: str | Sequence[Problem]) -> None:
+        self.problems = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(problem.reason for problem in self.problems))
+
+
+class ConfigFile(Protocol):
+    """The mapping in a YAML file, with the places of its values."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of YAML 1.2."""
+        ...
+
+    def place(self, location: Sequence[str | int]) -> tuple[int, int] | None:
+        """Return line and column, from 1, of the deepest part of a location that is in the file."""
+        ...
 
 
 class Options(Protocol):
@@ -38,13 +60,15 @@ class HostProgram:
 
     `command` and `group` make click commands with the program's common options; both take click's arguments and
     `example`, and turn `CommandError` into the program's own error. `options` returns the common options of the running
-    command. `print_result` writes a line to standard output, `print_status` to standard error. `ignore_closed_output`
+    command. `read_config` reads a YAML file strictly, and raises an error of the program's own.
+    `print_result` writes a line to standard output, `print_status` to standard error. `ignore_closed_output`
     keeps a server running when the reader of its standard output has gone.
     """
 
     command: Callable[..., click.Command]
     group: Callable[..., click.Group]
     options: Callable[[], Options]
+    read_config: Callable[[Path], ConfigFile]
     configure_logging: Callable[[], None]
     print_json: Callable[[Mapping[str, Any]], None]
     print_json_lines: Callable[[list[dict[str, Any]]], None]

@@ -94,7 +94,7 @@ def _serve(
         return
     program.configure_logging()
     options = {name: value for name, value in given.items() if value is not None}
-    config = read_service_config(program.options().named_config, options)
+    config = read_service_config(program, options)
     if describe_dialect:
         program.print_json(_dialect_of(config).as_document())
         return

@@ -148,3 +148,41 @@ async def test_a_missing_program_is_told_before_anything_is_sent(tmp_path: Path)
         await drive(tmp_path, config, "A fox")
 
     assert (await item(tmp_path, config)).state == "queued"
+
+
+async def test_redo_by_what_an_earlier_run_left_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that has nothing to do but to ask the hook makes what the hook wants."""
+    with monkeypatch.context() as hurried:
+        hurried.setattr(run_hooks, "END_SECONDS", 0.0)
+        await drive(tmp_path, config_of(tmp_path, "import time; time.sleep(1000)", timeout_seconds=3600), "A fox")
+    config = config_of(tmp_path, "raise SystemExit(12 if item['version'] == 1 else 10)", redo_credits=100)
+
+    ending = await drive(tmp_path, config, "A fox")
+
+    assert ending.exit_status is batchkiln.ExitStatus.OK
+    made = await item(tmp_path, config)
+    assert (made.version, made.verdict) == (2, "kept")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "it was ended by signal 9"),
+        ("while True: print('x' * 1000)", "it wrote more than 1,048,576 bytes, and was ended"),
+        ("import time; time.sleep(1000)", "it had not ended after 1 seconds, and was ended"),
+        ("import os, time\nif os.fork() == 0: time.sleep(1000)\nraise SystemExit(7)", "it ended with exit status 7"),
+    ],
+)
+async def test_a_hook_that_fails_is_told_once(tmp_path: Path, source: str, reason: str) -> None:
+    """One clear line; the item is done and untouched, the run goes on, and the next run does not try again."""
+    config = config_of(tmp_path, source, timeout_seconds=1)
+
+    with structlog.testing.capture_logs() as logs:
+        ending = await drive(tmp_path, config, "A fox")
+        await drive(tmp_path, config, "A fox")
+
+    assert ending.exit_status is batchkiln.ExitStatus.OK
+    failures = [(line["job"], line["item"], line["reason"]) for line in logs if line["event"] == "hook_failed"]
+    assert failures == [("foxes", "item-1", reason)]
+    made = await item(tmp_path, config)
+    assert (made.state, made.version, made.verdict, len(made.outputs)) == ("done", 1, None, 1)

@@ -92,9 +92,23 @@ class Studio:
         return dict(found)
 
     @property
+    def queue(self) -> Path:
+        return self.workspace.folder / ".batchkiln" / "queue.db"
+
+    @property
     def unsent(self) -> list[Path]:
         folder = self.workspace.folder / ".batchkiln" / "queue.db.outgoing"
         return [path for path in folder.rglob("*") if path.is_file()]
+
+    def unsent_path(self, name: str) -> Path:
+        """Return where the file of an object waits until it is sent."""
+        (folder,) = (self.workspace.folder / ".batchkiln" / "queue.db.outgoing").glob("*/foxes")
+        return folder / name
+
+    def copy(self, item: str) -> Path:
+        """Return the local copy of an item's object."""
+        sha256 = str(self.output(item)["sha256"])
+        return self.workspace.folder / "cache" / "batchkiln" / "objects" / sha256[:2] / f"{sha256}.png"
 
     def violations(self, *prompts: str) -> list[str]:
         """Return what the service's own books say of a second charge."""
@@ -189,6 +203,30 @@ def test_object_that_is_gone_is_fetched_again_at_no_cost(studio: Studio) -> None
     assert studio.violations() == []
 
 
+@pytest.mark.parametrize("place", ["copies", "unsent"])
+def test_object_that_the_service_no_longer_keeps_is_written_from_this_machine(studio: Studio, place: str) -> None:
+    """From the copies, or from what a crash left in the folder of unsent files; only what is nowhere is lost."""
+    studio.call("run", "foxes.yaml")
+    before = studio.bucket.content("out/foxes/fox.png")
+    for name in ("fox", "owl"):
+        studio.bucket.remove(f"out/foxes/{name}.png")
+    fox, owl = (studio.copy(name) for name in ("fox", "owl"))
+    owl.write_bytes(bytes(owl.stat().st_size))  # its hash is another
+    if place == "unsent":
+        fox.rename(studio.unsent_path("fox.png"))
+    with closing(sqlite3.connect(studio.queue)) as queue, queue:
+        queue.execute("UPDATE attempt SET generation_created_at = generation_created_at - 15 * 86400000")
+
+    found = studio.call("fetch", "foxes", "--json").document
+    worked = studio.call("work")
+
+    assert (found["items_to_fetch"], [lost["item"] for lost in found["lost"]]) == (1, ["owl"])
+    assert worked.exit == 0, worked.err
+    assert studio.bucket.content("out/foxes/fox.png") == before
+    assert studio.items["fox"]["state"] == "done"
+    assert studio.violations() == []
+
+
 def test_redo_keeps_the_earlier_object(studio: Studio) -> None:
     """Each version has a name of its own."""
     studio.call("run", "foxes.yaml")
@@ -277,6 +315,26 @@ def test_storage_that_is_gone_ends_the_run_and_the_next_one_sends(far_studio: St
     assert far_studio.bucket.keys("out") == NAMES
     assert far_studio.violations() == []
     assert far_studio.unsent == []
+
+
+def test_staged_files_move_with_the_queue(far_studio: Studio, door: Gate) -> None:
+    """The new queue's next run sends them, without the service."""
+    process = started(far_studio)
+    door.refuse()
+    finished(process)
+    staged = {path.name: path.read_bytes() for path in far_studio.unsent if path.suffix == ".png"}
+    door.mend()
+    moved_to = far_studio.queue.with_name("moved.db")
+
+    moved = far_studio.call("queue", "copy", str(far_studio.queue), str(moved_to), "--json").document
+    left = far_studio.unsent
+    sent = far_studio.call("work", "--queue", str(moved_to), "--only", "no-such-item")
+
+    assert (moved["staged"], moved["staged_elsewhere"], moved["staged_left"]) == (len(staged), [], [])
+    assert staged
+    assert left == []
+    assert {name: far_studio.bucket.content(f"out/foxes/{name}") for name in staged} == staged, sent.err
+    assert far_studio.violations() == []
 
 
 def test_killed_while_sending(far_studio: Studio, door: Gate) -> None:

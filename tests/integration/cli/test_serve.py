@@ -350,17 +350,28 @@ def test_a_report_that_cannot_be_written_is_reported_before_anything_is_served(w
 
 
 def test_mistakes_in_the_configuration_name_their_fields(workspace: Workspace) -> None:
-    """Each once, in words, and without the value."""
+    """Each once, in words, with its place, and without the value."""
     (workspace.folder / "service.yaml").write_text("accounts: [{name: main, keys: [{legacy: true}, 50], credit: 3}]\n")
 
     result = workspace.call("serve", "--config", "service.yaml")
 
     assert result.exit == 2
-    assert [line.partition("service.yaml: ")[2] for line in result.err.splitlines()] == [
-        "accounts.0.keys.0: give either value or env",
-        "accounts.0.keys.1: should be a mapping of fields",
-        "accounts.0.credit: there is no such field",
+    assert [line.partition("service.yaml:")[2] for line in result.err.splitlines()] == [
+        "1:32: accounts.0.keys.0: give either value or env",
+        "1:48: accounts.0.keys.1: should be a mapping of fields",
+        "1:61: accounts.0.credit: there is no such field; did you mean credits?",
     ]
+
+
+def test_a_field_that_is_given_twice_is_told_with_its_place_and_without_its_value(workspace: Workspace) -> None:
+    """The last one would win silently. The line is not shown, because it may hold a key."""
+    (workspace.folder / "service.yaml").write_text("port: 1\naccounts: [{name: a, name: secret}]\n")
+
+    result = workspace.call("serve", "--config", "service.yaml")
+
+    assert result.exit == 2
+    assert "service.yaml:2:22: the key `name` appears here a second time" in result.err
+    assert "secret" not in result.err
 
 
 def test_the_state_folder_is_its_owners_alone(workspace: Workspace) -> None:

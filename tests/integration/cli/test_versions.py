@@ -77,6 +77,21 @@ def test_file_that_is_gone_is_fetched_again_at_no_cost(workspace: Workspace) -> 
     assert "2 files on disk; 0 items to download again" in again.out
 
 
+def test_another_file_in_the_place_of_a_fetched_one_is_not_taken_for_it(workspace: Workspace) -> None:
+    """It has the same size, and stays as it is; the paid one is downloaded beside it."""
+    workspace.call("run", workspace.manifest())
+    path = workspace.folder / "out" / "foxes" / "fox-2.png"
+    content = path.read_bytes()
+    path.unlink()
+    workspace.call("fetch", "foxes")
+    path.write_bytes(bytes(len(content)))
+
+    assert workspace.call("work").exit == 0
+
+    assert path.read_bytes() == bytes(len(content))
+    assert path.with_name("fox-2~2.png").read_bytes() == content
+
+
 def test_changed_requests_are_made_again_when_that_is_asked_for(workspace: Workspace) -> None:
     """The plan and the enqueueing name the cost; without the option, the manifest is refused and names it."""
     name = workspace.manifest()

@@ -320,7 +320,7 @@ async def test_items_that_can_never_fit_are_reported(make_ground: GroundMaker) -
 
     assert codes(plan) == ["over_cap", "over_job_budget"]
     assert plan.credits == 4
-    assert (plan.costs[0].items, plan.costs[0].credits) == (3, 6)
+    assert (plan.costs[0].items, plan.costs[0].credits) == (2, 4)
 
 
 async def test_a_job_longer_than_the_retention_and_a_low_balance_are_reported(make_ground: GroundMaker) -> None:

@@ -353,3 +353,18 @@ def _mark_begun_only(copy: copying._Copy, *, is_done: bool | None) -> None:
     if is_done:
         raise InterruptedError
     _mark(copy, is_done=is_done)
+
+
+def test_files_on_the_disk_of_another_machine_are_told(golden: Path, url: DatabaseUrl, tmp_path: Path) -> None:
+    """They cannot move along: the service has them for some days yet."""
+    with closing(sqlite3.connect(golden)) as connection, connection:
+        connection.execute(
+            "INSERT INTO event (at, job_id, item_id, attempt_id, kind, detail) "
+            "SELECT 1, job_id, id, attempt_id, 'file_staged', "
+            """'{"number": 9, "host": "fra-1"}' FROM item WHERE state = 'downloading' LIMIT 1"""
+        )
+
+    there = copy_queue(golden, url)
+    back = copy_queue(url, tmp_path / "back.db")
+
+    assert there.staged_elsewhere == back.staged_elsewhere == ("fra-1",)

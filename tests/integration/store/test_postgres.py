@@ -736,6 +736,45 @@ _AN_EVENT: str = """
 """
 
 
+async def test_dump_that_is_loaded_over_an_open_queue_is_a_lost_connection() -> None:
+    """Law 2: what a worker has read is of other tables, so it writes nothing, and compares its journal again."""
+    with scratch("loaded_over") as url:
+        migrate(url)
+        database = await PostgresDatabase.open_for_writing(url)
+        before = await database.incarnation()
+        with postgres.server().admin(url.name) as admin:
+            admin.execute(
+                "CREATE TABLE again (LIKE meta INCLUDING ALL); INSERT INTO again SELECT * FROM meta;"
+                " DROP TABLE meta; ALTER TABLE again RENAME TO meta"
+            )
+
+        with pytest.raises(QueueConnectionLost, match="the tables of the queue were replaced"):
+            await database.write(put, "lost")
+        await database.reconnect()
+        await database.write(put, "kept")
+
+        assert await database.incarnation() != before
+        assert await database.read(lambda session: (read_meta(session, "lost"), read_meta(session, "kept"))) == (
+            None,
+            "x",
+        )
+        await database.close()
+
+
+async def test_queue_whose_tables_are_gone_is_reported(url: DatabaseUrl) -> None:
+    """While a dump is loaded over them, there may be none."""
+    database = await PostgresDatabase.open_for_writing(url)
+    with postgres.server().admin(url.name) as admin:
+        admin.execute("ALTER TABLE meta RENAME TO away")
+
+    with pytest.raises(QueueConnectionLost, match="during a restore"):
+        await database.write(put, "lost")
+
+    with postgres.server().admin(url.name) as admin:
+        admin.execute("ALTER TABLE away RENAME TO meta")
+    await database.close()
+
+
 async def test_dump_that_is_loaded_into_the_same_database_is_noticed_by_a_machine_that_saw_more(
     machines: Machines,
 ) -> None:

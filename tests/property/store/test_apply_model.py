@@ -96,7 +96,7 @@ class Model:
 
     def _take_over(self, one: ItemSpec) -> bool:
         old, state, was_sent = self.items[one.name]
-        wanted = replace(old, metadata=one.metadata) if state == "done" else one
+        wanted = old._replace(metadata=one.metadata) if state == "done" else one
         if self._is_changed(one) and state == "rejected":
             state = "queued"
             self._requeued += 1

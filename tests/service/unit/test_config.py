@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from batchkiln_service import KeyConfig, ServiceConfig
-from batchkiln_service.config import load_config, read_fields
 
 
 def test_defaults_are_the_documented_limits() -> None:
@@ -26,47 +24,6 @@ def test_defaults_are_the_documented_limits() -> None:
         "poll_interval_seconds": 10.0,
         "minute_seconds": 60.0,
     }
-
-
-def test_yaml_is_read(tmp_path: Path) -> None:
-    """An operator's file sets any field."""
-    path = tmp_path / "service.yaml"
-    path.write_text(
-        "state_dir: state\ntime_scale: 60\nlimits: {creates_per_minute: 3}\n"
-        "accounts: [{name: main, keys: [plain, {env: KEY}]}]\nfaults: [{kind: throttle, times: 2}]\n"
-    )
-
-    config = load_config(path)
-
-    assert (config.time_scale, config.limits.creates_per_minute, config.faults[0].times) == (60, 3, 2)
-    assert config.accounts[0].key_configs == (KeyConfig(value="plain"), KeyConfig(env="KEY"))
-
-
-def test_field_that_is_given_twice_is_refused(tmp_path: Path) -> None:
-    """The last one would win silently, for a limit of money for example."""
-    path = tmp_path / "service.yaml"
-    path.write_text("state_dir: state\nlimits:\n  credits_per_day: 5\n  credits_per_day: 5000\n")
-
-    with pytest.raises(yaml.MarkedYAMLError, match="credits_per_day: this field is given twice") as caught:
-        load_config(path)
-
-    assert caught.value.problem_mark is not None
-    assert (caught.value.problem_mark.line, caught.value.problem_mark.column) == (3, 2)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("no", "no"), ("on", "on"), ("1_000", "1_000"), ("12:30", "12:30"), ("2020-01-01", "2020-01-01"), ("010", 10),
-        ("null", None), ("~", None), ("", None), ("true", True), ("-7", -7), ("1e3", 1000.0), (".5", 0.5), ("'7'", "7"),
-    ],
-)  # fmt: skip
-def test_scalars_are_those_of_yaml_1_2(tmp_path: Path, text: str, value: object) -> None:
-    """As in manifests: a word such as `no` is text (section 10.3.2 of the YAML specification)."""
-    path = tmp_path / "service.yaml"
-    path.write_text(f"state_dir: {text}\n")
-
-    assert read_fields(path) == {"state_dir": value}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,18 @@ from batchkiln.cli.main import GROUPS, SUMMARIES, program
 MANUAL = Path(__file__).parents[3] / "docs" / "commands.md"
 CONTEXT = click.Context(program, info_name="batchkiln")
 NAMES = program.list_commands(CONTEXT)
-COMMON = {"queue", "config", "profile", "is_json", "verbose", "quiet", "log_format"}
+COMMON = {
+    "queue",
+    "config",
+    "profile",
+    "is_json",
+    "verbose",
+    "quiet",
+    "log_format",
+    "log_file",
+    "log_level",
+    "no_input",
+}
 
 
 def found(name: str) -> Command:

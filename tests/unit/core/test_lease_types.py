@@ -87,6 +87,57 @@ def test_account_is_not_handed_over_to_a_machine_without_its_key() -> None:
     assert choose_accounts("a", both, {1, 2}, at_most=17) == Choice()
 
 
+@pytest.mark.parametrize(
+    ("others_able", "others_driven", "given"),
+    [
+        ({1, 2}, {4}, (2,)),  # it may take one more
+        ({1, 2}, set[int](), (2,)),
+        ({1, 2}, {4, 5}, ()),  # it is full as well
+        ({1, 2, 3}, {4}, ()),  # it takes the free one itself
+        (set[int](), {4}, ()),
+    ],
+)
+def test_full_worker_hands_over_to_make_room_for_an_account_that_only_it_can_drive(
+    others_able: set[int], others_driven: set[int], given: tuple[int, ...]
+) -> None:
+    """Account 3 would stand still for ever otherwise, whatever is paid for on it."""
+    fleet = roster({3}, a=({1, 2, 3}, {1, 2}), b=(others_able | others_driven, others_driven))
+
+    assert choose_accounts("a", fleet, {1, 2, 3, 4, 5}, at_most=2) == Choice(give=given)
+
+
+def test_account_that_only_this_worker_can_drive_is_taken_before_one_that_was_handed_over() -> None:
+    """Otherwise the worker would take back what it had just made room with."""
+    fleet = roster({2, 3}, a=({1, 2, 3}, {1}), b=({2, 4}, {4}))
+
+    assert choose_accounts("a", fleet, {1, 2, 3, 4}, at_most=2).take == (3,)
+
+
+def test_account_with_work_under_way_is_taken_first() -> None:
+    """What was sent on it is read, even if its last worker will never be back."""
+    alone = roster({1, 2, 3}, a=({1, 2, 3}, set()))
+
+    assert choose_accounts("a", alone, {1, 2, 3}, at_most=2, under_way={3}).take == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("under_way", "given"),
+    [
+        ({3}, (2,)),
+        ({2, 3}, (1,)),
+        ({1, 2, 3}, ()),  # each waits for its turn
+        ({1}, ()),  # an idle account for another one would change hands without an end
+    ],
+)
+def test_full_worker_releases_an_idle_account_for_one_with_work_under_way(
+    under_way: set[int], given: tuple[int, ...]
+) -> None:
+    """Nobody else can take account 3: its machine is gone, and this address carries two accounts."""
+    alone = roster({3}, a=({1, 2, 3}, {1, 2}))
+
+    assert choose_accounts("a", alone, {1, 2, 3}, at_most=2, under_way=under_way) == Choice(give=given)
+
+
 def test_worker_without_its_address_chooses_nothing() -> None:
     """It is a standby."""
     assert choose_accounts("c", roster({1}, a=({1}, set())), {1}, at_most=17) == Choice()

@@ -96,6 +96,24 @@ async def test_a_program_that_dies_is_told(tmp_path: Path) -> None:
     assert end == ProgramEnd(None, "it was ended by signal 11")
 
 
+async def test_a_program_that_ends_its_group_is_told(tmp_path: Path) -> None:
+    """Its exit status counts, as of a script that ends its children. A SIGKILL leaves none."""
+    source = "import os, signal; signal.signal(15, signal.SIG_IGN); os.kill(0, 15); raise SystemExit(10)"
+
+    assert (await run(tmp_path, source)).status == 10
+    assert await run(tmp_path, "import os; os.kill(0, 9)") == ProgramEnd(None, "it was ended by signal 9")
+
+
+@pytest.mark.parametrize("number", [1, 13, 15])
+async def test_a_program_gets_signals_as_usual(tmp_path: Path, number: int) -> None:
+    """Python ignores the signal of a closed pipe, and the guard those that ask it to end; programs do not."""
+    command = ["/bin/sh", "-c", f"kill -{number} $$"]
+
+    end = await run_program(command, b"{}", folder=tmp_path, environment={}, clock=Patient(), timeout_seconds=60)
+
+    assert end == ProgramEnd(None, f"it was ended by signal {number}")
+
+
 async def test_a_program_that_does_not_start_is_told(tmp_path: Path) -> None:
     """The reason is the system's."""
     end = await run_program(["./missing"], b"{}", folder=tmp_path, environment={}, clock=Patient(), timeout_seconds=60)

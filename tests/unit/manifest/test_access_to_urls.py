@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.manifest.diagnostics import InvalidValue
 from batchkiln.manifest.file_access import FileAccess
+from batchkiln.yaml_reading.diagnostics import InvalidValue
 
 SHARED = "s3://studio/all"
 

@@ -9,7 +9,7 @@ from PIL import Image
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import InputFile
 from batchkiln.manifest import FileAccess, open_manifest
-from batchkiln.manifest.diagnostics import InvalidValue
+from batchkiln.yaml_reading.diagnostics import InvalidValue
 
 HEADER = """\
 version: 1

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from batchkiln.manifest.templates import TemplateFailed, compile_template
-from batchkiln.manifest.yaml_parser import resolve
+from batchkiln.yaml_reading.yaml_parser import resolve
 
 
 @pytest.mark.parametrize(

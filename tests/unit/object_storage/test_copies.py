@@ -1,13 +1,14 @@
 """Local copies of objects: what reads a result reads a file."""
 
 import hashlib
+import os
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from batchkiln import object_storage
-from batchkiln.object_storage import ObjectFolder, StorageSettings, local_file
+from batchkiln.object_storage import ObjectFolder, StorageSettings, held_file, local_file
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +65,24 @@ def test_copies_are_bounded(tmp_path: Path) -> None:
 
     assert sum(path.stat().st_size for path in (tmp_path / "cache").rglob("*.png")) == 2_000
     assert copies[-1].exists()
+
+
+def test_what_another_process_reads_or_holds_stays() -> None:
+    """Even if no copies are kept; what a crash has left behind a day ago is removed."""
+    object_storage.configure(lambda: StorageSettings(copies_bytes=0))
+    try:
+        with held_file(**an_object(b"held")) as held:  # type: ignore[arg-type]
+            part = held.parent.parent / "ab" / ".fox.png.1f.part"
+            left = part.with_name(".owl.png.2e.part")
+            for each in (part, left):
+                each.parent.mkdir(exist_ok=True)
+                each.write_bytes(b"half")
+            os.utime(left, (0, 0))
+
+            newest = local_file(**an_object(b"another"))  # type: ignore[arg-type]
+
+            assert held.read_bytes() == b"held"
+    finally:
+        object_storage.configure(StorageSettings)
+    assert (part.exists(), left.exists(), newest.exists()) == (True, False, True)
+    assert not held.parent.exists()

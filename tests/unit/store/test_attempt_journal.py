@@ -1,5 +1,6 @@
 """The journal of attempts as a file: what is read of it, whatever happened to it."""
 
+import json
 import os
 import stat
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
+from batchkiln.store import attempt_journal
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from support.worker_world import World
 
@@ -34,6 +36,27 @@ def test_missing_journal_is_empty(tmp_path: Path) -> None:
 def test_entries_come_back_in_order(tmp_path: Path) -> None:
     """What was appended is what is read."""
     assert written(tmp_path, ENTRY, OTHER).read() == ([ENTRY, OTHER], 0)
+
+
+def test_versions_and_images_come_back_beside_lines_of_earlier_programs(tmp_path: Path) -> None:
+    """Each line has what its attempt needs; one without images is as short as before."""
+    again = replace(OTHER, delivered=(1, 2))
+    clip = replace(ENTRY, idempotency_key="bk-3", input_urls=("https://service.example/assets/1",))
+    both = replace(clip, idempotency_key="bk-4", delivered=(3,))
+
+    assert written(tmp_path, ENTRY, again, clip, both).read() == ([ENTRY, again, clip, both], 0)
+    assert len(ENTRY.lines()) < len(replace(ENTRY, delivered=(1,)).lines()) < len(replace(clip, delivered=(1,)).lines())
+
+
+@pytest.mark.parametrize("more", [[["1"]], [[1], [2]], [[1], ["a"], []], [[True]]])
+def test_line_of_unknown_values_is_skipped(tmp_path: Path, more: list[object]) -> None:
+    """Its checksum fits, as that of a later program's line may."""
+    journal = written(tmp_path, ENTRY)
+    values = json.loads(OTHER.lines()[9:])
+    with journal.path.open("ab") as file:
+        file.write(attempt_journal._line([*values, *more]))
+
+    assert journal.read() == ([ENTRY], 1)
 
 
 def test_journal_is_private(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ AGAIN = ApplyOptions(allow_duplicates=True)
 def numbered(position: int, prompt: str, *, repetition: int = 0, **fields: object) -> Placed:
     """Give an item without an id of its own, as the manifest reads it."""
     name = f"item-{position}" + (f"-{repetition}" if repetition else "")
-    item = replace(ItemSpec(name, RECIPE, prompt), **fields)  # type: ignore[arg-type]
+    item = ItemSpec(name, RECIPE, prompt)._replace(**fields)  # type: ignore[arg-type]
     return Placed(item, "m", position, repetition=repetition, has_default_id=True)
 
 
@@ -298,7 +298,7 @@ def test_equal_content_of_another_source_is_a_duplicate(queue: QueueFile) -> Non
     queue.finish("old")
     recipe = spec("old", inputs=(image("/a.png", "a1"),)).recipe
 
-    again = replace(made_from("new", "in ink", "still"), recipe=recipe)
+    again = made_from("new", "in ink", "still")._replace(recipe=recipe)
 
     assert queue.plan([again]).report.paid_before == 1
 

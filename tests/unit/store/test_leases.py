@@ -30,14 +30,16 @@ class Workers:
         self.now = 1_000_000
         self.account = world.write(account_id, PROFILE, "main")
         self.epochs: dict[str, int | None] = {}
+        self.beats: dict[str, int] = {}
 
     def clock(self, _: object) -> int:
         return self.now
 
     def renew(self, worker: WorkerIdentity, *driven: int, limit: int = 120) -> LeaseRenewal:
         epoch, address = self.epochs.get(worker.name), Egress(worker.egress, limit)
-        found: LeaseRenewal = self.world.write(leases.renew, self.clock, worker, address, epoch, driven)
-        self.epochs[worker.name] = found.egress_epoch
+        before = self.beats.get(worker.name)
+        found: LeaseRenewal = self.world.write(leases.renew, self.now, worker, address, epoch, driven, beaten_at=before)
+        self.epochs[worker.name], self.beats[worker.name] = found.egress_epoch, self.now
         return found
 
     def take(self, worker: WorkerIdentity) -> Fence | None:

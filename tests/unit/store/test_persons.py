@@ -5,7 +5,7 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.store import operations
-from batchkiln.store.operations import Skipped, cancel, pause, preview_cancel, preview_retry, retry, unpause
+from batchkiln.store.operations import Skipped, cancel, pause, preview_cancel, preview_retry, redo, retry, unpause
 from batchkiln.store.resolution import Decision, resolve
 from support.queue_file import NOW, RECIPE, QueueFile, spec
 
@@ -115,6 +115,35 @@ def test_retry_takes_many_items_in_pieces(queue: QueueFile, monkeypatch: pytest.
 
     assert report.requeued == {ItemState.REJECTED: 8}
     assert queue.names() == names
+
+
+_KEPT = "SELECT state, sum(n) FROM rest_tally GROUP BY state ORDER BY state"
+_COUNTED = """SELECT CASE WHEN state = 'queued' AND open_inputs > 0 THEN 'waiting' ELSE state END AS word, count(*)
+    FROM item GROUP BY word ORDER BY word"""
+_TROUBLES_KEPT = "SELECT state, error_code, n FROM trouble WHERE n > 0 ORDER BY state, error_code"
+_TROUBLES_COUNTED = """SELECT state, error_code, count(*) FROM item WHERE error_code IS NOT NULL
+    GROUP BY state, error_code ORDER BY state, error_code"""
+
+
+def test_the_counters_agree_with_the_items_after_a_change_of_many(ended: QueueFile) -> None:
+    """Many items are counted at once; a change of one item afterwards is counted by the schema again."""
+
+    def rows(sql: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in ended.connection.execute(sql).fetchall()]
+
+    for change in (
+        lambda: cancel(ended.connection, "birds", ["queued"], NOW),
+        lambda: retry(ended.connection, "birds", [], NOW),
+        lambda: redo(ended.connection, "birds", ["done"], NOW),
+        lambda: cancel(ended.connection, "birds", [], NOW),
+        lambda: retry(ended.connection, "birds", ["failed"], NOW),
+        lambda: ended.refuse("failed"),
+    ):
+        change()
+
+        assert rows(_KEPT) == rows(_COUNTED)
+        assert rows(_TROUBLES_KEPT) == rows(_TROUBLES_COUNTED)
+        assert rows("SELECT * FROM counted_change") == []
 
 
 def test_cancel_without_names_takes_all_that_is_queued(ended: QueueFile) -> None:

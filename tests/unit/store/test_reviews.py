@@ -1,7 +1,6 @@
 """Variants, choices and reviews: what the manifest may ask for, verdicts, and who waits for them."""
 
 import json
-from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -369,7 +368,7 @@ def test_item_may_be_made_from_a_group_of_its_own_manifest(queue: QueueFile) -> 
         ([*variants("owl", 2, 1), clip("clip", "owl", choice=2)], "`choice` is more than the group's `choose`"),
         ([spec("owl"), clip("clip", "owl", choice=1)], "which is one item, so there is no `choice`"),
         (
-            [replace(clip(f"owl-{n}", "owl"), group=VariantGroup("owl", 1)) for n in (1, 2)],
+            [clip(f"owl-{n}", "owl")._replace(group=VariantGroup("owl", 1)) for n in (1, 2)],
             "which makes a video, and an input is an image",
         ),
     ],
@@ -386,8 +385,8 @@ def test_reference_to_a_group_that_cannot_be_is_an_error(queue: QueueFile, items
 def test_group_that_is_made_from_itself_is_a_circle(queue: QueueFile) -> None:
     """Also over another item."""
     still = Recipe("epsilon-2", Mode.IMAGE_TO_IMAGE, (), 1, None, 3)
-    between = replace(clip("between", "owl"), recipe=still)
-    items = [replace(clip(f"owl-{n}", "between"), recipe=still, group=VariantGroup("owl", 1)) for n in (1, 2)]
+    between = clip("between", "owl")._replace(recipe=still)
+    items = [clip(f"owl-{n}", "between")._replace(recipe=still, group=VariantGroup("owl", 1)) for n in (1, 2)]
 
     with pytest.raises(InputError) as error:
         queue.apply([between, *items])

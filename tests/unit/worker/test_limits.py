@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from batchkiln.core.job import Order
+from batchkiln.core.job import Attempt, Order
 from batchkiln.core.outcomes import REFUSALS_IN_A_ROW
-from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.queue_types import LostAttempt, NewAttempt
+from batchkiln.core.rate_limits import Limits, RequestKind, RequestNote, ServiceDay
 from batchkiln.core.responses import (
     AccountProblem,
     GenerationStatus,
@@ -22,6 +24,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import EPOCH, to_milliseconds
 from batchkiln.store import operations
 from batchkiln.store.resolution import Decision, resolve
+from batchkiln.store.worker_store import WorkerStore
 from batchkiln.worker.run_state import RunState
 from support.builders import NO
 from support.fake_clock import FakeClock
@@ -101,6 +104,92 @@ async def test_request_that_outlasts_the_reset_counts_in_both_days(tmp_path: Pat
 
     creates = [row[0] for row in world.rows("SELECT creates FROM account_day ORDER BY day_start_at")]
     assert creates == [1, 1]
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        ("record_request", "quote"),
+        ("record_request", "upload"),
+        ("begin_attempt", "create"),
+        ("resend", "create"),
+        ("record_request", "read"),
+    ],
+)
+async def test_request_before_which_the_process_stood_still_is_recorded_again(
+    world: World, method: str, kind: str
+) -> None:
+    """Law 5: a process that was suspended after the record may die after the request, and the next one trusts it."""
+    recorded, since_record, stops = getattr(WorkerStore, method), list[int](), [40.0]
+
+    async def stand_still(*args: Any, **named: Any) -> Any:  # noqa: ANN401
+        found = await recorded(*args, **named)
+        if method != "record_request" or args[1].kind == kind:
+            world.clock.advance(stops.pop() if stops else 0.0)
+        return found
+
+    def arrive(arriving: str, _: str) -> Any:  # noqa: ANN401
+        if arriving == kind:
+            latest = "SELECT max(sent_at) FROM request WHERE kind = ?"
+            since_record.append(world.now_ms - world.one(latest, kind))
+        if arriving == "create" and method == "resend" and len(since_record) == 1:
+            return Lost.REPLY
+        return None
+
+    world.service.rule = arrive
+    world.service.duration_seconds = 30.0
+    world.enqueue(inputs=(world.inputs.put("owl.png", b"owl"),))
+    with mock.patch.object(WorkerStore, method, stand_still):
+        await world.run()
+
+    assert not stops, "it stood still"
+    assert max(since_record) < 1_000
+    assert world.states() == {"done": 1}
+
+
+async def test_poll_interval_counts_from_a_read_before_which_the_process_stood_still(world: World) -> None:
+    """Service rule 4.4: the process that read late is killed, and the next one knows only what it recorded."""
+    recorded, stops = WorkerStore.record_request, [40.0]
+
+    async def stand_still(store: WorkerStore, request: RequestNote, **named: Any) -> None:  # noqa: ANN401
+        await recorded(store, request, **named)
+        if request.kind is RequestKind.READ and stops:
+            world.clock.advance(stops.pop())
+
+    world.service.duration_seconds = 300.0
+    world.enqueue()
+    with mock.patch.object(WorkerStore, "record_request", stand_still):
+        await world.run_until_true(lambda: any(world.service.reads.values()))
+    world.restart()
+    await world.run()
+
+    assert world.service.violations == []
+    assert world.states() == {"done": 1}
+
+
+async def test_request_that_a_standstill_delayed_past_the_reset_counts_in_both_days(tmp_path: Path) -> None:
+    """Law 5: it is sent on the new day, whose count the next process reads."""
+    world = World(tmp_path, clock=FakeClock(EPOCH + timedelta(days=20_000, seconds=-20)))
+    began = WorkerStore.begin_attempt
+
+    async def stand_still(store: WorkerStore, new: NewAttempt | LostAttempt) -> Attempt | None:
+        attempt = await began(store, new)
+        world.clock.advance(40)
+        return attempt
+
+    days = list[int]()
+
+    def arrive(arriving: str, _: str) -> None:
+        if arriving == "create":
+            days.extend(row[0] for row in world.rows("SELECT creates FROM account_day ORDER BY day_start_at"))
+
+    world.service.rule = arrive
+    world.enqueue()
+    with mock.patch.object(WorkerStore, "begin_attempt", stand_still):
+        await world.run()
+
+    assert days == [1, 1]
     world.close()
 
 

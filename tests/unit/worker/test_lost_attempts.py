@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from batchkiln.core.errors import LeaseLost, QueueBusy
+from batchkiln.core.job import SourceRef
 from batchkiln.core.outcomes import FACTS, Fact
 from batchkiln.core.queue_changes import Facts
 from batchkiln.core.rate_limits import RequestKind, RequestNote
@@ -43,11 +44,12 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def copied(world: World) -> Path:
+def copied(world: World, name: str = "saved") -> Path:
     """Return a copy of the queue as it is now; in PostgreSQL, the tables themselves are copied."""
-    path = world.path.with_name("copy.db")
+    path = world.path.with_name(f"{name}.db")
     if is_postgres():
-        _on_server(world, "DROP SCHEMA IF EXISTS saved CASCADE; CREATE SCHEMA saved", "CREATE TABLE {1} AS TABLE {0}")
+        first = f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}"
+        _on_server(world, path, first, "CREATE TABLE {1} AS TABLE {0}")
         return path
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(world.path)) as source, closing(sqlite3.connect(path)) as target:
@@ -60,7 +62,7 @@ def restored(world: World, copy: Path, *, after_seconds: float = 0.0) -> None:
     world.close()
     if is_postgres():
         unchecked = "SET session_replication_role = replica"
-        _on_server(world, unchecked, "DELETE FROM {0}; INSERT INTO {0} SELECT * FROM {1}")
+        _on_server(world, copy, unchecked, "DELETE FROM {0}; INSERT INTO {0} SELECT * FROM {1}")
     else:
         for ending in ("-wal", "-shm"):
             Path(f"{world.path}{ending}").unlink(missing_ok=True)
@@ -68,14 +70,14 @@ def restored(world: World, copy: Path, *, after_seconds: float = 0.0) -> None:
     world.restart(after_seconds=after_seconds)
 
 
-def _on_server(world: World, first: str, of_each_table: str) -> None:
+def _on_server(world: World, copy: Path, first: str, of_each_table: str) -> None:
     """Run a script, and one for each table and its copy."""
     with closing(open_session(world.path)) as session:
         script: Any = getattr(session, "script")  # noqa: B009  what only PostgreSQL's has
         script(first)
         tables = session.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
         for (table,) in tables:
-            script(of_each_table.format(f'public."{table}"', f'saved."{table}"'))
+            script(of_each_table.format(f'public."{table}"', f'{copy.stem}."{table}"'))
 
 
 def enqueued(world: World, count: int = 6) -> tuple[str, ...]:
@@ -213,8 +215,8 @@ async def test_refused_attempt_is_not_asked_for_again(world: World) -> None:
     assert world.service.charged == 10
 
 
-async def test_attempt_after_a_refused_one_of_the_same_key_is_journaled(world: World) -> None:
-    """Law 2: the restored queue made the refused attempt again, under its key, and that was paid."""
+async def test_attempt_after_a_lost_refusal_is_journaled(world: World) -> None:
+    """Law 2: the restored queue made the refused item again, and that was paid."""
     world.service.say("create", Refused(RefusalKind.INVALID, NO))
     (item,) = world.enqueue("item", accounts=ACCOUNTS)
     copy = copied(world)
@@ -226,6 +228,47 @@ async def test_attempt_after_a_refused_one_of_the_same_key_is_journaled(world: W
     await world.run()
 
     assert world.state(item) is ItemState.DONE
+    assert world.service.charged == 10
+
+
+async def test_refusal_in_a_copy_does_not_hide_what_another_copy_paid(world: World) -> None:
+    """Laws 2 and 3: the number of a lost refusal is not used again, so that each key belongs to one attempt."""
+    world.service.say("create", Refused(RefusalKind.INVALID, NO))
+    (item,) = world.enqueue("item", accounts=("main",))
+    before = copied(world, "before")
+    await world.run()
+    refused = copied(world, "refused")
+    restored(world, before)
+    world.rows("UPDATE job SET accounts = ?", '["second"]')
+    await world.run()
+
+    restored(world, refused)
+    await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["refused", "succeeded"])
+    assert world.service.charged == 10
+
+
+async def test_attempt_that_was_refused_after_the_copy_is_not_sent_again(world: World) -> None:
+    """Law 2: another account was paid for the item since."""
+    copies: list[Path] = []
+
+    def look() -> None:
+        if world.state(item) is ItemState.SUBMITTING and not copies:
+            copies.append(copied(world, "sent"))
+
+    world.service.say("create", Refused(RefusalKind.INVALID, NO))
+    (item,) = world.enqueue("item", accounts=("main",))
+    before = copied(world, "before")
+    await world.run_watched(look)
+    restored(world, before)
+    world.rows("UPDATE job SET accounts = ?", '["second"]')
+    await world.run()
+
+    restored(world, copies[0])
+    await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["abandoned", "succeeded"])
     assert world.service.charged == 10
 
 
@@ -546,3 +589,37 @@ def _hold(connection: Session, item: str) -> None:
     """Set the attempt of an item aside, as the resolution of an item under way does first."""
     item_id = connection.execute("SELECT id FROM item WHERE name = ?", (item,)).fetchone()[0]
     _set_aside(connection, item_id, ItemState.SUBMITTING, 1)
+
+
+async def test_dependent_of_a_source_that_was_made_again_is_replayed_with_its_own_image(world: World) -> None:
+    """Law 2: the journal knows what was sent; what it was made from is not told wrongly afterwards."""
+    world.inputs.files = world.outputs.files
+    world.enqueue("still", accounts=("main",))
+    await world.run()
+    world.enqueue("clip", inputs=(SourceRef("still"),), accounts=("main",))  # type: ignore[arg-type]  # a reference
+    copy = copied(world)
+    await world.run()
+    before = set(world.service.creates)
+    restored(world, copy)
+    redo(world.connection, "job", ("still",), world.now_ms)
+
+    await world.run()
+
+    assert world.states() == {"done": 2}
+    assert before < set(world.service.creates)
+    assert (world.service.charged, world.service.violations) == (30, [])
+    assert [tuple(row) for row in world.rows("SELECT made_by, sha256 FROM item_source")] == [(None, None)]
+
+
+async def test_image_that_is_uploaded_again_does_not_change_a_lost_request(world: World) -> None:
+    """Law 2: the copy does not know the first upload."""
+    (item,) = world.enqueue("item", inputs=(world.inputs.put("owl.png", b"owl"),), accounts=("main",))
+    copy = copied(world)
+    await world.run()
+    before = set(world.service.creates)
+
+    restored(world, copy)
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert (set(world.service.creates), world.service.violations) == (before, [])

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from batchkiln.core.polling import LOST_AFTER
+from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import (
     AccountBlocked,
@@ -24,12 +25,13 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.store import worker_store
 from batchkiln.store.database import in_snapshot
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.session import Session
 from support.builders import NO, record
 from support.fake_clock import FakeClock
 from support.fake_service import Lost, refusing
-from support.worker_world import World
+from support.worker_world import PROFILE, World
 
 HOUR = 3600.0
 
@@ -192,6 +194,21 @@ async def test_missing_key_is_held_and_resumes(world: World) -> None:
     assert world.state(item) is ItemState.DONE
     assert len(world.service.creates) == 1
     assert world.service.violations == []
+
+
+async def test_account_with_held_items_alone_has_nothing_to_finish(world: World) -> None:
+    """A worker that is full makes room for an account whose attempts it can finish, and for no other one."""
+    (item,) = world.enqueue()
+    await world.run_until(item, ItemState.ACTIVE)
+    active = Jobs(world.connection).work(Scope())
+    world.restart()
+    world.keys["main"] = ("key-2",)
+    await world.run()
+    held = Jobs(world.connection).work(Scope())
+
+    assert active.under_way == active.unfinished == {(PROFILE, "main")}
+    assert held.under_way == {(PROFILE, "main")}
+    assert not held.unfinished
 
 
 async def test_missing_key_in_doubt_is_held_and_replayed(world: World) -> None:

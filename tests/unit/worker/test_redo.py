@@ -147,6 +147,23 @@ async def test_third_version_after_a_choice_has_a_name_of_its_own(world: World) 
     assert shown(world) == ["fox.v3.png"]
 
 
+async def test_file_that_is_back_after_a_fetch_is_used(world: World) -> None:
+    """As on a disk that was not mounted: by its hash, and without the service, which may not keep it any more."""
+    await done(world)
+    before = dict(world.outputs.files)
+    world.outputs.files.clear()
+    assert fetch(world) == 1
+    world.outputs.files.update(before)
+    reads = len(world.service.requests)
+
+    await world.run()
+
+    assert world.state("fox") is ItemState.DONE
+    assert len(world.service.requests) == reads
+    assert world.outputs.files == before
+    assert world.money() == (0, 10, 0)
+
+
 async def test_fetch_reads_the_generation_again_and_pays_nothing(world: World) -> None:
     """Law 3: the file comes back under its name, from the generation that was paid."""
     await done(world)
@@ -239,6 +256,7 @@ async def test_fetch_leaves_files_that_were_saved_again_since_the_look_at_the_di
 async def test_result_that_was_given_up_is_not_fetched(world: World) -> None:
     """A version of an attempt that a person gave up is on disk alone."""
     await done(world)
+    world.outputs.files.clear()
     fetch(world)
     world.service.broken_files = frozenset(world.service.generations)
     await world.run()

@@ -44,8 +44,32 @@ CREATE TABLE variant_group (
     UNIQUE (job_id, name)
 );
 
-ALTER TABLE item ADD COLUMN open_inputs BIGINT NOT NULL DEFAULT 0
-    CHECK (open_inputs >= 0 AND (open_inputs = 0 OR state NOT IN ('submitting', 'active', 'downloading', 'done')));
+ALTER TABLE item ADD COLUMN open_inputs BIGINT NOT NULL DEFAULT 0 CHECK (open_inputs >= 0);
+ALTER TABLE item DROP CONSTRAINT item_state_check, DROP CONSTRAINT item_check, DROP CONSTRAINT item_check1,
+    DROP CONSTRAINT item_check2;
+ALTER TABLE item ADD CHECK (CASE state
+        WHEN 'queued' THEN attempt_id IS NULL
+        WHEN 'submitting' THEN attempt_id IS NOT NULL AND open_inputs = 0
+        WHEN 'active' THEN attempt_id IS NOT NULL AND open_inputs = 0
+        WHEN 'downloading' THEN attempt_id IS NOT NULL AND open_inputs = 0
+        WHEN 'done' THEN attempt_id IS NOT NULL AND open_inputs = 0
+        WHEN 'failed' THEN error_code IS NOT NULL
+        WHEN 'rejected' THEN error_code IS NOT NULL
+        WHEN 'expired' THEN error_code IS NOT NULL
+        WHEN 'held' THEN error_code IS NOT NULL
+        ELSE state = 'canceled' END);
+ALTER TABLE attempt DROP CONSTRAINT attempt_state_check, DROP CONSTRAINT attempt_check1, DROP CONSTRAINT attempt_check2,
+    DROP CONSTRAINT attempt_check3;
+ALTER TABLE attempt ADD CHECK (CASE state
+        WHEN 'sent' THEN generation_id IS NULL AND ended_at IS NULL
+        WHEN 'active' THEN generation_id IS NOT NULL AND ended_at IS NULL
+        WHEN 'succeeded' THEN generation_id IS NOT NULL AND ended_at IS NOT NULL
+        WHEN 'failed' THEN generation_id IS NOT NULL AND ended_at IS NOT NULL
+        WHEN 'canceled' THEN generation_id IS NOT NULL AND ended_at IS NOT NULL
+        WHEN 'expired' THEN generation_id IS NOT NULL AND ended_at IS NOT NULL
+        WHEN 'refused' THEN ended_at IS NOT NULL
+        WHEN 'disputed' THEN ended_at IS NOT NULL
+        ELSE state = 'abandoned' AND ended_at IS NOT NULL END);
 ALTER TABLE item ADD COLUMN is_source BIGINT NOT NULL DEFAULT 0 CHECK (is_source IN (0, 1));
 ALTER TABLE item ADD COLUMN group_id BIGINT REFERENCES variant_group (id);
 ALTER TABLE item ADD COLUMN needs_review BIGINT NOT NULL DEFAULT 0 CHECK (needs_review IN (0, 1));
@@ -64,6 +88,13 @@ ALTER TABLE job ADD COLUMN versions TEXT COLLATE "C" NOT NULL DEFAULT '.v{versio
 DROP VIEW lost_item;
 ALTER TABLE lost_attempt DROP CONSTRAINT lost_attempt_pkey, ADD PRIMARY KEY (job, item, number);
 ALTER TABLE lost_attempt ADD COLUMN delivered TEXT COLLATE "C" NOT NULL DEFAULT '[]';
+ALTER TABLE lost_attempt ADD COLUMN input_urls TEXT COLLATE "C" NOT NULL DEFAULT '[]';
+CREATE TABLE lost_refusal (
+    job    TEXT COLLATE "C" NOT NULL,
+    item   TEXT COLLATE "C" NOT NULL,
+    number BIGINT NOT NULL CHECK (number >= 1),
+    PRIMARY KEY (job, item, number)
+);
 CREATE VIEW lost_item AS
 SELECT item.id AS item_id, item.state, lost_attempt.*
 FROM lost_attempt
@@ -124,8 +155,11 @@ SELECT job_id, recipe_id, state, count(*) AS n FROM item
 WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 
+CREATE TABLE counted_change ("only" BIGINT PRIMARY KEY CHECK ("only" = 1));
+
 CREATE OR REPLACE FUNCTION count_item() RETURNS TRIGGER LANGUAGE plpgsql AS $$
 BEGIN
+    IF EXISTS (SELECT 1 FROM counted_change) THEN RETURN NULL; END IF;
     IF old.state NOT IN ('submitting', 'active', 'downloading') THEN
         UPDATE rest_tally SET n = n - 1
             WHERE job_id = old.job_id AND recipe_id = old.recipe_id
@@ -147,6 +181,16 @@ FOR EACH ROW WHEN (
     (old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0))
     AND (old.state NOT IN ('submitting', 'active', 'downloading') OR new.state NOT IN ('submitting', 'active', 'downloading')))
 EXECUTE FUNCTION count_item();
+
+CREATE OR REPLACE FUNCTION count_trouble() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM counted_change) THEN RETURN NULL; END IF;
+    UPDATE trouble SET n = n - 1 WHERE job_id = old.job_id AND state = old.state AND error_code = old.error_code;
+    INSERT INTO trouble (job_id, state, error_code, n, latest_id)
+        SELECT new.job_id, new.state, new.error_code, 1, new.id WHERE new.error_code IS NOT NULL
+        ON CONFLICT (job_id, state, error_code) DO UPDATE SET n = trouble.n + 1, latest_id = excluded.latest_id;
+    RETURN NULL;
+END $$;
 
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;
 DROP INDEX output_by_item;

@@ -64,7 +64,8 @@ _FACTS: Final = """
         current_schema() AS schema,
         hashtext(current_schema()) AS schema_key,
         current_user AS role,
-        pg_backend_pid() AS backend
+        pg_backend_pid() AS backend,
+        to_regclass('meta')::oid AS tables
 """
 
 
@@ -100,6 +101,11 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BatchkilnErro
         "nothing of the change is stored; the server may be a standby now. Run the same command again",
     ),
     (
+        (errors.UndefinedTable,),
+        QueueConnectionLost,
+        "the queue's tables are gone, as during a restore; nothing more is sent. End it, and run the command again",
+    ),
+    (
         (errors.DataCorrupted, errors.IndexCorrupted),
         QueueUnusable,
         "the database is damaged, and nothing more is sent: restore a backup",
@@ -130,7 +136,10 @@ class ServerCheck:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """The facts that a server reports about itself. `is_pooled`: two clients share one of its connections."""
+    """The facts that a server reports about itself.
+
+    `is_pooled`: two clients share one of its connections. `tables`: see `PostgresSession`.
+    """
 
     version: int
     is_standby: bool
@@ -144,6 +153,7 @@ class ServerFacts:
     schema_key: int
     role: str
     is_pooled: bool = False
+    tables: int | None = None
 
 
 def connect(url: DatabaseUrl, *, is_reader: bool = False) -> PostgresSession:
@@ -173,7 +183,7 @@ def connect_unchecked(url: DatabaseUrl, *, is_reader: bool = False) -> tuple[Pos
     except psycopg.Error as error:
         session.close()
         raise translated(error, url) from None
-    session.schema_key = facts.schema_key
+    session.schema_key, session.tables = facts.schema_key, facts.tables
     return session, facts
 
 
@@ -308,6 +318,7 @@ def _facts(session: PostgresSession, url: DatabaseUrl) -> ServerFacts:
         schema_key=row["schema_key"],
         role=row["role"],
         is_pooled=session.connection.info.backend_pid != backend and _is_shared(backend, url),
+        tables=row["tables"],
     )
 
 

@@ -107,12 +107,17 @@ class _Prepared:
 
 
 class PostgresSession:
-    """Use `connect`. `schema_key` is the second key of advisory locks, `shared_dir` the folder of all results."""
+    """Use `connect`. `schema_key` is the second key of advisory locks, `shared_dir` the folder of all results.
+
+    `tables` is the object id of a table of the queue; a dump that is loaded over the queue makes another table. None
+    before there is a queue.
+    """
 
     def __init__(self, connection: psycopg.Connection, schema_key: int) -> None:
         self.connection = connection
         self.schema_key = schema_key
         self.shared_dir: Path | str | None = None
+        self.tables: int | None = None
         self._pgconn = connection.pgconn
         self._prepared: dict[str, _Prepared] = {}
         self._is_reading = False
@@ -211,11 +216,14 @@ class PostgresSession:
     def scalar(self, sql: str) -> Any:  # noqa: ANN401  any column
         """Return the only value of a statement in PostgreSQL's own SQL, without parameters."""
         self._settle()
+        return self._column(sql)[0]
+
+    def _column(self, sql: str, place: int = 0) -> list[Any]:
+        """Return a column of the last statement of a text."""
         result = self._pgconn.exec_(sql.encode())
         if result.status not in _DONE:
             raise self._error(result)
-        places, readers = _columns(result)
-        return _rows(result, places, readers)[0][0]
+        return [row[place] for row in _rows(result, *_columns(result))]
 
     def row(self, sql: str) -> PostgresRow:
         """Return the only row of a statement in PostgreSQL's own SQL, without parameters."""
@@ -233,14 +241,23 @@ class PostgresSession:
     def _begin_write(self) -> None:
         """Begin an exclusive write transaction. The lock is its first statement, so it sees all committed changes.
 
-        It uses READ COMMITTED, because a snapshot from before the lock would miss the commit that it waited for.
+        It uses READ COMMITTED, because a snapshot from before the lock would miss the commit that it waited for. Close
+        the connection if a dump was loaded over the queue since it was opened: what its user knows is of other tables.
+        The table of the first statement cannot be replaced before the commit.
         """
         self._settle()
         self._is_reading = False
-        self._simple(
+        begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
             f" SELECT pg_advisory_xact_lock({WRITE_LOCK}, {self.schema_key})"
         )
+        if self.tables is None:
+            self._simple(begin)
+        elif self._column(f"{begin}, tableoid FROM meta LIMIT 1", 1) != [self.tables]:
+            self.close()
+            raise errors.OperationalError(
+                "the tables of the queue were replaced, as by a dump that is loaded over them"
+            )
 
     def _begin_read(self) -> None:
         self._settle()

@@ -35,7 +35,7 @@ _DATA_VERSION: Final = "SELECT hashtextextended(pg_current_snapshot()::text, 0)"
 _INCARNATION: Final = """
     SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
         left(pg_walfile_name(pg_current_wal_lsn()), 8),
-        (SELECT oid FROM pg_database WHERE datname = current_database()))
+        (SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('meta')::oid)
 """
 
 
@@ -162,9 +162,9 @@ class PostgresDatabase(Database):
                 await self._run_in_thread(_unlock)
 
     async def incarnation(self) -> str | None:
-        """Return cluster, timeline and database: a promoted standby or a restored dump has others.
+        """Return cluster, timeline, database and table: a promoted standby or a restored dump has others.
 
-        A restore into the same database, or of the whole cluster's files, does not change them.
+        Data that is loaded into the same tables, and the restored files of the whole cluster, do not change them.
         """
         return await self._run_in_thread(_incarnation)
 

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 if TYPE_CHECKING:
-    from batchkiln.manifest.diagnostics import Mark
+    from batchkiln.yaml_reading.diagnostics import Mark
 
     class Event:
         """Any event of the parser."""

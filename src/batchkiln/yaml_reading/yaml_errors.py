@@ -7,7 +7,7 @@ from typing import Final
 
 import yaml
 
-from batchkiln.manifest.diagnostics import Diagnostics, Location
+from batchkiln.yaml_reading.diagnostics import Diagnostics, Location
 
 _CHUNK_SIZE_BYTES: Final = 1 << 20
 # A line may be a key of the root if it starts in the first column, except with a comment or with a hyphen and a space.

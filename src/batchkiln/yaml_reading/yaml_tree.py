@@ -10,8 +10,8 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 from yaml.events import DocumentEndEvent, MappingEndEvent, SequenceEndEvent, StreamEndEvent
 
-from batchkiln.manifest.diagnostics import Diagnostics, Mark, Unreadable
-from batchkiln.manifest.yaml_parser import (
+from batchkiln.yaml_reading.diagnostics import Diagnostics, Mark, Unreadable
+from batchkiln.yaml_reading.yaml_parser import (
     AliasEvent,
     DocumentStartEvent,
     MappingStartEvent,
@@ -107,10 +107,30 @@ class EntryTooLarge(Exception):
     """One entry, or one field of the header, has more text than allowed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of errors that depend on what is read."""
+
+    noun: str
+    beginning: str
+    common_fields: str
+
+
+MANIFEST: Final = Words(
+    "manifest",
+    "`version: 1`, then `job:` and `items:`",
+    "put common fields into `defaults`, or use an alias for one field: `parameters: *name`",
+)
+CONFIGURATION: Final = Words(
+    "configuration", "the name of a field and a colon", "use an alias for one field: `limits: *name`"
+)
+
+
 class TreeReader:
     """Reads one document. Every method may raise `Unreadable`, or `YAMLError` for invalid syntax."""
 
-    def __init__(self, stream: BinaryIO, diagnostics: Diagnostics) -> None:
+    def __init__(self, stream: BinaryIO, diagnostics: Diagnostics, words: Words = MANIFEST) -> None:
+        self._words = words
         self._stream = BoundedStream(stream)
         self._parser = YamlParser(self._stream)
         self._get = self._parser.get_event
@@ -133,9 +153,7 @@ class TreeReader:
         mark = root.start_mark
         if isinstance(root, ScalarEvent) and not root.value and root.implicit[0]:
             return None
-        self.diagnostics.at(
-            mark, "a manifest is a mapping of fields", "begin with `version: 1`, then `job:` and `items:`"
-        )
+        self.diagnostics.at(mark, f"a {self._words.noun} is a mapping of fields", f"begin with {self._words.beginning}")
         raise Unreadable
 
     def root_keys(self) -> Iterator[ScalarEvent]:
@@ -156,7 +174,9 @@ class TreeReader:
         event = self._get()
         if isinstance(event, DocumentStartEvent):
             self._fail(
-                event.start_mark, "a second document begins here", "a manifest is one document: remove the `---`"
+                event.start_mark,
+                "a second document begins here",
+                f"a {self._words.noun} is one document: remove the `---`",
             )
 
     def value(self) -> Node:
@@ -253,7 +273,7 @@ class TreeReader:
         return SeqNode(start.start_mark, items)
 
     def _too_deep(self, mark: Mark) -> NoReturn:
-        self._fail(mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is so deep")
+        self._fail(mark, f"nested more than {MAX_DEPTH} levels deep", f"no field of a {self._words.noun} is so deep")
 
     def _too_many_nodes(self, mark: Mark) -> NoReturn:
         self._fail(mark, f"one entry of more than {MAX_NODES_AN_ENTRY:,} values", "put the rows into a file for `from`")
@@ -267,7 +287,7 @@ class TreeReader:
         if event.anchor is not None or event.tag is not None:
             self._check_scalar(event)
         if event.value == "<<" and event.implicit[0]:
-            remedy = "put common fields into `defaults`, or use an alias for one field: `parameters: *name`"
+            remedy = self._words.common_fields
             self.diagnostics.at(event.start_mark, "merge keys (`<<`) are not supported", remedy)
             return None
         if event.value in seen:

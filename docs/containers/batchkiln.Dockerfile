@@ -1,0 +1,18 @@
+# The program as a container, with the extras for a queue in PostgreSQL and for watched folders. The queue or the
+# journals of attempts, and the results, are below /data, which has to be a volume.
+# docker build -f docs/containers/batchkiln.Dockerfile -t batchkiln .
+FROM python:3.12-slim
+COPY pyproject.toml README.md LICENSE /src/
+COPY src /src/src
+COPY docs/man /src/docs/man
+RUN pip install --no-cache-dir '/src[postgres,watch]' \
+    && rm -r /src \
+    && useradd --create-home --uid 10001 batchkiln \
+    && mkdir /data \
+    && chown batchkiln /data
+USER batchkiln
+WORKDIR /data
+VOLUME /data
+ENV XDG_STATE_HOME=/data/state
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["batchkiln"]

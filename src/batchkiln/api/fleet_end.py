@@ -1,0 +1,120 @@
+"""The end of a run that shares its queue with other workers: nothing can change any more, here or elsewhere."""
+
+from collections.abc import Mapping, Set as AbstractSet
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from batchkiln.api.engine import LOOK_SECONDS
+from batchkiln.core.errors import QueueBusy, QueueInUse
+from batchkiln.core.lease_types import RENEWAL_SECONDS, AccountRest
+from batchkiln.core.wakes import Change
+from batchkiln.store import Reader
+from batchkiln.worker.loop import TRACKS
+from batchkiln.worker.run_state import RunState
+
+if TYPE_CHECKING:
+    from batchkiln.api.fleet_engine import FleetEngine
+
+END_LOOK_SECONDS: Final = 1.0
+"""How often a run looks whether its jobs have ended, which other workers may drive, in seconds of real time."""
+
+REST_SECONDS: Final = LOOK_SECONDS + RENEWAL_SECONDS
+"""How long accounts of other workers must have rested until a run takes it for their end: they look so often."""
+
+
+class FleetEnd:
+    """Ends a run of one worker among several once none of its items can change without a person."""
+
+    def __init__(self, engine: "FleetEngine") -> None:
+        """Look at an engine that drives."""
+        self._engine = engine
+        self._others_rest: tuple[Mapping[int, AccountRest], float] = {}, 0.0  # as of which moment
+
+    async def wait(self) -> None:
+        """End the run once none of its items can change without a person, on this or another machine."""
+        engine, left, awaited_since = self._engine, -1, inf
+        while True:
+            with suppress(QueueBusy):  # the renewals connect again
+                awaited_since = await self._refuse_long_wait(awaited_since)
+                now_left = (await engine.outstanding(engine.control.scope)).total
+                if now_left != left:
+                    engine.news.announce(Change.ELSEWHERE)
+                left = now_left
+                if not left or await self._is_over():
+                    engine.control.end()
+                    return
+            await engine.ticker.sleep_until(engine.ticker.monotonic() + END_LOOK_SECONDS, engine.control.stopping)
+
+    async def _refuse_long_wait(self, since: float) -> float:
+        """Return since when this run waits for the journals of other machines; infinity if it does not.
+
+        Raise `QueueInUse` once that takes longer than the person allows.
+        """
+        engine = self._engine
+        machines = [] if engine.leases else await engine.store.read(lambda reader: reader.workers.awaited())
+        if not machines:
+            return inf
+        now = engine.ticker.monotonic()
+        seconds = engine.control.journals_wait_seconds
+        if now - min(since, now) >= seconds:
+            hosts = [machine.host for machine in machines]
+            raise QueueInUse(
+                f"the database was restored, and still waits for the journals of {', '.join(hosts)} after "
+                f"{seconds / 60:.0f} minutes; this run sent nothing meanwhile, and its items are enqueued. Start a "
+                "worker on each of these machines, or, if one is gone for good, run "
+                f"`batchkiln workers gone {hosts[0]}`; what only it knew may then be charged again"
+            )
+        return min(since, now)
+
+    async def _is_over(self) -> bool:
+        """Return whether this process's accounts are idle and no other worker can drive the remaining ones.
+
+        Raise `InputError` for the first account without an API key on any machine, if nothing was driven here.
+        """
+        engine = self._engine
+        tracks = {(worker.account_id, track) for worker in engine.workers for track in TRACKS}
+        if (
+            not engine.is_connected
+            or engine.wanted is None
+            or not engine.control.is_quiet(tracks, engine.news.has_news)
+        ):
+            return False
+        others = engine.wanted.keys() - {worker.account_id for worker in engine.workers} - engine.control.cut_off
+        if ends_early(engine.control) and engine.workers_seen:
+            return True  # it ends for this process alone
+        able, rests = await engine.store.read(_others_accounts)
+        resting = self._at_rest(rests, others)
+        if others - resting & able:
+            return False
+        engine.elsewhere = {engine.wanted[account_id]: rests[account_id] for account_id in resting}
+        if others - resting and not engine.workers_seen:
+            profile, account = engine.wanted[min(others - resting)]
+            engine.app.config.profiles[profile].keys(account)
+        return True
+
+    def _at_rest(self, rests: Mapping[int, AccountRest], others: AbstractSet[int]) -> AbstractSet[int]:
+        """Return which accounts of other workers can do nothing more.
+
+        A worker never begins anything on an account again that the service refused. Any other account may get work,
+        which its worker learns a minute later at most.
+        """
+        found = {account_id: rest for account_id, rest in rests.items() if account_id in others}
+        known, since = self._others_rest
+        now = self._engine.ticker.monotonic()
+        if found != known:
+            self._others_rest = known, since = found, now
+        is_lasting = now - since >= REST_SECONDS
+        return {account_id for account_id, rest in found.items() if is_lasting or rest.blocked is not None}
+
+
+def ends_early(control: RunState) -> bool:
+    """Return whether the person bounds a run by credits or time."""
+    return control.stops_at_reset or control.starts_until is not None or control.credits_left is not None
+
+
+def _others_accounts(reader: Reader) -> tuple[frozenset[int], dict[int, AccountRest]]:
+    """Return the accounts whose API key a living worker has, and those that rest at one."""
+    alive = [worker for worker in reader.workers.all() if worker.is_alive]
+    rests = {account_id: rest for worker in alive for account_id, rest in worker.rests.items()}
+    return frozenset().union(*(worker.able for worker in alive)), rests

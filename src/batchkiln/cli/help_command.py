@@ -1,0 +1,117 @@
+"""`batchkiln help`: the pages of the manual, one of their sections, or the help of a command."""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+import batchkiln
+from batchkiln.cli.command import Common, command
+from batchkiln.cli.output import is_terminal, print_json, print_result
+from batchkiln.core.errors import ExitStatus, InputError
+
+_HEADING: Final = re.compile(r"^(##+) +(.+)$", re.MULTILINE)
+_LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
+_DIAGRAM: Final = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
+
+
+class Topic(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
+    """A topic, with shell completion."""
+
+    name = "topic"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the topics that start with `incomplete`."""
+        del ctx, param
+        return [CompletionItem(name) for name in topics() if name.startswith(incomplete)]
+
+
+@command("help", example="batchkiln help\nbatchkiln help manifest\nbatchkiln help exit-codes\nbatchkiln help run")
+@click.argument("topic", type=Topic(), required=False)
+def help_topic(common: Common, topic: str | None) -> ExitStatus:
+    """Show TOPIC: a page of the manual, a section of a page by its heading, or the help of a command.
+
+    Without a topic, it lists the pages.
+    """
+    from batchkiln.cli.main import SUMMARIES, program  # noqa: PLC0415  `main` imports this module
+
+    if topic is None:
+        return _list(common)
+    if topic in SUMMARIES:
+        program.main([topic, "--help"], prog_name="batchkiln", standalone_mode=False)
+        return ExitStatus.OK
+    text = _text_of(topic)
+    if text is None:
+        close = get_close_matches(topic, [*topics(), *SUMMARIES], n=1)
+        hint = f"did you mean {close[0]}?" if close else "`batchkiln help` lists the topics"
+        raise InputError(f"there is no topic {topic}; {hint}")
+    if common.is_json:
+        print_json({"topic": topic, "text": text})
+    elif is_terminal(sys.stdout):
+        from rich.markdown import Markdown  # noqa: PLC0415  Rich is slow to import
+
+        from batchkiln.cli.rich_console import console  # noqa: PLC0415  likewise
+
+        console().print(Markdown(text, hyperlinks=False))
+    else:
+        print_result(text)
+    return ExitStatus.OK
+
+
+def _list(common: Common) -> ExitStatus:
+    titles = {page.stem: _title(page) for page in pages()}
+    if common.is_json:
+        print_json({"topics": titles})
+        return ExitStatus.OK
+    width = max(map(len, titles))
+    for name, title in titles.items():
+        print_result(f"{name:<{width}}  {title}")
+    print_result("\n`batchkiln help TOPIC` shows a page, and `batchkiln --help` lists the commands.")
+    return ExitStatus.OK
+
+
+def topics() -> list[str]:
+    """Return the names of pages and commands, and exit-codes."""
+    from batchkiln.cli.main import SUMMARIES  # noqa: PLC0415  as above
+
+    return [*(page.stem for page in pages()), *SUMMARIES, "exit-codes"]
+
+
+def pages() -> Sequence[Path]:
+    """Return the manual's pages: those of the installed package, or of the repository that the program runs from."""
+    package = Path(batchkiln.__file__).parent
+    manual = package / "manual"
+    folder = manual if manual.is_dir() else package.parents[1] / "docs"
+    found = {page.stem: page for place in (folder, folder / "guides") for page in sorted(place.glob("*.md"))}
+    return [page for name, page in found.items() if name != "README"]
+
+
+def _title(page: Path) -> str:
+    return page.read_text("utf-8").partition("\n")[0].lstrip("# ")
+
+
+def _text_of(topic: str) -> str | None:
+    """Return a page by its name, or the first section whose heading is the topic; None if there is none."""
+    for page in pages():
+        if page.stem == topic:
+            return _readable(page.read_text("utf-8"))
+    return next((_readable(section) for page in pages() for section in _sections(page, topic)), None)
+
+
+def _sections(page: Path, topic: str) -> Iterator[str]:
+    text = page.read_text("utf-8")
+    headings = list(_HEADING.finditer(text))
+    for number, heading in enumerate(headings):
+        if re.sub(r"[^a-z0-9]+", "-", heading[2].lower()).strip("-") == topic:
+            later = (each.start() for each in headings[number + 1 :] if len(each[1]) <= len(heading[1]))
+            yield text[heading.start() : next(later, len(text))]
+
+
+def _readable(text: str) -> str:
+    """Return a page without diagrams and without the targets of links to other pages."""
+    return _LINK.sub(r"\1", _DIAGRAM.sub("", text)).strip()

@@ -1,0 +1,48 @@
+"""The short texts by which a Python shell and a notebook show the results of the Python interface."""
+
+from collections.abc import Iterable
+from html import escape
+from typing import Final
+
+_LONG: Final = 200
+
+
+class Shown:
+    """A value with a one-line `repr`, and a small table in a notebook.
+
+    A dataclass that uses it has `repr=False`. Its fields stay as they are; only the display is short.
+    """
+
+    __slots__ = ()
+
+    def _shown(self) -> Iterable[tuple[str, object]]:
+        """Return names and values for display. An empty text, None and an empty sequence are left out."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name}: {_text(value, '; ')}" for name, value in self._shown() if _is_said(value))
+        return f"<{type(self).__name__} {parts}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table that IPython and Jupyter show."""
+        rows = (
+            f"<tr><th style='text-align:left'>{escape(name)}</th>"
+            f"<td style='text-align:left'>{'<br>'.join(map(escape, _text(value, _BREAK).split(_BREAK)))}</td></tr>"
+            for name, value in self._shown()
+            if _is_said(value)
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+
+_BREAK: Final = "\n"
+
+
+def _is_said(value: object) -> bool:
+    return value is not None and value not in ("", (), [])
+
+
+def _text(value: object, between: str) -> str:
+    """Return a value as text. The parts of a sequence are joined; a long text is cut."""
+    parts = value if isinstance(value, tuple | list) else (value,)
+    texts = [f"{part:,}" if isinstance(part, int) and not isinstance(part, bool) else str(part) for part in parts]
+    return between.join(text if len(text) <= _LONG else f"{text[:_LONG]}…" for text in texts)

@@ -1,0 +1,1 @@
+"""The Python interface: what `import batchkiln` offers, with and without asyncio."""

@@ -1,0 +1,167 @@
+"""An open queue with all that a Python program can do: also plan, rehearse, export and report."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from batchkiln.api import queue as api_queue
+from batchkiln.api.exporting import checked_splits, export_job
+from batchkiln.api.item_selection import ItemSelection, Verdicts
+from batchkiln.api.queue import manifest_source
+from batchkiln.api.reading import open_reader
+from batchkiln.clock import machine_now
+from batchkiln.core.errors import InputError
+from batchkiln.core.urls import is_url
+from batchkiln.exports import ExportOptions, ExportResult, Format, Link
+from batchkiln.logs import IS_SILENT
+from batchkiln.planning.plan import Plan, make_plan
+from batchkiln.planning.queue_access import open_access
+from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
+from batchkiln.reports.report_writer import WrittenReport
+from batchkiln.store import ApplyOptions, Filter, OnChange, Reader
+
+T = TypeVar("T")
+
+
+class _RehearsalStopped(Exception):
+    """The caller was canceled, and the rehearsal's thread has ended."""
+
+
+class Queue(api_queue.Queue):
+    """An open queue. Jobs and items are identified by name. Times are service time."""
+
+    async def plan(
+        self,
+        manifest: str | os.PathLike[str] | Mapping[str, object],
+        *,
+        on_change: OnChange = "error",
+        prune: bool = False,
+        allow_duplicates: bool = False,
+    ) -> Plan:
+        """Return what `enqueue` and `run` would do with a manifest: the changes, the cost in credits and the days.
+
+        Neither the queue nor the account changes. Unknown prices are requested from the service, which is free. Raise
+        `InputError` with all mistakes.
+        """
+        path, stream, name = manifest_source(manifest)
+        options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+        async with open_access(self.app) as access:
+            return await make_plan(access, [path], options=options, stdin=stream, stdin_name=name)
+
+    async def rehearse(
+        self,
+        manifest: str | os.PathLike[str] | Mapping[str, object],
+        *,
+        faults: Literal["none", "mild", "rough"] = "none",
+        seed: int = 0,
+        kept: float = 1.0,
+    ) -> RehearsalResult:
+        """Run a manifest to its end in virtual time against the local service, in another thread.
+
+        `faults` is how often the service fails and connections break, drawn by `seed`; `kept` is the share of reviewed
+        results that is kept, from 0 to 1. The queue, the outputs and the account stay unchanged. Canceling ends the
+        rehearsal. Raise `InputError` with all mistakes.
+        """
+        if faults not in {"none", "mild", "rough"} or not 0 <= kept <= 1:
+            raise InputError("faults must be none, mild or rough, and kept a share from 0 to 1; nothing was rehearsed")
+        path, stream, name = manifest_source(manifest)
+
+        def play(stop: threading.Event) -> RehearsalResult:
+            def on_progress(_: datetime, __: int) -> None:
+                if stop.is_set():
+                    raise KeyboardInterrupt  # ends the virtual loop between two steps, as a signal does
+
+            IS_SILENT.set(True)  # in this thread's own context
+            options = RehearsalOptions([path], faults, seed, machine_now(), stream, on_progress, kept, name)
+            try:
+                return rehearse(self.app, options)
+            except KeyboardInterrupt:
+                raise _RehearsalStopped from None
+
+        return await _in_thread(play)
+
+    async def export(
+        self,
+        job: str,
+        to: str | os.PathLike[str] | None = None,
+        *,
+        format: Literal["jsonl", "csv", "parquet", "imagefolder", "webdataset"] = "jsonl",  # noqa: A002  the option's name
+        link: Literal["hard", "sym", "copy"] | None = None,
+        splits: Mapping[str, float] | None = None,
+        items_per_shard: int = 1000,
+        verdict: Verdicts | None = None,
+        check: Literal["sha256", "size"] = "sha256",
+    ) -> ExportResult:
+        """Make a dataset from the outputs of a job in `to`, a folder or a URL; by default exports/JOB/FORMAT.
+
+        `splits` are the shares of items by the names of splits, 1 in all. `verdict` limits the items to those that a
+        person kept, dropped or did not review. Media are linked or copied, never moved. Outputs that are missing or
+        changed are in the result's `left_out`. Raise `InputError` for an unknown job or a wrong option.
+        """
+        place = os.fspath(to) if to is not None else f"exports/{job}/{format}"
+        try:
+            options = ExportOptions(
+                Format(format),
+                place if is_url(place) else str(self.app.working_dir / place),
+                None if link is None else Link(link),
+                checked_splits(splits or {"train": 1.0}),
+                items_per_shard,
+                is_thorough=check == "sha256",
+            )
+        except ValueError as error:
+            raise InputError(f"{error}; nothing was written") from error
+        stop = threading.Event()
+        async with open_reader(self.app.queue) as reader:
+            work = asyncio.ensure_future(
+                reader.read_in_pages(_exported, job, options, stop, wanted=Filter(verdict=verdict))
+            )
+            return await _ended(work, stop)
+
+    async def report(
+        self,
+        job: str,
+        to: str | os.PathLike[str] | None = None,
+        *,
+        page_size: int | None = None,
+        verdict: Verdicts | None = None,
+    ) -> WrittenReport:
+        """Write a job as one HTML file with its pictures, failures and costs; by default JOB-report.html.
+
+        Further pages of `page_size` items, by default 1000, are files beside the first. The queue is only read. Raise
+        `InputError` for an unknown job, and for a file that cannot be written or is another program's.
+        """
+        from batchkiln.api.reporting import ReportOptions, write_report  # noqa: PLC0415  it draws pictures
+
+        target = self.app.working_dir / Path(to or f"{job}-report.html")
+        options = ReportOptions(target, page_size, ItemSelection(wanted=Filter(verdict=verdict)))
+        async with open_reader(self.app.queue) as reader:
+            return await write_report(reader, self.app.config, job, options)
+
+
+def _exported(
+    reader: Reader, job: str, options: ExportOptions, stop: threading.Event, *, wanted: Filter
+) -> ExportResult:
+    return export_job(reader, job, options, stop, wanted=wanted)
+
+
+async def _in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Return the result of work in another thread. Canceling sets the event, and waits for the thread."""
+    stop = threading.Event()
+    return await _ended(asyncio.ensure_future(asyncio.to_thread(partial(work, stop))), stop)
+
+
+async def _ended(work: "asyncio.Future[T]", stop: threading.Event) -> T:
+    """Return the result of a thread's work, which `stop` ends. Canceling waits until it has ended."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait({work})
+        if not work.cancelled():
+            work.exception()  # retrieved so that the loop does not report it
+        raise

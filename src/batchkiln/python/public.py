@@ -1,0 +1,126 @@
+# ruff: noqa: PLC0414  re-exports are marked by an alias
+"""The openings of a queue, and the modules of the other names that `import batchkiln` offers."""
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import Applied as Applied
+from batchkiln.api.queue import opened_as
+from batchkiln.api.run import RunResult as RunResult, Until as Until
+from batchkiln.config import Config, config_of, load_config, queue_path
+from batchkiln.core.errors import (
+    BatchkilnError as BatchkilnError,
+    ExitStatus as ExitStatus,
+    InputError as InputError,
+    NoDriver as NoDriver,
+    QueueBusy as QueueBusy,
+    QueueInUse as QueueInUse,
+)
+from batchkiln.core.states import ItemState as ItemState
+from batchkiln.exports import ExportResult as ExportResult
+from batchkiln.logs import use_standard_logging
+from batchkiln.planning.plan import Plan as Plan
+from batchkiln.presentation.overview import JobView as JobView, Overview as Overview
+from batchkiln.python.async_queue import Queue as Queue
+from batchkiln.python.sync_queue import SyncQueue as SyncQueue
+from batchkiln.rehearsal.simulation import RehearsalResult as RehearsalResult
+from batchkiln.reports.report_writer import WrittenReport as WrittenReport
+from batchkiln.store import (
+    Decision as Decision,
+    ItemDetail as ItemDetail,
+    ItemSummary as ItemSummary,
+    LoggedEvent as LoggedEvent,
+    QueueLocation,
+    parse_location,
+)
+
+AnyConfig = Config | Mapping[str, object] | str | os.PathLike[str] | None
+
+
+class OpeningQueue(AbstractAsyncContextManager[Queue]):
+    """What `open_queue` returns: the queue is opened by `async with`."""
+
+    def __init__(self, app: AppContext) -> None:
+        """Use `open_queue` instead."""
+        self._opened = opened_as(app, Queue)
+
+    async def __aenter__(self) -> Queue:
+        return await self._opened.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._opened.__aexit__(kind, error, trace)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Raise an `AttributeError` that says how to open the queue."""
+            raise AttributeError(
+                f"no {name} before the queue is open: write `async with batchkiln.open_queue(…) as queue:`, or, "
+                "without asyncio, `queue = batchkiln.open_queue_sync(…)`"
+            )
+
+
+def open_queue(
+    path: str | os.PathLike[str],
+    *,
+    config: AnyConfig = None,
+    profile: str | None = None,
+    working_dir: str | os.PathLike[str] | None = None,
+) -> OpeningQueue:
+    """Open a queue by `async with`; create it if it does not exist.
+
+    `config` is a configuration file or its content; without it, the rules of the commands apply. `profile` takes
+    precedence over a manifest's profile. Outputs and inputs are relative to `working_dir`, by default the current
+    folder.
+
+    Raise `InputError` for an invalid configuration, and `QueueUnusable` or `QueueBusy` if the queue cannot be opened.
+    """
+    use_standard_logging()
+    app = AppContext(
+        queue=_location(path),
+        config=_config(config),
+        profile=profile,
+        working_dir=Path(working_dir or ".").absolute(),
+    )
+    if profile is not None:
+        app.config.profile(profile)
+    return OpeningQueue(app)
+
+
+def open_queue_sync(
+    path: str | os.PathLike[str],
+    *,
+    config: AnyConfig = None,
+    profile: str | None = None,
+    working_dir: str | os.PathLike[str] | None = None,
+) -> SyncQueue:
+    """Open a queue for a script or a notebook without asyncio, with the arguments and errors of `open_queue`.
+
+    Close it by its `close`, or use it in a `with` statement.
+    """
+    return SyncQueue(open_queue(path, config=config, profile=profile, working_dir=working_dir))
+
+
+def _location(path: str | os.PathLike[str]) -> QueueLocation:
+    location = parse_location(path) if isinstance(path, str) else Path(path)
+    return queue_path(location) if isinstance(location, Path) else location
+
+
+def _config(given: AnyConfig) -> Config:
+    match given:
+        case Config():
+            return given
+        case Mapping():
+            return config_of(given)
+        case None:
+            named = os.environ.get("BATCHKILN_CONFIG")
+            return load_config(Path(named) if named else None, os.environ)
+        case _:
+            return load_config(Path(given), os.environ)

@@ -1,0 +1,65 @@
+"""`batchkiln help`, completion in a shell, and --no-input."""
+
+import pytest
+
+from integration.cli.workspace import Workspace
+
+
+def completed(workspace: Workspace, line: str) -> list[str]:
+    """Return what bash would offer for the last word of a line."""
+    words = line.split(" ")
+    result = workspace.call(_BATCHKILN_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words) - 1))
+    return [entry.partition(",")[2] for entry in result.out.splitlines() if entry]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("batchkiln show fox", ["foxes"]),
+        ("batchkiln show foxes item-", ["item-1", "item-2"]),
+        ("batchkiln retry foxes item-1 item-2", ["item-2"]),
+        ("batchkiln resolve foxes item-1", ["item-1"]),
+        ("batchkiln show owls item", []),
+        ("batchkiln status --profile st", ["studio"]),
+        ("batchkiln models epsilon-2", ["epsilon-2"]),
+        ("batchkiln help exit", ["exit-codes"]),
+    ],
+)
+def test_a_shell_completes_names(workspace: Workspace, line: str, offered: list[str]) -> None:
+    """Jobs, items of the job that stands before them, profiles, models and topics."""
+    workspace.configure("profiles: {studio: {}}\n")
+    (workspace.folder / "foxes.yaml").write_text(
+        "version: 1\njob: foxes\ndefaults: {model: epsilon-2, mode: text-to-image}\n"
+        "items: [{id: item-1, prompt: A fox}, {id: item-2, prompt: Another}, {id: other, prompt: Third}]\n"
+    )
+    assert workspace.call("enqueue", "foxes.yaml").exit == 0
+
+    assert completed(workspace, line) == offered
+
+
+def test_topics_are_the_pages_of_the_manual(workspace: Workspace) -> None:
+    """A page, a section of a page, and the help of a command; an unknown one with what was meant."""
+    listed = workspace.call("help")
+    page, section = workspace.call("help", "manifest"), workspace.call("help", "exit-codes")
+    command, unknown = workspace.call("help", "run"), workspace.call("help", "manifst")
+
+    assert "manifest " in listed.out
+    assert "overnight-batch" in listed.out
+    assert page.out.startswith("# The manifest\n")
+    assert section.out.startswith("## Exit codes\n")
+    assert "\n## run\n" not in section.out
+    assert command.out.startswith("Usage: batchkiln run [OPTIONS] MANIFEST...\n")
+    assert (unknown.exit, "did you mean manifest?" in unknown.err) == (2, True)
+
+
+def test_nothing_is_asked_with_no_input(workspace: Workspace) -> None:
+    """On a terminal, the command goes on as it would without one."""
+    workspace.configure("confirm_above_credits: 0\n")
+    workspace.manifest("foxes")
+
+    process, terminal = workspace.start_at_terminal("run", "foxes.yaml", "--no-input")
+    shown = terminal.rest()
+    process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert "Continue?" not in shown

@@ -1,0 +1,197 @@
+"""Plans, rehearsals, exports and reports from Python; the same without asyncio; and what a notebook shows."""
+
+import asyncio
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import batchkiln
+from batchkiln import ItemState
+from support.programs import environment
+
+CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
+SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+FOXES: Final = {"version": 1, "job": "foxes", "defaults": SMALL, "items": ["A red fox", "An arctic fox"]}
+
+
+def opened(folder: Path) -> batchkiln.SyncQueue:
+    return batchkiln.open_queue_sync(folder / "queue.db", config=CONFIG, working_dir=folder)
+
+
+def test_a_plan_and_a_rehearsal_leave_the_queue_as_it_is(tmp_path: Path) -> None:
+    """Both tell the price that a run then charges, and enqueue nothing."""
+    with opened(tmp_path) as queue:
+        plan = queue.plan(FOXES)
+        rehearsal = queue.rehearse(FOXES)
+        jobs_before = queue.overview().jobs
+        queue.enqueue(FOXES)
+        ending = queue.run("foxes")
+
+    assert jobs_before == ()
+    assert plan.jobs[0].to_send == 2
+    assert rehearsal.is_sound
+    assert ending.views[0].summary.credits.charged == plan.credits == rehearsal.charged_credits > 0
+
+
+def test_a_mistake_in_a_mapping_is_told_by_a_plan(tmp_path: Path) -> None:
+    """A mapping without items names what is missing; a wrong field is reported as by `enqueue`."""
+    with opened(tmp_path) as queue:
+        with pytest.raises(batchkiln.InputError, match="`items` is missing"):
+            queue.plan({"version": 1, "job": "foxes"})
+        with pytest.raises(batchkiln.InputError, match="unknown field `promt`"):
+            queue.plan(FOXES | {"items": [{"promt": "A fox"}]})
+
+
+async def test_canceling_ends_a_rehearsal(tmp_path: Path) -> None:
+    """The thread of a canceled rehearsal does not outlive the call (a run of many days would take minutes)."""
+    many = FOXES | {"items": [{"id": f"fox-{number}", "prompt": f"Fox {number}"} for number in range(3000)]}
+    async with batchkiln.open_queue(tmp_path / "queue.db", config=CONFIG, working_dir=tmp_path) as queue:
+        rehearsal = asyncio.create_task(queue.rehearse(many))
+        await asyncio.to_thread(str)  # the rehearsal's own thread has begun before this one
+        rehearsal.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await rehearsal
+
+    assert rehearsal.cancelled()
+
+
+def test_an_export_and_a_report_are_below_the_working_folder(tmp_path: Path) -> None:
+    """Relative places are those of the program's folder; the result names them and counts the files."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES)
+        queue.run()
+        exported = queue.export("foxes", "dataset", format="imagefolder")
+        nothing_kept = queue.export("foxes", "kept", verdict="kept")
+        written = queue.report("foxes")
+
+    assert exported.files == 2
+    assert (tmp_path / "dataset" / "train" / "metadata.jsonl").is_file()
+    assert nothing_kept.files == 0
+    assert [page.path for page in written.files] == [tmp_path / "foxes-report.html"]
+
+
+def test_wrong_options_of_an_export_write_nothing(tmp_path: Path) -> None:
+    """Shares that are not 1 in all, and formats that do not exist, are input errors."""
+    with opened(tmp_path) as queue:
+        with pytest.raises(batchkiln.InputError, match=r"add up to 0\.5"):
+            queue.export("foxes", splits={"train": 0.5})
+        with pytest.raises(batchkiln.InputError, match="nothing was written"):
+            queue.export("foxes", format="xml")  # type: ignore[arg-type]
+
+    assert not (tmp_path / "exports").exists()
+
+
+def test_a_held_item_is_resolved_by_a_word(tmp_path: Path) -> None:
+    """`resolve` takes the words of the command, refuses others, and refuses an item that nothing holds."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES)
+        fox = queue.show("foxes", "item-1")
+        with pytest.raises(batchkiln.InputError, match="a decision is one of not-created, failed"):
+            queue.resolve(fox, "created")
+        with pytest.raises(batchkiln.InputError, match="generation_id"):
+            queue.resolve(fox, "generation")
+        with pytest.raises(batchkiln.InputError):
+            queue.resolve(fox, "failed")
+
+        assert queue.show("foxes", "item-1").item.state is ItemState.QUEUED
+
+
+async def test_the_calls_without_asyncio_work_beside_a_running_loop(tmp_path: Path) -> None:
+    """A notebook's loop runs while its cells do: the queue's own loop is in another thread."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES)
+        queue.start()
+        names = sorted(item.name for item in queue.results("foxes"))
+        ending = queue.join()
+
+    assert names == ["item-1", "item-2"]
+    assert ending.exit_status is batchkiln.ExitStatus.OK
+
+
+def test_each_call_of_the_queue_is_there_without_asyncio() -> None:
+    """What the manual shows of a queue, it shows of both: the same calls with the same arguments."""
+    manual = (Path(__file__).parents[3] / "docs" / "python.md").read_text("utf-8")
+    calls = [
+        name
+        for name, call in inspect.getmembers(batchkiln.Queue, inspect.isfunction)
+        if not name.startswith("_") and f"`{name}(" in manual and name != "open_queue"
+    ]
+
+    assert "rehearse" in calls
+    assert [name for name in calls if not hasattr(batchkiln.SyncQueue, name)] == []
+    for name in calls:
+        asked, offered = getattr(batchkiln.Queue, name), getattr(batchkiln.SyncQueue, name)
+        assert inspect.signature(asked) == inspect.signature(offered)
+
+
+def test_a_closed_queue_says_so(tmp_path: Path) -> None:
+    """A call after `close` is an error with a remedy, and closing again does nothing."""
+    queue = opened(tmp_path)
+    queue.close()
+    queue.close()
+
+    with pytest.raises(batchkiln.InputError, match="open it again"):
+        queue.overview()
+
+
+def test_the_programs_own_error_leaves_a_with_statement(tmp_path: Path) -> None:
+    """The queue is closed, and the error that ended the block is raised."""
+    with pytest.raises(ZeroDivisionError), opened(tmp_path) as queue:
+        raise ZeroDivisionError
+    with pytest.raises(batchkiln.InputError, match="closed"):
+        queue.overview()
+
+
+def test_a_script_that_forgets_to_close_ends(tmp_path: Path) -> None:
+    """The threads of an open queue do not keep the interpreter alive."""
+    code = (
+        "import batchkiln\n"
+        "queue = batchkiln.open_queue_sync('queue.db')\n"
+        f"queue.enqueue({FOXES!r})\n"
+        "queue.start()\n"
+        "print(len(queue.overview().jobs))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(XDG_CONFIG_HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_a_forgotten_async_with_is_told() -> None:
+    """The error of a beginner names both ways to open a queue."""
+    with pytest.raises(AttributeError, match=r"async with batchkiln\.open_queue.*open_queue_sync"):
+        batchkiln.open_queue("queue.db", config=CONFIG).enqueue  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -> None:
+    """Each result fits on a few lines; a notebook's table escapes what a manifest says."""
+    with opened(tmp_path) as queue:
+        shown = [
+            queue.plan(FOXES),
+            queue.rehearse(FOXES),
+            queue.enqueue(FOXES | {"items": ["A <b>red</b> fox", "An owl " * 200]}),
+            queue.run(),
+            queue.status("foxes"),
+            queue.overview(),
+            *queue.items("foxes"),
+            queue.show("foxes", "item-1"),
+            queue.export("foxes", "dataset"),
+            queue.report("foxes"),
+        ]
+
+    assert [repr(each) for each in shown if not 20 < len(repr(each)) < 700] == []
+    pages = [each._repr_html_() for each in shown]
+    assert all(page.startswith("<table><tr>") for page in pages)
+    assert "&lt;b&gt;red" in "".join(pages)
+    assert "<b>" not in "".join(pages)

@@ -1,0 +1,77 @@
+"""The units of docs/systemd: their commands are the program's, they end in order, and systemd accepts them."""
+
+import shlex
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+
+from batchkiln.cli.main import program
+from batchkiln.core.errors import ExitStatus
+
+UNITS: Final = sorted((Path(__file__).resolve().parents[2] / "docs" / "systemd").glob("*.service"))
+INSTALLED: Final = "/opt/batchkiln/bin/batchkiln"
+
+
+def settings(unit: Path) -> dict[str, list[str]]:
+    """Return the values of each setting, which a unit may have several times."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in unit.read_text("utf-8").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found[name].append(value)
+    return found
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_command_is_one_of_the_programs(unit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options and names are those that the program takes, in a folder with the inbox."""
+    (tmp_path / "inbox").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (line,) = settings(unit)["ExecStart"]
+    place, name, *arguments = shlex.split(line)
+    command = program.get_command(click.Context(program), name)
+
+    assert place == INSTALLED
+    assert command is not None
+    command.make_context(name, arguments, parent=click.Context(program))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_end_is_orderly_and_a_mistake_is_left_to_a_person(unit: Path) -> None:
+    """SIGTERM is no failure, and exit codes that only a person can mend do not start it again."""
+    found = settings(unit)
+    persons = {ExitStatus(int(each)) for each in found["RestartPreventExitStatus"][0].split()}
+
+    assert found["SuccessExitStatus"] == [str(int(ExitStatus.TERMINATED))]
+    assert found["Restart"] == ["always"]
+    assert {ExitStatus.USAGE, ExitStatus.ACCOUNT_CANNOT_WORK} <= persons
+    assert persons.isdisjoint({ExitStatus.UNEXPECTED, ExitStatus.ITEMS_NOT_DONE, ExitStatus.STOPPED_WITH_WORK_LEFT})
+    assert found["User"] == ["batchkiln"]
+
+
+def test_worker_keeps_its_journals_on_the_machine() -> None:
+    """They name what was paid, and no restore of the database replaces them."""
+    (unit,) = (each for each in UNITS if each.stem == "batchkiln-worker")
+    found = settings(unit)
+
+    assert found["StateDirectory"] == ["batchkiln"]
+    assert "XDG_STATE_HOME=%S" in found["Environment"]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
+    """`systemd-analyze verify` finds nothing; the program itself is not installed here."""
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("systemd is not installed")
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text("utf-8").replace(INSTALLED, "/bin/true"), "utf-8")
+
+    done = subprocess.run([verify, "verify", copy], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
