@@ -81,9 +81,11 @@ def served(queue: QueueFile) -> Iterator[ServedDashboard]:
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
     dashboard, loop, stop = started.result(timeout=PATIENCE_SECONDS)
-    yield dashboard
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(timeout=PATIENCE_SECONDS)
+    try:
+        yield dashboard
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(timeout=PATIENCE_SECONDS)
 
 
 @contextmanager

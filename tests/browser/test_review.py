@@ -34,8 +34,8 @@ def verdicts(opened: Opened) -> dict[str, str]:
 
 
 def press(page: Page, key: str) -> None:
-    """Press a key once the page's script is there."""
-    page.wait_for_load_state("domcontentloaded")
+    """Press a key once the page says that its keys work."""
+    page.wait_for_selector("[data-keys=ready]")
     page.keyboard.press(key)
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import Final
 
+from support.tcp_gate import Carriers, closed
+
 _PIECE: Final = 64 * 1024
 _METHODS: Final = (b"GET ", b"POST ", b"PUT ")
 _LONGEST_DELAY_SECONDS: Final = 0.03
@@ -54,7 +56,7 @@ class Proxy:
 
     def __post_init__(self) -> None:
         self._draw = random.Random(self.seed)
-        self._carriers: set[asyncio.Task[None]] = set()
+        self._carriers = Carriers()
         self._loop = asyncio.new_event_loop()
         self._is_over = asyncio.Event()
         self.is_let_go = asyncio.Event()
@@ -73,14 +75,11 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._is_over.set)
 
     async def _serve(self, listening: threading.Event) -> None:
-        server = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         listening.set()
         await self._is_over.wait()
-        server.close()
-        for carrier in self._carriers:
-            carrier.cancel()
-        await asyncio.gather(*self._carriers, return_exceptions=True)
+        await self._carriers.end(server)
 
     def fate_of(self, request: bytes) -> Fate:
         """Draw what becomes of a request that begins so."""
@@ -93,19 +92,21 @@ class Proxy:
         """Draw how long a piece is kept back."""
         return self._draw.uniform(0.0, _LONGEST_DELAY_SECONDS)
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._carriers.begin(self._carry(reader, writer), writer)
+
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        carrier = asyncio.current_task()
-        assert carrier is not None
-        self._carriers.add(carrier)
         connection = _Connection(self, reader, writer)
         try:
             with contextlib.suppress(ConnectionError):
                 await connection.carry(self.target)
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         finally:
-            self._carriers.discard(carrier)
             if connection.fate is not Fate.REPLY_CUT and self._draw.random() < _RESET_SHARE:
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            writer.close()
+            await closed(writer)
 
 
 class _Cut(ConnectionError):

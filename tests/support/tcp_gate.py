@@ -6,7 +6,7 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,7 @@ class Gate:
         self._source = source
         self._delivers_requests = delivers_requests
         self._connections: set[_Connection] = set()
+        self._carriers = Carriers()
         self._is_refusing = False
         self._is_silent = False
         self._flows = asyncio.Event()
@@ -75,6 +76,9 @@ class Gate:
 
     # --- the carrying ---
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._carriers.begin(self._carry(reader, writer), writer)
+
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(reader, writer)
         self._connections.add(connection)
@@ -87,7 +91,7 @@ class Gate:
             self._connections.discard(connection)
             if self._is_refusing:
                 connection.cut()
-            writer.close()
+            await closed(writer)
 
     async def _carry_on(self, connection: "_Connection") -> None:
         if self._is_silent:
@@ -99,7 +103,7 @@ class Gate:
                 replies = self._pipe(connection, far_reader, connection.near, is_free=False)
                 await asyncio.gather(requests, replies)
             finally:
-                connection.far.close()
+                await closed(connection.far)
         if connection.is_silent:
             await connection.over.wait()
 
@@ -132,13 +136,12 @@ class Gate:
     def run(self, is_listening: threading.Event) -> None:
         """Carry connections, in this thread, until the loop is stopped."""
         self._flows.set()
-        server = self._loop.run_until_complete(asyncio.start_server(self._carry, "127.0.0.1", 0))
+        server = self._loop.run_until_complete(asyncio.start_server(self._accept, "127.0.0.1", 0))
         self.port = server.sockets[0].getsockname()[1]
         is_listening.set()
         with contextlib.closing(self._loop):
             self._loop.run_forever()
-            server.close()
-            self._loop.run_until_complete(_canceled(asyncio.all_tasks(self._loop)))
+            self._loop.run_until_complete(self._carriers.end(server))
 
     def end(self) -> None:
         """Cut all connections, and take no more."""
@@ -146,10 +149,41 @@ class Gate:
         self._tell(self._loop.stop)
 
 
-async def _canceled(tasks: Collection[asyncio.Task[object]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Close a connection once its bytes are sent, or at once when canceled: an ended loop would leave it open."""
+    writer.close()
+    try:
+        await writer.wait_closed()
+    except (OSError, asyncio.CancelledError):
+        writer.transport.abort()
+
+
+class Carriers:
+    """The tasks that carry accepted connections. A task canceled before it begins would leave its connection open."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[None, None, None], near: asyncio.StreamWriter) -> None:
+        """Carry a connection; it is closed when the work is over, however that ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: near.transport.abort())
+
+    async def end(self, server: asyncio.Server) -> None:
+        """Cancel all of them, and close the server.
+
+        Asyncio leaves a connection open that it has accepted and not yet handed over when its server is closed. So the
+        server first accepts nothing more, and closes when all that it accepted was handed over.
+        """
+        for listener in server.sockets:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        server.close()
 
 
 class _Connection:

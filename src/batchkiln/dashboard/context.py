@@ -17,7 +17,7 @@ from batchkiln.api import QueueLocation
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.changes import Changes, open_changes
 from batchkiln.api.reading import QueueReader
-from batchkiln.config import Config
+from batchkiln.config import AccessScope, Config
 from batchkiln.dashboard.auth import Access, Principal
 from batchkiln.dashboard.live_state import EngineProbe, LiveState
 from batchkiln.dashboard.rendering import environment
@@ -129,9 +129,14 @@ class Context:
         return self.engine.live_state() if self.engine is not None else LiveState()
 
     def render(self, template: str, **values: Any) -> str:  # noqa: ANN401  the values of the template
-        """Render a template."""
+        """Render a template for the sender of the request: a token that may not decide sees no buttons for it."""
+        sender = _SENDER.get()
         return self.templates.get_template(template).render(
-            csrf_token=_CSRF_TOKEN.get(), queue=self.queue.name, **values
+            csrf_token="" if sender is None else sender.csrf_token,
+            signed_in_as=None if sender is None else sender.name,
+            may_decide=sender is not None and AccessScope.DECIDE in sender.scopes,
+            queue=self.queue.name,
+            **values,
         )
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> web.Response:  # noqa: ANN401  as above
@@ -142,13 +147,13 @@ class Context:
 CONTEXT: Final = web.AppKey("context", Context)
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
 
-_CSRF_TOKEN: Final[ContextVar[str]] = ContextVar("csrf_token", default="")
+_SENDER: Final[ContextVar[Principal | None]] = ContextVar("sender", default=None)
 
 
 def identify(request: web.Request, principal: Principal) -> None:
     """Record who sends a request. The forms of its page get the sender's CSRF token."""
     request[PRINCIPAL] = principal
-    _CSRF_TOKEN.set(principal.csrf_token)
+    _SENDER.set(principal)
 
 
 def context_of(request: web.Request) -> Context:
@@ -157,5 +162,5 @@ def context_of(request: web.Request) -> Context:
 
 
 def identify_nobody() -> None:
-    """Record that the sender is unknown: a page for them has no CSRF token, also not of the request before."""
-    _CSRF_TOKEN.set("")
+    """Record that the sender is unknown so far: a page for them has nothing of the request before."""
+    _SENDER.set(None)

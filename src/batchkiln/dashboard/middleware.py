@@ -52,6 +52,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 @web.middleware
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse requests without access, with a foreign `Host`, without a scope, or with a form of another site."""
+    identify_nobody()  # a proxy may send requests of several people over one connection, which is one task
     context = context_of(request)
     access, origin = context.access, context.origins.of(request)
     if origin is None:
@@ -67,7 +68,6 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     if is_interface(request):
         _check_interface(request, access, principal, origin)
     elif principal is None:
-        identify_nobody()
         return context.page("unauthorized.html", status=401, token_file=token_file(context.queue))
     else:
         await _check_page(request, principal, origin)
@@ -122,7 +122,6 @@ async def _sign_in_by_form(request: web.Request, origin: str) -> web.Response:
     context, token = context_of(request), form.get("token", "")
     principal = context.access.holder_of(token.strip()) if isinstance(token, str) else None
     if principal is None or request.headers.get("Origin", "") != origin:
-        identify_nobody()
         return context.page("unauthorized.html", status=401, token_file=token_file(context.queue))
     return _sign_in(request, principal, origin)
 

@@ -1,6 +1,7 @@
 """Each operation of the HTTP interface needs its scope, and nobody without a token gets anything."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
@@ -14,7 +15,7 @@ from batchkiln.dashboard.http_api.description import description
 from batchkiln.dashboard.http_api.operation import Operation
 from batchkiln.dashboard.http_api.routes import operations
 from batchkiln.dashboard.server import ServedDashboard, application
-from integration.dashboard.interface import ALL, TOKENS, Client, serving
+from integration.dashboard.interface import ALL, TOKENS, Client, serving, token
 from integration.dashboard.sample_queue import Browser
 from support.queue_file import QueueFile
 
@@ -130,6 +131,30 @@ async def test_pages_obey_the_scopes_too(client: Client, queue: QueueFile, scope
     assert page.status == (200 if scope is AccessScope.LOOK else 403)
     assert answer.status == 403
     assert queue.one("SELECT is_paused FROM job") == 0
+
+
+PAGES = ("", "/item?id=picture", "/item?id=held", "/review?all=1", "/pause", "/resolve?id=held")
+
+
+@pytest.mark.parametrize("scopes", [(AccessScope.LOOK,), (AccessScope.LOOK, AccessScope.DECIDE)])
+async def test_pages_offer_only_what_the_token_may_do(queue: QueueFile, scopes: tuple[AccessScope, ...]) -> None:
+    """A button that would be refused is not there, and the page says which scope is missing."""
+    http = HttpSettings(tokens=(token("visitor", TOKENS[AccessScope.LOOK], *scopes),))
+    may_decide = AccessScope.DECIDE in scopes
+    async with (
+        serving(queue.path, http) as client,
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+    ):
+        browser = Browser(client.served, session)
+        await browser.submit("/sign-in", token=TOKENS[AccessScope.LOOK])
+        pages = [await browser.get(f"/jobs/birds{path}") for path in PAGES]
+        pages.append(await browser.get("/failures"))
+
+    for page in pages:
+        assert page.status == 200
+        assert ("The token visitor may look." in page.text) is not may_decide
+        changes = re.findall(r'<button|class="again"|href="/jobs/birds/(?:pause|retry|redo|cancel|resolve)', page.text)
+        assert bool(changes) is may_decide, page.text
 
 
 async def test_sign_in_needs_a_token_and_the_own_page(client: Client) -> None:

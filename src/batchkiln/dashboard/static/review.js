@@ -94,3 +94,5 @@ window.addEventListener("pageshow", () => (isDeciding = false));
 // A person who points at a variant means that one.
 candidates.forEach((one, place) => one.addEventListener("focusin", () => choose(place, false)));
 choose(chosen, false);
+
+document.documentElement.dataset.keys = "ready"; // the page names its keys from now on: one pressed earlier has no effect
