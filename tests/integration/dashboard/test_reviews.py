@@ -150,3 +150,17 @@ async def test_job_page_and_headline_tell_what_waits(browser: Browser) -> None:
 
     assert "1 group waits for a choice and 2 items wait for a review" in page.text
     assert 'href="/jobs/birds/review"' in page.text
+
+
+async def test_long_prompt_leaves_room_for_the_picture(browser: Browser, queue: QueueFile) -> None:
+    """It is folded behind its beginning, and a picture that is gone is named by its item, not by the prompt."""
+    prompt = "a snowy owl " * 60 + "at dusk"
+    queue.connection.execute("UPDATE item SET prompt = ?", (prompt,))
+    queue.connection.commit()
+
+    page = (await browser.get("/jobs/birds/review")).text
+
+    folded = page.partition('<details class="fullprompt">')[2].partition("</details>")[0]
+    assert folded.endswith(prompt)
+    assert "at dusk" not in folded.partition("</summary>")[0]
+    assert 'alt="picture of owl-1"' in page
