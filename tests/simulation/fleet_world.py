@@ -584,6 +584,8 @@ class FleetWorld:
 
     def _observe(self, node: Node, engine: FleetEngine) -> None:
         node.engine = engine
+        if self._done.is_set():  # all were asked to end while this one began
+            engine.control.stop()
         ended = engine.worker_ended
 
         async def worker_ended(worker: AccountWorker, error: BaseException | None) -> bool:

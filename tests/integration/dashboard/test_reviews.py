@@ -156,7 +156,6 @@ async def test_long_prompt_leaves_room_for_the_picture(browser: Browser, queue: 
     """It is folded behind its beginning, and a picture that is gone is named by its item, not by the prompt."""
     prompt = "a snowy owl " * 60 + "at dusk"
     queue.connection.execute("UPDATE item SET prompt = ?", (prompt,))
-    queue.connection.commit()
 
     page = (await browser.get("/jobs/birds/review")).text
 

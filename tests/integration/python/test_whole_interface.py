@@ -37,6 +37,22 @@ def test_a_plan_and_a_rehearsal_leave_the_queue_as_it_is(tmp_path: Path) -> None
     assert ending.views[0].summary.credits.charged == plan.credits == rehearsal.charged_credits > 0
 
 
+def test_a_run_of_a_few_leaves_the_others_queued(tmp_path: Path) -> None:
+    """A wrong selection is an error, and nothing is sent."""
+    many = FOXES | {"items": [{"id": f"fox-{number}", "prompt": f"Fox {number}"} for number in range(4)]}
+    with opened(tmp_path) as queue:
+        queue.enqueue(many)
+        with pytest.raises(batchkiln.InputError):
+            queue.run("foxes", limit=0)
+        first = queue.run("foxes", limit=1)
+        chosen = queue.run("foxes", only=["fox-2"])
+        done = {item.name for item in queue.items("foxes") if item.state == "done"}
+        drawn = queue.run("foxes", sample=4, seed=7)
+
+    assert done == {"fox-0", "fox-2"}
+    assert [ending.views[0].summary.items[ItemState.DONE] for ending in (first, chosen, drawn)] == [1, 2, 4]
+
+
 def test_a_mistake_in_a_mapping_is_told_by_a_plan(tmp_path: Path) -> None:
     """A mapping without items names what is missing; a wrong field is reported as by `enqueue`."""
     with opened(tmp_path) as queue:
