@@ -4,6 +4,7 @@ It tells the check that caught each, and after how long.
 
     python tests/simulation/planted.py               all of them
     python tests/simulation/planted.py --only tries  those with this in their names
+    python tests/simulation/planted.py --processes 4 four hunts at once
 """
 
 import argparse
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -931,19 +933,22 @@ def hunt(bug: Bug | None) -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="part of a bug's name")
-    only = parser.parse_args().only
-    chosen = [bug for bug in BUGS if only is None or only in bug.name]
-    if only is None:
+    parser.add_argument("--processes", type=int, default=1, help="how many hunts run at once (default: %(default)s)")
+    args = parser.parse_args()
+    chosen = [bug for bug in BUGS if args.only is None or args.only in bug.name]
+    if args.only is None:
         print(f"without a bug: {hunt(None) or 'nothing is found'}", flush=True)
-    missed = 0
-    for bug in chosen:
-        began = time.perf_counter()
-        caught = hunt(bug)
-        missed += caught is None
-        what = caught or "NOT CAUGHT"
-        print(f"{bug.name:<52} {time.perf_counter() - began:6.1f} s  {what}", flush=True)
+    with ThreadPoolExecutor(args.processes) as hunters:
+        missed = sum(not found for found in hunters.map(_is_caught, chosen))
     print(f"{len(chosen) - missed} of {len(chosen)} caught")
     return 1 if missed else 0
+
+
+def _is_caught(bug: Bug) -> bool:
+    began = time.perf_counter()
+    caught = hunt(bug)
+    print(f"{bug.name:<52} {time.perf_counter() - began:6.1f} s  {caught or 'NOT CAUGHT'}", flush=True)
+    return caught is not None
 
 
 if __name__ == "__main__":

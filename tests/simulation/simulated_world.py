@@ -137,7 +137,9 @@ class World:
     def play(self) -> None:
         """Run the manifests to their end, through as many lives as it takes."""
         inline = inline_aiosqlite(self.points.pass_by, self._committed, self._opened)
-        with _quiet(self.loop), inline, mock.patch.object(attempt_journal, "_sync", self._sync_journal):
+        journal = mock.patch.object(attempt_journal, "_sync", self._sync_journal)
+        # What is replaced is put back here: a life that was killed never leaves a block of its own.
+        with _quiet(self.loop), inline, journal, self.hooks.installed():
             self.loop.network.on_write = self.points.pass_by
             self.loop.network.on_misfortune = lambda node, what: self.note(node, f"bytes on the way: {what}")
             self.loop.network.on_bytes += [self.watch.see, self.copies.see, self.canaries.see]
@@ -476,9 +478,8 @@ class World:
         reader = await Store.open_for_reading(location_of(self.program_folder / "queue.db"))
         try:
             hook = hook_of(self.program_folder, redos=bounds.redos, redo_credits=bounds.redo_credits)
-            with self.hooks.installed():
-                async with running_hooks(driver, reader, hook, {"PATH": os.defpath}, wall=self.wall):
-                    yield
+            async with running_hooks(driver, reader, hook, {"PATH": os.defpath}, wall=self.wall):
+                yield
         finally:
             await reader.close()
 
