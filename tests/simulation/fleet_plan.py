@@ -74,6 +74,7 @@ class FleetPlan:
     database_error: float = 0.0  # of the database's clock
     weather: float = 0.0  # probability of a misfortune of each write on the network
     ends_by: float = 8 * HOUR
+    has_room: bool = True  # the addresses carry a killed worker's accounts besides, so that takeovers are measured
 
 
 def handover() -> FleetPlan:
@@ -128,6 +129,7 @@ def draw_fleet(seed: int) -> FleetPlan:
         misadventures=tuple(_misadventures(chance, workers, busy)),
         database_error=chance.choice((0.0, 180.0, -180.0)),
         weather=chance.choice((0.0, 0.0, 0.003, 0.01)),
+        has_room=not is_crowded,
     )
 
 

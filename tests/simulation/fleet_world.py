@@ -62,6 +62,7 @@ _OPEN: Final = (
     "SELECT count(*) FROM item WHERE state IN ('queued', 'submitting', 'active', 'downloading') AND open_inputs = 0"
 )
 _CHAINED: Final = "SELECT count(*) FROM item_source"
+WATCHED_SECONDS: Final = 300.0  # after a kill
 PERSON_SECONDS: Final = 97.0  # between two visits of the person who reviews
 VISITS_WITH_REDO: Final = (2, 4, 5)
 _CONFIG: Final = """
@@ -343,7 +344,7 @@ class FleetWorld:
         self.loop.thaw(node.name)
         driven = self._driven_by(node)
         self.loop.kill(node.name)
-        if driven and not self.plan.world.limits:  # an address with a short minute may carry no more accounts
+        if driven and self.plan.has_room:
             self.loop.create_task(self._watch_takeover(node, driven), context=self._harness, name="takeover")
         self.loop.call_soon(node.died.set, context=self._harness)
 
@@ -370,7 +371,7 @@ class FleetWorld:
                 and {keys[account_id] for account_id in driven} <= set(node.machine.accounts)
                 and (not self.full_until[node.number] or self.loop.time() > self.full_until[node.number] + 70)
             ]
-            if not able or self.loop.time() - killed_at > 60:
+            if not able or self.loop.time() - killed_at > WATCHED_SECONDS:
                 return
             with self._connection() as connection:
                 sql = "SELECT account_id FROM account_lease WHERE worker <> ?"

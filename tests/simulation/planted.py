@@ -625,9 +625,16 @@ BUGS: Final = (
     Bug(
         "a full worker keeps what it drives while another account stands still",
         "core/lease_types.py",
-        "give=_given(driven, others, wanted, at_most, apart=0) or tuple(idle[-1:])",
-        "",
+        "    given = _given(driven, others, wanted, at_most, apart=0)\n",
+        "    return Choice()\n",
         caught_by="tests/unit/core/test_lease_types.py",  # it takes a fleet with little of both addresses and keys
+    ),
+    Bug(
+        "a full worker is never idle for another account's paid work",
+        "core/lease_types.py",
+        "if idle else Choice(wind_down=(max(driven),))",
+        "if idle else Choice()",
+        caught_by="tests/simulation/test_fleets.py",  # nothing draws queues of two weeks
     ),
     Bug(
         "a lease is renewed without a worker",

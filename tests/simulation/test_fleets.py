@@ -10,6 +10,7 @@ from .log_silencing import silence
 from .plan import Plan
 
 TAKEOVER_SECONDS = LEASE_SECONDS + 1.0
+LONGEST_GENERATION_SECONDS = 120.0  # with the download
 MANIFEST = """
 version: 1
 job: clips
@@ -57,6 +58,18 @@ def test_accounts_of_a_killed_worker_are_driven_again_within_a_lease_and_a_secon
     assert outcome.violations == ()
     assert outcome.takeovers
     assert max(outcome.takeovers) <= TAKEOVER_SECONDS
+
+
+def test_paid_work_of_a_lost_machine_does_not_wait_for_the_end_of_the_queue() -> None:
+    """Results vanish: a worker that has work for weeks finishes one account's generation, and reads the other's."""
+    plan = two(Misadventure(40.0, 0, "kill", seconds=6_000.0))
+    plan.world.limits["requests_per_minute_per_ip"] = 8  # an address carries one account
+    with silence():
+        outcome = play_fleet(plan)
+
+    assert outcome.violations == ()
+    assert outcome.takeovers
+    assert max(outcome.takeovers) <= TAKEOVER_SECONDS + LONGEST_GENERATION_SECONDS
 
 
 def test_a_worker_whose_disk_is_full_gives_its_accounts_back_and_continues() -> None:

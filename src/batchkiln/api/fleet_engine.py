@@ -26,7 +26,7 @@ from batchkiln.core.errors import (
     QueueBusy,
     QueueConnectionLost,
 )
-from batchkiln.core.lease_types import RENEWAL_SECONDS, AccountRest, Egress, WorkerIdentity, accounts_carried
+from batchkiln.core.lease_types import RENEWAL_SECONDS, AccountRest, Choice, Egress, WorkerIdentity, accounts_carried
 from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.rate_limits import HostRateLimit
 from batchkiln.core.waits import WaitReason
@@ -216,7 +216,7 @@ class FleetEngine(Engine):
         if not self._may_take():
             return []
         under_way = {account_id for account_id, pair in names.items() if pair in work.unfinished}
-        leases, given = await self._keeper.choose(
+        leases, choice = await self._keeper.choose(
             [
                 AccountDemand(ids, accounts_carried(self.services[name].profile.limits), under_way)
                 for name, ids in demands.items()
@@ -224,9 +224,10 @@ class FleetEngine(Engine):
             able=able,
             driven=self.leases.keys(),
         )
-        if given:
-            self._give_back(given)
-        self._known_fleet = None if leases or given else fleet
+        if choice.give:
+            self._give_back(choice.give)
+        self._wind_down(frozenset(choice.wind_down))
+        self._known_fleet = None if leases or choice != Choice() else fleet
         self.leases |= {lease.fence.account_id: lease for lease in leases}
         try:
             if leases:
@@ -259,7 +260,7 @@ class FleetEngine(Engine):
         """
         control, found = self.control, {}
         is_bounded = ends_early(control) or control.scope != Scope()
-        for account_id in {worker.account_id for worker in self.workers} | control.cut_off:
+        for account_id in {worker.account_id for worker in self.workers} - control.winding_down | control.cut_off:
             tracks = {(account_id, track) for track in TRACKS}
             due, blocked = control.slot_rest(account_id), control.blocked.get(account_id)
             if account_id in control.cut_off:
@@ -290,6 +291,12 @@ class FleetEngine(Engine):
         """Ask account workers to record their work in progress and to end."""
         self.control.given_back.update(account_ids)
         self.announce()
+
+    def _wind_down(self, account_ids: frozenset[int]) -> None:
+        """Let these accounts begin nothing new, and all others again."""
+        if account_ids != self.control.winding_down:
+            self.control.winding_down = account_ids
+            self.announce()
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
         """Release the account of an ended worker; return whether the other workers continue."""

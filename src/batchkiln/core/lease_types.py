@@ -100,10 +100,11 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The accounts that a worker takes, and those that it releases."""
+    """The accounts that a worker takes, those that it releases, and those that begin nothing new until it can."""
 
     take: tuple[int, ...] = ()
     give: tuple[int, ...] = ()
+    wind_down: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,8 @@ def choose_accounts(
     then accounts with work `under_way`. Workers that choose at the same moment, as after another worker's end, begin
     with different accounts. A worker releases one account at a time to the worker with the fewest, if that one drives
     at least `REBALANCE_APART` fewer and has the account's API key. A worker that drives `at_most` also releases one for
-    an account that no other worker can take.
+    an account that no other worker can take. If that one has work under way, an idle account gives way to it; while
+    none is idle, one begins nothing new, since results that nobody fetches are lost (Service rule 2.1, Law 3).
     """
     own = next((sender for sender in roster.senders if sender.name == name), None)
     if own is None:
@@ -215,9 +217,12 @@ def choose_accounts(
     waiting = {account_id for account_id in free if not any(account_id in other.able for other in with_room)}
     if not waiting:
         return Choice()
-    # The worker is full. Another one may take one of its accounts, or else one that is idle gives way to paid work.
-    idle = sorted(driven - under_way) if waiting & under_way else []
-    return Choice(give=_given(driven, others, wanted, at_most, apart=0) or tuple(idle[-1:]))
+    # The worker is full. Another one may take one of its accounts, or else one of them gives way to paid work.
+    given = _given(driven, others, wanted, at_most, apart=0)
+    if given or not waiting & under_way:
+        return Choice(give=given)
+    idle = sorted(driven - under_way)
+    return Choice(give=tuple(idle[-1:])) if idle else Choice(wind_down=(max(driven),))
 
 
 def _given(

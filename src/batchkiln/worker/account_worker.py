@@ -167,7 +167,7 @@ class AccountWorker:
         if attempt is not None and kind is not None and touched_at is not None:
             worth_at = self.polls.worth_at(attempt, kind, touched_at, now, self.ports.clock.draw)
         permission = Permission(
-            may_start=self.control.may_start_at(now.instant),
+            may_start=self.control.may_start_at(now.instant) and self.account_id not in self.control.winding_down,
             is_blocked=self.account_id in self.control.blocked,
             has_key=self.has_key,
             credits_left=self.credits.left_for(attempt),

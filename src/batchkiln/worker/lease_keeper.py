@@ -19,6 +19,7 @@ from batchkiln.core.lease_types import (
     LEASE_SECONDS,
     MARGIN_SECONDS,
     AccountRest,
+    Choice,
     Egress,
     Fence,
     LeaseRenewal,
@@ -210,16 +211,16 @@ class LeaseKeeper:
 
     async def choose(
         self, demands: Sequence[AccountDemand], *, able: AbstractSet[int], driven: AbstractSet[int]
-    ) -> tuple[list[HeldLease], tuple[int, ...]]:
-        """Lease this worker's share of the accounts; return the new leases, and the accounts to hand over.
+    ) -> tuple[list[HeldLease], Choice]:
+        """Lease this worker's share of the accounts; return the new leases, and the accounts to release or wind down.
 
         `driven` contains the accounts whose workers have not ended in this process. Such an account is not leased again
         before.
         """
         if self.egress_epoch is None:
-            return [], ()
+            return [], Choice()
         leases: dict[int, HeldLease] = {}
-        given: tuple[int, ...] = ()
+        choices: list[Choice] = []
         for _ in range(CHOICES_AT_ONCE):
             roster = await self._leases.roster(self.worker, able, driven | leases.keys())
             choices = [
@@ -229,12 +230,14 @@ class LeaseKeeper:
                 for each in demands
             ]
             wanted = [account_id for choice in choices for account_id in choice.take]
-            given = tuple(account_id for choice in choices for account_id in choice.give)
             taken = await self._take(wanted) if wanted else []
             leases |= {lease.fence.account_id: lease for lease in taken}
             if len(taken) == len(wanted):
                 break
-        return list(leases.values()), given
+        return list(leases.values()), Choice(
+            give=tuple(account_id for choice in choices for account_id in choice.give),
+            wind_down=tuple(account_id for choice in choices for account_id in choice.wind_down),
+        )
 
     async def _take(self, wanted: Sequence[int]) -> list[HeldLease]:
         taken_at, egress_epoch = self.boottime(), self.egress_epoch

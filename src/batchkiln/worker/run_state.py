@@ -85,6 +85,7 @@ class RunState:
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
     cut_off: set[int] = field(default_factory=set)  # blocked accounts whose reads are refused as well
     given_back: set[int] = field(default_factory=set)  # accounts that another worker takes over
+    winding_down: frozenset[int] = frozenset()  # accounts that begin nothing new, so that others can be driven
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)

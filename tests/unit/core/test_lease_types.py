@@ -121,21 +121,20 @@ def test_account_with_work_under_way_is_taken_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("under_way", "given"),
+    ("under_way", "choice"),
     [
-        ({3}, (2,)),
-        ({2, 3}, (1,)),
-        ({1, 2, 3}, ()),  # each waits for its turn
-        ({1}, ()),  # an idle account for another one would change hands without an end
+        ({3}, Choice(give=(2,))),
+        ({2, 3}, Choice(give=(1,))),
+        ({1, 2, 3}, Choice(wind_down=(2,))),  # it begins nothing new, and is idle after its generation
+        ({1}, Choice()),  # an idle account for another one would change hands without an end
+        ({1, 2}, Choice()),
     ],
 )
-def test_full_worker_releases_an_idle_account_for_one_with_work_under_way(
-    under_way: set[int], given: tuple[int, ...]
-) -> None:
+def test_full_worker_releases_an_account_for_one_with_work_under_way(under_way: set[int], choice: Choice) -> None:
     """Nobody else can take account 3: its machine is gone, and this address carries two accounts."""
     alone = roster({3}, a=({1, 2, 3}, {1, 2}))
 
-    assert choose_accounts("a", alone, {1, 2, 3}, at_most=2, under_way=under_way) == Choice(give=given)
+    assert choose_accounts("a", alone, {1, 2, 3}, at_most=2, under_way=under_way) == choice
 
 
 def test_worker_without_its_address_chooses_nothing() -> None:
