@@ -45,7 +45,7 @@ class Permission:
 class AccountView:
     """One account's limits and waits. All moments are monotonic.
 
-    `last_touched_at` is when the last request about the active generation was over; None if there was none.
+    `last_touched_at` is when the last request about the active generation ended; None if there was none.
     `read_worth_at` is the best moment for the next poll of it, as `poll_timing` computes it.
     """
 
@@ -114,7 +114,7 @@ class AccountView:
     def payable_at(self, decision: BudgetDecision) -> NotBefore:
         """Return when a quote that cannot be paid now may be payable.
 
-        That is after the daily reset; or, at no known time, once an unresolved attempt has ended.
+        That is the daily reset. It is infinite if only the end of an unresolved attempt can make room.
         """
         if decision.fit is not Affordable.AFTER_RESET:
             return NotBefore(inf, WaitReason.SETTLING)

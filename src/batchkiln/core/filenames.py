@@ -114,7 +114,7 @@ def render(
 
 
 def is_version_pattern(text: str) -> bool:
-    """Return whether a text has `{version}` once, and otherwise only what every file system takes in a name.
+    """Return whether a text has `{version}` once, and otherwise only characters that every file system allows.
 
     `-{version}` and `~{version}` alone are not allowed: `-2` marks a second output, and `~2` a name that was taken.
     """

@@ -131,9 +131,9 @@ class DownloadTask:
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
     one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
     uses. `version` counts the item's attempts with saved files, `versions` is the pattern of their names, and `sidecar`
-    is what is written beside each file. `origin` is what its sidecars tell, or None without any. `staged` files were
-    complete on the disk of a machine, and their objects are not recorded; their paths are relative to `output_dir`.
-    `gone` files were missing when a person looked for them.
+    is the kind of file that is written beside each file. `origin` is the content of its sidecars, or None without any.
+    `staged` files were complete on the disk of a machine, and their objects are not recorded; their paths are relative
+    to `output_dir`. `gone` files were missing when a person looked for them.
     """
 
     attempt: Attempt
