@@ -43,7 +43,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """The status of one account. `is_ready` is true if it has all images of the item."""
+    """The status of one account. `is_ready` is true if all images of the item are uploaded to the account."""
 
     account: str
     holder: SlotHolder | None
@@ -68,7 +68,7 @@ class Accounts:
     """Reads accounts."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def summaries(self) -> tuple[AccountSummary, ...]:

@@ -137,7 +137,7 @@ def record_request(
 ) -> None:
     """Record a request before it is sent (Law 5). A read of a generation names its attempt, for the poll gap.
 
-    `is_further`: the request is recorded already, and its reply came after a reset. It then counts in the new days too.
+    `is_further` is true for a recorded request whose reply came after a reset. It then counts on the new days too.
     """
     if is_further:
         count_in_days(connection, request)

@@ -53,7 +53,7 @@ class Notifications:
     """Reads the deliveries and their recipients."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def audience(self, jobs: Iterable[str]) -> frozenset[str] | None:
