@@ -147,7 +147,7 @@ class AccountWorker:
         return self.ports.queue.changes.plans_outdated_at > version
 
     def _holds(self, look: "_Look", days: tuple[datetime, ...], *, is_current: bool) -> bool:
-        """Return whether a snapshot is still valid: nothing that concerns the account has changed since."""
+        """Return whether a snapshot is still valid: nothing that concerns the account has changed since it was read."""
         changes = self.ports.queue.changes
         is_old = changes.has_news(self.account_id, look.version) or (is_current and self.is_overtaken(look.version))
         # Requests in progress at that time now count twice, which matters only if they seem to fill the day.
@@ -155,7 +155,7 @@ class AccountWorker:
         return not (is_old or is_miscounted) and (look.days, look.viewpoint) == (days, self.viewpoint)
 
     def _notice_understood(self, snapshot: Snapshot) -> None:
-        """Resume at once the calls whose records as not understood a person has deleted."""
+        """Resume the calls whose records as misunderstood a person has deleted."""
         known, self._misunderstood = self._misunderstood, frozenset(entry.call for entry in snapshot.misunderstood)
         for call in known - self._misunderstood:
             self.backoffs.reset(call)
@@ -322,7 +322,7 @@ class AccountWorker:
                 await self.ports.queue.record_request(note, is_further=True)
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
-        """Apply an outcome to attempt, item, credits and history, and end the spans of what it ends."""
+        """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
         days, viewpoint, released = self.rates.days(now), self.viewpoint, self.rates.released()
         look = (viewpoint, days) if facts.record is not None else None  # the slot plans again
         committed, found = await self.ports.queue.commit(attempt, outcome, facts, now, look)

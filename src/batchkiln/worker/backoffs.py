@@ -41,9 +41,9 @@ REASONS: Final[Mapping[type, WaitReason]] = {
 class Backoff:
     """The consecutive failures of one kind of call or of one request. A success of the same kind resets them.
 
-    `alone_reason` is the wait reason once the request fails while others succeed. `is_told` is true once a person was
-    informed. `passed` is the number of requests of this machine that had succeeded at the last failure. If it has grown
-    since, the next failure concerns this request alone and is no outage.
+    `alone_reason` is the wait reason once the request fails while others succeed. `is_told` is true once the failures
+    were reported to a person. `passed` is the number of requests of this machine that had succeeded at the last
+    failure. If it has grown since, the next failure concerns this request alone and is no outage.
     """
 
     failures: int = 0
@@ -208,7 +208,7 @@ def told_seconds(failure: TransientError) -> float | None:
 
 
 def is_content(own: Sequence[Backoff]) -> bool:
-    """Return whether the firewall refuses these requests because of their content. The present refusal counts."""
+    """Return whether the firewall refuses these requests because of their content. The present refusal is included."""
     return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT for each in own)
 
 

@@ -47,7 +47,7 @@ class Brakes:
         return now - self._undecided.setdefault(attempt_id, now)
 
     def decided(self, attempt_id: int) -> None:
-        """Forget since when an attempt was undecided."""
+        """Forget the time since which an attempt was undecided."""
         self._undecided.pop(attempt_id, None)
 
     def key_refused_seconds(self, fingerprint: str, now: float) -> float:

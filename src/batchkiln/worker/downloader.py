@@ -93,8 +93,8 @@ def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> No
 async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphore, sends: asyncio.Semaphore) -> int:
     """Download all outputs of one generation. Request new links as often as needed during its retention.
 
-    Files that are to be objects are sent after they are complete here, and hold up no other download. Return the
-    version of the queue at the end.
+    Files that are to become objects are sent once they are complete on this disk, without delaying other downloads.
+    Return the version of the queue at the end.
     """
     tries = 0
     while not worker.control.is_over_for(worker.account_id):
@@ -392,7 +392,7 @@ async def _finish(
     streamed: Streamed,
     link: OutputLink,
 ) -> SavedFile | None:
-    """Publish a file under its name; return None if it is no output, or is truncated and not yet accepted."""
+    """Publish a file under its name; return None if it is not an output, or is truncated and not accepted yet."""
     finish = partial(
         worker.ports.outputs.finish,
         part,
@@ -440,10 +440,10 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
 
 
 async def _write_sidecar(worker: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> str | None:
-    """Write what a job wants beside a saved file, before the file is recorded: a crash between leaves neither recorded.
+    """Write the sidecar that a job wants beside a saved file, before the file is recorded.
 
-    Return the path of a new sidecar. The next run downloads the file again, recognises it, and finds or writes its
-    sidecar.
+    After a crash in between, neither is recorded. The next run then downloads the file again, recognises it, and finds
+    or writes its sidecar. Return the path of a new sidecar.
     """
     if task.sidecar is None or task.origin is None:
         return None

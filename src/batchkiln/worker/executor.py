@@ -287,7 +287,7 @@ async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepte
 
 
 async def _block(worker: AccountWorker, attempt: Attempt, reply: AccountBlocked, now: ClockReading) -> None:
-    """Begin nothing new on a refused account. If only an older key is refused, only its own attempts are affected."""
+    """Begin no new work on a refused account. If only an older key is refused, only its own attempts are affected."""
     if not worker.is_of_older_key(attempt, reply):
         await worker.on_failure(reply, Call.CREATE)
     elif attempt.was_in_doubt and not await worker.retry_old_key(attempt, reply, Call.CREATE):
@@ -362,7 +362,7 @@ async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotA
 
 
 def _count_denied(worker: AccountWorker, error: ErrorInfo) -> None:
-    """Begin nothing new on the account if the service denies every id: further creates would be paid for nothing."""
+    """Begin no new work on the account if the service denies every id: further creates would be paid in vain."""
     if worker.brakes.id_denied():
         blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
         worker.control.block(worker.account_id, blocked, is_cut_off=False)

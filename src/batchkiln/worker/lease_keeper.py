@@ -48,11 +48,11 @@ class AlwaysHeld:
     """The lease of a worker whose process holds the lock of the whole queue."""
 
     def check(self) -> None:
-        """Do nothing."""
+        """Do nothing, because this lease cannot be lost."""
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Do nothing."""
+        """Return a context without effect, because this lease needs no renewal."""
         yield
 
 
@@ -89,8 +89,8 @@ class LeaseStore(Protocol):
 class HeldLease:
     """The lease of one account in one epoch, for one account worker.
 
-    `valid_until` is a moment of the keeper's monotonic clock, `MARGIN_SECONDS` before the database may let the lease
-    expire.
+    `valid_until` is a moment of the keeper's monotonic clock, `MARGIN_SECONDS` before the lease may expire in the
+    database.
     """
 
     def __init__(self, keeper: "LeaseKeeper", fence: Fence, taken_at: float) -> None:
@@ -213,8 +213,8 @@ class LeaseKeeper:
     ) -> tuple[list[HeldLease], tuple[int, ...]]:
         """Lease this worker's share of the accounts; return the new leases, and the accounts to hand over.
 
-        `driven` contains the accounts whose workers have not ended in this process. Such an account is not leased again
-        before.
+        `driven` contains the accounts whose workers have not ended in this process. Such an account is leased again
+        only after its worker has ended.
         """
         if self.egress_epoch is None:
             return [], ()

@@ -181,7 +181,7 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
 
 
 def _unusable(want: WantedInput) -> InputLost | None:
-    """Return why an image can never be uploaded; None if it can. Manifests refuse such files: another item made it."""
+    """Return the reason why an image can never be uploaded, or None. Only another item can have made such an image."""
     file = want.file
     if file.media_type not in UPLOADED_TYPES:
         reason = f"{file.path} is {file.media_type}, and the service takes JPEG, PNG and WebP (Service section 8)"
@@ -225,10 +225,11 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
 
 
 def _together(worker: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading) -> tuple[WantedInput, ...]:
-    """Return the files to upload in one request: an image that failed before goes alone, and delays no other.
+    """Return the files to upload in one request. An image that failed before is sent alone, to delay no other image.
 
-    The first file of a run also goes alone: if uploads are not understood, no more of the day's files are spent. Until
-    one has succeeded, another image is tried first. If that one succeeds, the failing image itself is at fault.
+    The first file of a run is also sent alone, because replies to uploads may not be understood, and each file uses up
+    the daily limit. Until one upload has succeeded, another image is tried first. If that one succeeds, the failing
+    image itself is at fault.
     """
     due = [
         want
@@ -255,7 +256,7 @@ async def _put_all(
 ) -> list[Stored]:
     """Send the bytes of each file; return the files that the storage accepted, up to the first failure.
 
-    A link that is refused after its expiry was only used too late. The next try requests a new one.
+    A link that is refused after its expiry was merely used too late, and the next try requests a new one.
     """
     stored: list[Stored] = []
     for want, ticket in wanted:

@@ -43,7 +43,8 @@ class HostState:
     def is_given_up(self, failure: TransientError, monotonic: float) -> bool:
         """Return whether to stop waiting for a service that has never answered in this run.
 
-        Later, in the middle of a night, waiting is right: what is wrong at the first contact is rather an address.
+        A failure of the first contact is probably a wrong address. After a first reply, the run waits, however long an
+        outage lasts.
         """
         self._is_silent = self._is_silent and not self.passed and isinstance(failure, NoResponse)
         if not self._is_silent or self.contact_seconds is None:
@@ -151,9 +152,9 @@ class RunState:
         return any(track == "slot" for _, track in self.at_work)
 
     def slot_rest(self, account_id: int) -> NotBefore | None:
-        """Return what an account's slot waits for; None while it works.
+        """Return the wait of an account's slot; None while it works.
 
-        If the slot waits for a quote or an upload, return what that waits for.
+        If the slot waits for a quote or an upload, return the wait of that preparation.
         """
         rest = self.rests.get((account_id, "slot"))
         if rest is not None and rest[1].reason is WaitReason.PREPARING:

@@ -41,7 +41,8 @@ async def sync_clock(worker: AccountWorker) -> None:
 
     Read the public description, which counts in no account's window, and retry while the service is unreachable. If its
     time is far from this machine's, ask again until two replies agree, a few times. Then restore the requests and the
-    waits of earlier runs. A restored queue has lost the last minute of its address, so it asks after its quiet minute.
+    waits of earlier runs. A restored queue has lost the requests of the last minute, so the request is sent after the
+    quiet minute.
     """
     logged = await worker.ports.queue.logged_requests()
     worker.host.rates.restore_last_minute(logged, worker.ports.clock.now())
@@ -99,5 +100,5 @@ async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> b
 
 
 def _digest(document: Mapping[str, object]) -> str:
-    """Return a digest of the service's description, to detect a later change."""
+    """Return a digest of the service's description, by which a later change is detected."""
     return sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -27,7 +27,7 @@ GRACE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The partial file has all bytes of a link. `total_bytes` is the announced size, None if none was announced."""
+    """All bytes of a link are in the partial file. `total_bytes` is the announced size, None if none was announced."""
 
     total_bytes: int | None
     content_type: str | None
@@ -44,7 +44,7 @@ class NotStreamed:
 
 @asynccontextmanager
 async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
-    """Run the body to its end. After a stop, cancel it within some seconds; then `expired()` is true."""
+    """Run the body to its end. After a stop, cancel it after some seconds; then `expired()` is true."""
     with_end = asyncio.timeout(None)
 
     async def end() -> None:

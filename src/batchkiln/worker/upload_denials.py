@@ -1,7 +1,7 @@
 """Images that the service accepts and later denies. If no upload ever worked, uploads are not understood.
 
-An asset's id or address that was read wrongly looks like a deleted asset. To upload the image again would waste the
-day's files. After two denials, the account's uploads are suspended and a person is informed (Law 10).
+A misread id or address of an asset looks like a deleted asset. Uploading the image again would use up the day's files
+in vain. After two denials, the account's uploads are suspended and a person is informed (Law 10).
 """
 
 from typing import Final
@@ -59,7 +59,7 @@ async def rest_after_repeated_denials(worker: AccountWorker, candidate: Candidat
 
 
 async def _has_worked(worker: AccountWorker, item_id: int) -> bool:
-    """Return whether an upload of the account was ever completed."""
+    """Return whether an upload of the account has ever been completed."""
     if worker.brakes.has_uploaded:
         return True
     return (await worker.ports.queue.upload_history(worker.account_id, item_id)).has_completed
