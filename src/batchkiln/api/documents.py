@@ -69,7 +69,7 @@ class RedoneDocument(TypedDict):
 
 
 class CanceledDocument(TypedDict):
-    """The number of canceled items. `waiting` other items wait for what these would have made."""
+    """The number of canceled items. `waiting` other items wait for the outputs of the canceled ones."""
 
     job: str
     canceled: int
@@ -112,7 +112,7 @@ class ChosenVersionDocument(TypedDict):
 
 
 class ReviewedDocument(TypedDict):
-    """The items whose verdict changed, and what is left to review."""
+    """The items whose verdict changed, and the counts of what is left to review."""
 
     job: str
     kept: list[str]

@@ -163,7 +163,7 @@ class FleetEngine(Engine):
     # --- accounts ---
 
     async def new_workers(self) -> list[AccountWorker]:
-        """Take the accounts that are this worker's to drive; return their workers, and end those to be handed over.
+        """Take this worker's share of the accounts, and return their new workers; hand over all other accounts.
 
         A configuration error stops a start; later it is only logged, because other jobs have work.
         """
@@ -181,7 +181,7 @@ class FleetEngine(Engine):
         return []
 
     def _may_take(self) -> bool:
-        """Return whether accounts may be taken; with a new epoch of the address only when the old workers ended."""
+        """Return whether accounts may be taken. Under a new epoch of the address, all old leases must have ended."""
         epoch = self._keeper.egress_epoch
         if self.ticker.monotonic() < self._disk_rests_until:
             return False
@@ -243,7 +243,7 @@ class FleetEngine(Engine):
         return made
 
     async def _keep_quiet(self) -> None:
-        """Have the new workers send nothing for what is left of a restored queue's quiet minute (Law 5)."""
+        """Keep the new workers from sending during the rest of a restored queue's quiet minute (Law 5)."""
         for service in self.services.values():
             left = await self._quiet_seconds(service.store, service.profile)
             service.host.quiet_until = service.clock.monotonic() + left
@@ -255,7 +255,7 @@ class FleetEngine(Engine):
     def _rests(self) -> dict[int, AccountRest]:
         """Return the accounts that can do nothing until something outside of this process changes.
 
-        A run that has bounds of its own tells only those that the service refuses: others may drive the rest.
+        A run with its own bounds reports only those that the service refuses, because other workers may drive the rest.
         """
         control, found = self.control, {}
         is_bounded = ends_early(control) or control.scope != Scope()
@@ -321,14 +321,14 @@ class FleetEngine(Engine):
             self._connection_suspected.set()
 
     def _rest_of_disk(self, error: BaseException) -> None:
-        """Release all accounts if the output folder refuses writes: another machine may have free space."""
+        """Release all accounts for a while if the output folder refuses writes: another machine may have free space."""
         if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
             self._disk_rests_until = self.ticker.monotonic() + DISK_REST_SECONDS
             self._give_back(tuple(self.leases))
 
 
 def identity_of(egress: str) -> WorkerIdentity:
-    """Return the name of this process as a worker, which no other process of any machine ever has."""
+    """Return a worker's identity for this process. Its name is unique across processes and machines."""
     name = f"{egress}/{os.getpid()}-{secrets.token_hex(2)}"
     return WorkerIdentity(name, egress, socket.gethostname(), os.getpid(), batchkiln.__version__)
 

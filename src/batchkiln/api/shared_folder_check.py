@@ -48,7 +48,7 @@ def _opened(app: AppContext, root: Path | str) -> SharedPlace:
 
 
 async def _marked(store: Store, folder: SharedPlace, token: str) -> SharedMark:
-    """Leave a token in the folder and in the queue; return the queue's, perhaps another machine's of just now."""
+    """Write a token to the folder and the queue; return the queue's token, perhaps one of another machine."""
     await asyncio.to_thread(folder.write_mark, token)
     mark = await store.write(lambda writer: writer.mark_shared_folder(SharedMark(token, socket.gethostname())))
     if mark.token != token:
