@@ -49,7 +49,7 @@ def _keys(_: HostProgram, *, state_dir: Path | None) -> None:
 
 
 def _create(program: HostProgram, *, account: str, state_dir: Path | None) -> None:
-    """Create a key of ACCOUNT and show it, once.
+    """Create a key of ACCOUNT and show it. It cannot be shown again.
 
     An account may have 10 active keys; 10 can be created within an hour and 20 within a day.
     """

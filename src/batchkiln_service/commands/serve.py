@@ -121,7 +121,7 @@ def _report(program: HostProgram, *, check: bool, state_dir: Path | None) -> Non
 
 
 def _dialect_of(config: ServiceConfig) -> Dialect:
-    """Return the configured dialect. Raise CommandError if none is configured or it lacks an excluded trait."""
+    """Return the configured dialect. Raise CommandError if there is none, or an excluded trait does not exist."""
     try:
         dialect = Dialect.of(config)
     except ValueError as error:
@@ -192,7 +192,10 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
 
 
 def _key_for_export(config: ServiceConfig, key_files: Mapping[str, Path], given_key: str | None) -> str | None:
-    """Return a key for a shell: the given one, or the first place where one is stored. Keys of the file are secret."""
+    """Return shell text for a key: the given key, or a read of the first key file or variable.
+
+    Keys that the configuration contains in plain text are secret and not returned.
+    """
     if given_key is not None:
         return shlex.quote(given_key)
     if key_files:
