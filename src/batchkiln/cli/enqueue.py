@@ -117,7 +117,7 @@ def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Seq
 
 
 def _names(report: ApplyReport) -> str:
-    """Return the names of the kept items, as far as the report has them."""
+    """Return the names of the kept items that the report lists."""
     more = report.changed_count - len(report.changed)
     return ", ".join(map(sanitize, report.changed)) + (f" and {more:,} more" if more else "")
 

@@ -146,7 +146,7 @@ class _Session:
         self._shown: tuple[int, str] | None = None
 
     async def run(self) -> None:
-        """Show one item after the other, and do what the keys say, until all are decided or the person quits."""
+        """Show one item after the other, and carry out the keys, until all are decided or the person quits."""
         step, name = await self._changes.review_step(self._job, is_all=self._is_all), None
         while step is not None:
             item = _undecided(step, name)
@@ -164,7 +164,7 @@ class _Session:
         return None if at is None else await self._changes.review_step(self._job, at, is_all=self._is_all)
 
     async def _act(self, key: str, step: ReviewStep, item: ItemSummary) -> tuple[ReviewStep | None, str | None]:
-        """Do what a key says; return the next step, and the item to show there if it is not the first undecided."""
+        """Carry out a key; return the next step, and the item to show in it unless that is the first undecided one."""
         found: tuple[ReviewStep | None, str | None]
         match key:
             case "k" | "d":
@@ -225,7 +225,7 @@ class _Session:
 
 
 def _open(output: OutputSummary) -> None:
-    """Open a file with the program for its kind; of an object, a local copy."""
+    """Open a file with the system's program for its type; for an object, open a local copy."""
     try:
         click.launch(str(local_file(output.path, sha256=output.sha256, size_bytes=output.size_bytes)))
     except OSError as error:
@@ -234,7 +234,7 @@ def _open(output: OutputSummary) -> None:
 
 @contextmanager
 def _single_keys() -> Iterator[None]:
-    """Let standard input give each key at once. Keys that are typed ahead are not lost, as click's `getchar` does."""
+    """Make standard input return each key at once. Unlike click's `getchar`, this keeps keys that are typed ahead."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     tty.setcbreak(terminal, termios.TCSADRAIN)

@@ -58,7 +58,7 @@ UNTIL = UntilType()
 
 
 def selection_options(function: F) -> F:
-    """Add the options that select a few items, which the command gets as `selection`."""
+    """Add the options that select a few items. The command receives them as `selection`."""
 
     @wraps(function)
     def selecting(*args: object, **options: Any) -> object:  # noqa: ANN401  as click gives them

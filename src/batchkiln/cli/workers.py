@@ -34,7 +34,7 @@ def restored(common: Common) -> ExitStatus:
     """Say that the database was restored to an older state, before any worker is started.
 
     Nothing is sent until a worker has started on each machine that drove the queue, and has read its journals: the
-    database lacks the attempts of these, and they may be paid.
+    database lacks the attempts in these journals, which may have been charged.
     """
     _refuse_file(common)
     return run_async(_restored(common))
@@ -54,9 +54,9 @@ async def _restored(common: Common) -> ExitStatus:
 @command("gone", example="batchkiln workers gone vm-7")
 @click.argument("host")
 def gone(common: Common, host: str) -> ExitStatus:
-    """Say that the machine HOST is gone for good: a restored database waits for its journals no longer.
+    """Say that the machine HOST is gone for good: a restored database no longer waits for its journals.
 
-    What only its journals knew may be charged again.
+    Attempts that only its journals record may be charged again.
     """
     _refuse_file(common)
     return run_async(_gone(common, host))
