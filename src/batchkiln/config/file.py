@@ -454,7 +454,7 @@ def _reason(problem: ErrorDetails) -> str:
 
 
 def _suggestion(location: tuple[str | int, ...]) -> str:
-    """Return a question for the field that an unknown one was probably meant for; an empty text without one."""
+    """Return a question that suggests a similar known field for an unknown one; an empty text if there is none."""
     model: Any = _File
     for part in location[:-1]:
         if part in _annotations(model):  # otherwise an index, or a name that the file chose
@@ -481,7 +481,7 @@ def _diagnostic(path: Path, reason: str, line: int | None, column: int | None) -
 
 
 def _without_secret(mistake: Diagnostic) -> Diagnostic:
-    """Leave a line out that may hold a secret: a notifier's URL, an option, a token (Law 8). The place is enough."""
+    """Return the mistake, without its source line if that may hold a secret, such as a notifier's URL (Law 8)."""
     source = mistake.source_line
     is_secret = source is not None and (
         ("://" in source and "base_url" not in source)

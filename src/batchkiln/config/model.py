@@ -215,8 +215,8 @@ class QueueSetting:
 class Hook:
     """The program `on_saved` with its bounds. `command` has fields in braces; it runs in `folder`, without a shell.
 
-    `at_once` is the number of programs at a time. One item is made again at most `redos` times, and all of a job for at
-    most `redo_credits`.
+    `at_once` is the number of programs at a time. It can have one item made again at most `redos` times, and all items
+    of a job together for at most `redo_credits`.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = (

@@ -95,9 +95,9 @@ def open_manifest(
     """Open a manifest and read its header. The path `-` reads `stdin`, which is copied to a temporary file.
 
     Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raise `InputError` if the header is
-    invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, a path
-    or a URL, or below `working_dir`. With `access`, the manifest was sent by a stranger, and names only what that
-    permits.
+    invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, a path or a
+    URL, or below `working_dir`. With `access`, another machine has sent the manifest, which may name only the files
+    that `access` permits.
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
@@ -294,7 +294,7 @@ class _ManifestReader:
         self.diagnostics.at(output.pairs["versions"][1].start_mark, reason, remedy)
 
     def _check_access(self, directory: str) -> None:
-        """Refuse an output folder that a stranger may not name."""
+        """Add a diagnostic for an output folder that `access` does not permit."""
         try:
             if self._access is not None:
                 self._access.check_output(directory)
@@ -304,7 +304,7 @@ class _ManifestReader:
             self.diagnostics.at(mark, error.reason, error.remedy)
 
     def _check_path_lengths(self, directory: str, pattern: str) -> None:
-        """Refuse an output folder in which a paid file could get a path that the system does not allow."""
+        """Add a diagnostic for an output folder in which the path of a paid file could be too long for the system."""
         output = self._header.pairs.get("output")
         mark = output[1].start_mark if output is not None else self._header.start_mark
         if is_url(directory):
@@ -340,7 +340,7 @@ class _ManifestReader:
 
 
 def _output_folder(base: Path | str, name: str) -> str:
-    """Return an output folder as a URL or an absolute path. `file://` is a way to write a path."""
+    """Return an output folder as a URL or an absolute path. A `file://` URL becomes a path."""
     if scheme_of(name) == "file":
         name = unquote(name.partition("://")[2])
     if is_url(name):

@@ -1,4 +1,4 @@
-"""Compiles an entry with templates: what is equal for all rows is checked once, and a row fills in the rest."""
+"""Compiles an entry with templates: what all rows share is checked once, and each row fills in the rest."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -158,7 +158,7 @@ class ItemTemplate:
         )
 
     def _plain_items(self, rows: Iterable[Row]) -> Iterator[LocatedItem]:
-        """Yield the items of the rows in less time than `_items_of`, which gets each row with any doubt."""
+        """Yield the items of the rows in less time than `_items_of`, which handles all uncertain rows."""
         settings, get_columns = self._fixed_settings, self._get_columns
         assert settings is not None
         assert get_columns is not None
@@ -393,7 +393,7 @@ class ItemTemplate:
         return self._cache[key]
 
     def _with_row(self, objections: Iterable[PlacedObjection], line: int) -> tuple[PlacedObjection, ...]:
-        """Add the row to objections, because their location is the template's, which is the same for all rows."""
+        """Add the row to objections, because the template's location is the same for all rows."""
         where = f" (first in {self._file}, line {line})" if self._file != self._diagnostics.file else ""
         return tuple(replace(each, remedy=f"{each.remedy}{where}") for each in objections)
 

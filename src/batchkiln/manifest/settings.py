@@ -35,7 +35,7 @@ Input = InputFile | SourceRef
 class ResolvedSettings:
     """Settings that many items share. `objections` and `prompt_limit` come from the service's catalogue.
 
-    The unit of `prompt_limit` is not documented. `variants` is None for one item that is no member of a group.
+    The unit of `prompt_limit` is not documented. `variants` is None for an item that is not a member of a group.
     """
 
     recipe: Recipe

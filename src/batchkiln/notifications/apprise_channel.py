@@ -46,7 +46,7 @@ class AppriseChannel:
         return cls(name, target)
 
     async def send(self, notification: Notification) -> DeliveryResult:
-        """Send once. Apprise reports only whether it failed, not why."""
+        """Send the notification once. Apprise reports only whether this failed, not why."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 is_sent = await self._target.async_notify(

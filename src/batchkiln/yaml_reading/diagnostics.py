@@ -67,7 +67,7 @@ class _Entry:
 
 
 class Diagnostics:
-    """The errors found so far. The first 50 are kept, the others counted.
+    """The errors found so far. The first 50 are kept; further ones are only counted.
 
     `file` is the manifest's name as the person wrote it. `paths` maps such names to paths.
     """

@@ -1,4 +1,4 @@
-"""Turns syntax errors of YAML into messages for people, and searches fast for keys below `items`."""
+"""Turns YAML syntax errors into messages for people, and quickly detects keys below `items`."""
 
 import codecs
 import re
@@ -36,7 +36,7 @@ _REMEDIES: Final = (
 
 
 def has_keys_below(path: Path, characters: int) -> bool:
-    """Return whether a key of the root may follow after this many characters. False is certain; True is not."""
+    """Return whether a root key may follow after this many characters. False is certain, True is only possible."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as text:
         skipped = len(text.read(characters).encode("utf-8", "surrogateescape"))
     with path.open("rb") as stream:
@@ -84,7 +84,7 @@ def report_syntax(error: yaml.YAMLError, path: Path, diagnostics: Diagnostics) -
 
 
 def _bad_character(path: Path, file: str) -> tuple[Location, str, str]:
-    """Find the first byte that is not UTF-8, or character that YAML does not allow: the parser reports no line."""
+    """Report the first byte that is not UTF-8, or character that YAML does not allow, with its line."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     line, column = 1, 1
     with path.open("rb") as stream:

@@ -1,7 +1,7 @@
 """Builds small trees with positions from YAML events; the whole document is never in memory.
 
 The parser's events are the scalars of a tree. Aliases share the tree that they name, so they cost no memory. Their
-expanded sizes are limited all the same, because a tree is walked once for each alias.
+expanded sizes are limited nevertheless, because a tree is walked once for each alias.
 """
 
 from collections.abc import Iterator
@@ -109,7 +109,7 @@ class EntryTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of errors that depend on what is read."""
+    """The words in error messages that depend on the kind of file."""
 
     noun: str
     beginning: str
@@ -279,7 +279,7 @@ class TreeReader:
         self._fail(mark, f"one entry of more than {MAX_NODES_AN_ENTRY:,} values", "put the rows into a file for `from`")
 
     def _key(self, event: Any, seen: "dict[str, Any] | set[str]") -> ScalarEvent | None:  # noqa: ANN401  the parser's event
-        """Return a valid key; None after adding a diagnostic, for a key to skip."""
+        """Return a valid key. For an invalid one, add a diagnostic and return None: the caller skips the entry."""
         if not isinstance(event, ScalarEvent):
             self._node(event, 2)
             self.diagnostics.at(event.start_mark, "a key is a word, not a list, a mapping or an alias")
@@ -360,7 +360,7 @@ def _height(node: Node) -> int:
 
 
 def _length(node: Node) -> int:
-    """Return the number of characters, with each alias expanded."""
+    """Return the number of characters of a tree, counting each alias in full."""
     if isinstance(node, MapNode):
         return sum(len(name) + _length(value) for name, (_, value) in node.pairs.items())
     if isinstance(node, SeqNode):
