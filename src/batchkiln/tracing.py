@@ -1,6 +1,6 @@
 """Sends the spans of a run to an OpenTelemetry collector; imported only if traces are configured.
 
-The SDK's batch processor sends spans in a thread of its own. Only the end of a run waits for it, for a limited time.
+The SDK's batch processor sends spans in a separate thread. Only the end of a run waits for it, for a limited time.
 """
 
 import asyncio

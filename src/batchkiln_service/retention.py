@@ -82,7 +82,7 @@ class RetentionSweeper:
         self._turn = asyncio.Condition()
 
     async def run(self) -> None:
-        """Delete what is due and sleep, until cancelled. Errors are logged, and the work is tried again."""
+        """Delete everything that is due and sleep, until cancelled. Errors are logged, and the deletion is repeated."""
         while True:
             now_ms = self._clock.now_ms()
             try:

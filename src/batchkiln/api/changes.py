@@ -100,10 +100,10 @@ class Question:
 class FetchReport:
     """The result of looking for files that are gone from the disk, or have another size than the recorded one.
 
-    `present` is the number of files that are there, and `fetched` the number of items that the next run downloads again
-    at no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the
-    service (14 days from creation): only a redo makes them again, at the price of a new attempt. `skipped` are named
-    items that are not done.
+    `present` is the number of files that exist, and `fetched` the number of items that the next run downloads again at
+    no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the service
+    (14 days from creation): only a redo makes them again, at the price of a new attempt. `skipped` are named items that
+    are not done.
     """
 
     present: int

@@ -1,4 +1,4 @@
-"""The end of a run that shares its queue with other workers: nothing can change any more, here or elsewhere."""
+"""The end of a run that shares its queue with other workers: nothing can change without a person, here or elsewhere."""
 
 from collections.abc import Mapping, Set as AbstractSet
 from contextlib import suppress

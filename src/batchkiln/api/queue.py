@@ -366,7 +366,7 @@ class Queue(Changes):
                     return
 
     async def _turns(self) -> AsyncGenerator[None]:
-        """Yield now and after each change, and a last time when no process runs the queue any more."""
+        """Yield now, after each change, and a last time when no process runs the queue."""
         ticker = ServiceClock()
         while True:
             if self._engine is not None:

@@ -67,7 +67,7 @@ class QueueReader:
         self._store = store
 
     async def workers(self, config: "Config") -> "tuple[SharedBy | None, list[WorkerView]]":
-        """Return the workers that share the queue, with what each does at present."""
+        """Return the workers that share the queue, each with its present work."""
         from batchkiln.presentation.worker_views import read_workers  # noqa: PLC0415  only `workers` needs it
 
         return await self._store.read(read_workers, config, machine_now())

@@ -16,8 +16,9 @@ from batchkiln.store import DatabaseUrl, SharedMark, Store
 async def check_shared_folder(store: Store, app: AppContext, *, is_worker: bool) -> None:
     """Compare the folder with the one that the queue's first machine used, which left a token in both.
 
-    The first machine records the token. A worker needs a shared folder, hard links in it, and all results below it; who
-    enqueues needs it where the queue has one. Raise `InputError` before anything is sent or enqueued.
+    The first machine records the token. A worker needs a shared folder that supports hard links, and all results below
+    it. A process that enqueues needs the folder if the queue has one. Raise `InputError` before anything is sent or
+    enqueued.
     """
     if not isinstance(store.location, DatabaseUrl):
         return

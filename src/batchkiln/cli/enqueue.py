@@ -123,7 +123,7 @@ def _names(report: ApplyReport) -> str:
 
 
 def _redo_cost(report: ApplyReport) -> str:
-    """Return what the items that are made again may cost. Those without a quote are not estimated."""
+    """Return the possible cost of the items that are made again. Items without a quote are not estimated."""
     quoted = report.redone - report.redo_unquoted
     parts = [f"which may cost {plural(report.redo_cost, 'credit')} by the known quotes"] if quoted else []
     parts += [f"{report.redo_unquoted:,} of them without a quote"] if report.redo_unquoted else []

@@ -1,4 +1,4 @@
-"""`batchkiln events`: the history of the queue, and what happens in it."""
+"""`batchkiln events`: the history of the queue, and new events as they occur."""
 
 import asyncio
 from typing import Final

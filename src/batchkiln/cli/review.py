@@ -164,7 +164,7 @@ class _Session:
         return None if at is None else await self._changes.review_step(self._job, at, is_all=self._is_all)
 
     async def _act(self, key: str, step: ReviewStep, item: ItemSummary) -> tuple[ReviewStep | None, str | None]:
-        """Carry out a key; return the next step, and the item to show in it unless that is the first undecided one."""
+        """Carry out the action of a key; return the next step, and the item to show in it unless it is the default."""
         found: tuple[ReviewStep | None, str | None]
         match key:
             case "k" | "d":

@@ -69,7 +69,7 @@ async def _watch(common: Common, job: str | None) -> ExitStatus:
 
 
 def _watching_display(common: Common, job: str | None, stack: ExitStack) -> Callable[[Overview], None]:
-    """Return what shows an overview: JSON lines, one block that is redrawn on a terminal, or the text on a change."""
+    """Return a function that shows an overview: as JSON lines, as a block that is redrawn on a terminal, or as text."""
     if common.is_json:
         return lambda overview: print_json_lines([_document(overview, job)])
 

@@ -1,4 +1,4 @@
-"""`batchkiln workers`: the workers that share a queue in a database, what they drive, and an orderly end of one."""
+"""`batchkiln workers`: the workers that share a queue in a database, and the orderly end of one worker."""
 
 from typing import TYPE_CHECKING, Any
 

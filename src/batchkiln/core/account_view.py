@@ -91,7 +91,7 @@ class AccountView:
         return due.after(self.rates.upload_day_due)
 
     def completion_due(self, now: ClockReading) -> NotBefore:
-        """Return when an upload may be completed. Its backoff does not apply: it was over before the upload began."""
+        """Return when an upload may be completed. The backoff of uploads does not apply: it ended before the upload."""
         return self.rates.due(now, is_create=True)
 
     # --- credits ---
@@ -108,7 +108,7 @@ class AccountView:
         )
 
     def is_over_run(self, cost: int) -> bool:
-        """Return whether a quote exceeds what is left of --max-credits."""
+        """Return whether a quote exceeds the rest of --max-credits."""
         return self.permission.credits_left is not None and cost > self.permission.credits_left
 
     def payable_at(self, decision: BudgetDecision) -> NotBefore:

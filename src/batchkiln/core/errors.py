@@ -118,7 +118,7 @@ class StorageError(BatchkilnError):
     """
 
     def __init__(self, reason: str, *, is_lasting: bool = False, remedy: str | None = None) -> None:
-        """Initialize with the reason, and what a person can do about it."""
+        """Initialize with the reason, and the remedy for a person."""
         self.is_lasting = is_lasting
         self.remedy = remedy
         super().__init__(reason)

@@ -124,8 +124,8 @@ def is_version_pattern(text: str) -> bool:
 def safe_value(value: str) -> str:
     """Return a value made safe for a file name; different values stay different.
 
-    A changed value gets `~` and a hash of the original. A value that already looks so is changed as well, since it
-    could equal the changed form of another.
+    A changed value gets `~` and a hash of the original. A value that already looks like a changed one is changed too,
+    because it could equal the changed form of another value.
     """
     return _safe_ascii(value) if len(value) <= VALUE_SIZE_BYTES and value.isascii() else _safe(value, VALUE_SIZE_BYTES)
 

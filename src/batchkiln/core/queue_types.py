@@ -86,7 +86,7 @@ class Scope:
 class Outstanding:
     """The number of items in scope that the program can still change, by state.
 
-    `waiting` queued items are not among them: they wait for what other items make, and those are counted.
+    `waiting` queued items are not included: they wait for outputs of other items, and only those are counted.
     """
 
     by_state: Mapping[str, int]
@@ -245,9 +245,9 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class LostAttempt:
-    """An attempt of an account that a restored copy of the queue has lost, to be recorded again: the oldest one.
+    """The oldest attempt of an account that a restored copy of the queue has lost and that is to be recorded again.
 
-    `request` is its first send, which the copy has lost as well.
+    `request` is its first send, which the copy has also lost.
     """
 
     viewpoint: Viewpoint

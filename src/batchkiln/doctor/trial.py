@@ -34,7 +34,7 @@ _RETENTION_WORDS: Final = re.compile(r"expir|retain|retention|ttl|until|delet", 
 class PaymentConsent:
     """The consent of the person who pays.
 
-    `agrees` asks before anything is spent. `on_run` receives a callback that stops the run.
+    `agrees` asks the person before anything is spent. `on_run` receives a callback that stops the run.
     """
 
     agrees: Callable[[str], Awaitable[bool]]

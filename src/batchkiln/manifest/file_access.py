@@ -13,7 +13,7 @@ class FileAccess:
     """The folders of a manifest that another machine has sent.
 
     Names of input images and data files are relative to `files`, and may not leave it; without `files`, the manifest
-    may name none. Results are written below `outputs`, a folder or a URL. The refusal of a name does not tell whether
+    may name none. Results are written below `outputs`, a folder or a URL. The refusal of a name does not reveal whether
     the file exists.
     """
 

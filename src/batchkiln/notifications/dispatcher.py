@@ -135,7 +135,7 @@ class Dispatcher:
         return min(max(own, result.retry_after_seconds or 0.0), MAX_WAIT_SECONDS)
 
     async def _wait_for_change(self, change: asyncio.Event, ended: asyncio.Event) -> None:
-        """Wait for a change, then for more of them; the end of the run is a change as well."""
+        """Wait for a change, then briefly for further ones. The end of the run also counts as a change."""
         await self._clock.sleep_until(self._clock.monotonic() + POLL_SECONDS, change)
         if not ended.is_set():
             await self._clock.sleep_until(self._clock.monotonic() + GATHER_SECONDS, ended)

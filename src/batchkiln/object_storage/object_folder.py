@@ -41,9 +41,9 @@ class ObjectFolder:
         return f"{self.url}/{name}"
 
     def create(self, source: Path, name: str, *, sha256: str, media_type: str) -> None:
-        """Write a local file as a new object, with its hash in the metadata where the storage keeps some.
+        """Write a local file as a new object, with its hash in the metadata if the storage supports metadata.
 
-        Raise `FileExistsError` if the name is taken, with whatever content.
+        Raise `FileExistsError` if the name is taken, whatever the content.
         """
         with translated_errors():
             files, path = open_url(self.url_of(name))

@@ -22,7 +22,7 @@ class CreditsDocument(TypedDict):
 
 
 class BudgetDocument(TypedDict):
-    """The budget of a job, and the known cost of what is queued."""
+    """The budget of a job, and the known cost of its queued items."""
 
     credits: int | None
     credits_per_day: int | None
@@ -257,7 +257,7 @@ class DriverDocument(TypedDict):
 
 
 class UndrivenDocument(TypedDict):
-    """An account with work that nobody drives."""
+    """An account with work that no worker drives."""
 
     profile: str
     account: str

@@ -44,7 +44,7 @@ class JobView(Shown):
         yield "service", self.service_note
 
     def money(self, amount: int) -> str:
-        """Return what an amount of credits costs, in parentheses; empty if the price of a credit is not configured."""
+        """Return the price of an amount of credits, in parentheses; empty if no price of a credit is configured."""
         return "" if self.credit_price is None else f" ({self.credit_price.of(amount)})"
 
     @property

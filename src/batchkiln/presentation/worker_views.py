@@ -1,4 +1,4 @@
-"""Reads the workers that share a queue, the accounts that each drives, and the accounts that nobody drives."""
+"""Reads the workers that share a queue, the accounts that each drives, and the accounts without a worker."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Undriven:
 
 @dataclass(frozen=True, slots=True)
 class SharedBy:
-    """The workers of a queue, the accounts that they drive, and those that nobody drives.
+    """The workers of a queue, the accounts that they drive, and the accounts without a worker.
 
     `awaited` are the machines whose journals a restored database waits for before anything is sent. `takeovers` counts,
     by profile and account, how often a worker took the account, and `fenced_writes` the writes that the fence refused.

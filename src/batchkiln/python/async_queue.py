@@ -43,7 +43,7 @@ class Queue(api_queue.Queue):
         prune: bool = False,
         allow_duplicates: bool = False,
     ) -> Plan:
-        """Return what `enqueue` and `run` would do with a manifest: the changes, the cost in credits and the days.
+        """Return the effects of `enqueue` and `run` on a manifest: the changes, the cost in credits and the days.
 
         Neither the queue nor the account changes. Unknown prices are requested from the service, which is free. Raise
         `InputError` with all mistakes.

@@ -21,7 +21,7 @@ T = TypeVar("T")
 def _waiting(
     call: Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["SyncQueue", P], T]:
-    """Return a method that waits for the end of a call of `Queue`."""
+    """Return a method that waits for the end of a method of `Queue`."""
 
     @wraps(call)
     def wait(self: "SyncQueue", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -33,7 +33,7 @@ def _waiting(
 def _iterating(
     call: Callable[Concatenate[Queue, P], AsyncGenerator[T]],
 ) -> Callable[Concatenate["SyncQueue", P], Iterator[T]]:
-    """Return a method that iterates over what a call of `Queue` yields."""
+    """Return a method that iterates over the values that a method of `Queue` yields."""
 
     @wraps(call)
     def iterate(self: "SyncQueue", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

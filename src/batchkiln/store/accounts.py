@@ -108,7 +108,7 @@ class Accounts:
         ]
 
     def logged_requests(self, profile: str, last_seconds: float) -> list[LoggedRequest]:
-        """Return a profile's requests within some seconds before its last one, oldest first."""
+        """Return a profile's requests of the `last_seconds` before its last request, oldest first."""
         return logged_requests(self._connection, profile, last_seconds)
 
     def misunderstood(self, account_id: int) -> tuple[Misunderstood, ...]:

@@ -310,7 +310,7 @@ class ManifestApplication:
         return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
     def store(self, report: ApplyReport) -> ApplyReport:
-        """Write the changes in several transactions, and return the report of what was done.
+        """Write the changes in several transactions, and return the report of the changes made.
 
         An item that was sent after the comparison stays unchanged and is reported.
         """

@@ -1,6 +1,6 @@
 """New attempts, resends and requests. Each is on the disk before anything is sent (Laws 1 and 5).
 
-`store.commit` records what a reply means. Every function takes a connection inside a transaction.
+`store.commit` records the outcome of a reply. Every function takes a connection inside a transaction.
 """
 
 from collections.abc import Mapping

@@ -70,7 +70,7 @@ def confirm(connection: Session, row: Row, record: GenerationRecord, now: int, d
 
 
 def free(connection: Session, row: Row) -> None:
-    """Release the credits reserved for an attempt if the service says that nothing was created."""
+    """Release the credits reserved for an attempt if the service states that nothing was created."""
     give_back_credits(
         connection,
         account_id=row["account_id"],

@@ -135,7 +135,7 @@ class _Commit:
         return settled, self.log_outcome(settled, start, error, known)
 
     def take_over(self, outcome: Outcome) -> None:
-        """Store the record that a read returned, whatever the outcome."""
+        """Store the record in a reply to a read, whatever the outcome."""
         facts, record = self.facts, self.facts.record
         if outcome.event is Event.GENERATION_LOST:
             parameters = {"attempt_id": self.row["id"], "now": self.now}

@@ -167,7 +167,7 @@ class _Copy:
         self._tables = [*known, *sorted(self._columns.keys() - set(known))]
 
     def run(self) -> Copied:
-        """Copy everything, or finish what an earlier copy committed."""
+        """Copy everything, or finish a copy that was committed but not finished."""
         new = self._new.session
         new.execute("BEGIN IMMEDIATE")
         try:

@@ -1,7 +1,7 @@
 """The identity of staged items: ids of earlier versions, and requests that are made more than once.
 
 A request is the model, mode, parameters, prompt and images of an item. The cap and the number of attempts are not part
-of it, because they do not change what is made.
+of it, because they do not change the outputs.
 """
 
 import json

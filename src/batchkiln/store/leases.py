@@ -150,7 +150,7 @@ class Leases:
         await self._database.write(tell_rests, worker, rests)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Lease accounts that nobody drives; return the epochs of those that were still free.
+        """Lease accounts that no worker drives; return the epochs of those that were still free.
 
         No account counts as free while one process has locked the whole queue, or while a restored database waits for
         journals.

@@ -277,7 +277,7 @@ class Staging:
         return number
 
     def _keys_of(self, recipe: Recipe) -> tuple[str, str]:
-        """Return the keys of recipe and price, cached by object identity: equality would not tell 1 from true."""
+        """Return the keys of recipe and price, cached by object identity, because 1 and true are equal."""
         if self._last_recipe is None or self._last_recipe[0] is not recipe:
             self._last_recipe = (recipe, recipe_key(recipe), price_key(recipe))
         return self._last_recipe[1:]

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Listener:
-    """The waiting tracks of one account: their wake-up event, the version of their news, and what each track awaits."""
+    """The waiting tracks of one account: their wake-up event, their newest version, and what each of them awaits."""
 
     event: asyncio.Event = field(default_factory=asyncio.Event)
     news_at: int = 0

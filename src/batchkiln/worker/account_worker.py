@@ -286,7 +286,7 @@ class AccountWorker:
 
     @asynccontextmanager
     async def rate_limited(self, request: RequestNote) -> AsyncIterator[None]:
-        """Occupy the request's places in the minute windows from before it is recorded until it is over."""
+        """Occupy the request's places in the minute windows from before it is recorded until it has ended."""
         self.rates.acquire(request.kind)
         try:
             yield
@@ -307,8 +307,8 @@ class AccountWorker:
     async def restore_windows(self, logged: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Restore the minute windows from the requests of an earlier run.
 
-        Any of them may have been in progress when that run ended. Without the service's own time, each counts as over
-        only now, because a wrong clock may make it look old. A request that may have arrived after the day's reset also
+        Any of them may have been in progress when that run ended. Without the service's own time, each counts as ended
+        now, because a wrong clock may make it look old. A request that may have arrived after the day's reset also
         counts in the new day (Law 5).
         """
         own = [request for request in logged if request.account_id == self.account_id]

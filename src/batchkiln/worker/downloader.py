@@ -305,7 +305,7 @@ class _Saving:
     has_staged: bool = False
 
     def __post_init__(self) -> None:
-        """Compare the record with what is saved."""
+        """Compare the outputs in the record with the saved ones."""
         attempt_id, links = self.task.attempt.id, self.record.outputs
         self.listing = compare(links, self.task.saved, self.worker.downloads.marks.get(attempt_id, {}))
         self.numbers, self.unplaced = set(self.task.saved), Counter(self.listing.unplaced)

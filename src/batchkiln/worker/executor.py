@@ -122,7 +122,7 @@ async def recover(worker: AccountWorker, now: ClockReading) -> None:
 
 
 async def _send(worker: AccountWorker, attempt: Attempt) -> None:
-    """Send a recorded attempt once, decide what the reply means, and commit it."""
+    """Send a recorded attempt once, decide on the outcome of the reply, and commit it."""
     log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
     call = worker.ports.service.create(
         is_video=attempt.is_video,
@@ -156,7 +156,7 @@ async def hand_over(worker: AccountWorker, action: HandOver, now: ClockReading) 
 
 
 async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
-    """Read the active generation, and commit what has changed (Law 3)."""
+    """Read the active generation, and commit the changes (Law 3)."""
     attempt = action.attempt
     if not worker.ports.service.has_key(attempt.key_fingerprint):
         await _commit_key_missing(worker, attempt, now)

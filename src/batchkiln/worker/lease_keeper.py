@@ -38,7 +38,7 @@ class Lease(Protocol):
     """The right of an account's worker to send and to write."""
 
     def check(self) -> None:
-        """Raise `LeaseLost` if a request must not be sent any more. Call this right before each request."""
+        """Raise `LeaseLost` if requests are no longer allowed. Call this right before each request."""
 
     def kept(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which the lease is renewed. It raises `LeaseLost` when another worker has the lease."""
@@ -77,7 +77,7 @@ class LeaseStore(Protocol):
         """Record, by account id, which accounts of the worker can do nothing until something outside of it changes."""
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Lease accounts that nobody drives; return the epochs of those that were still free, by account id."""
+        """Lease accounts that no worker drives; return the epochs of those that were still free, by account id."""
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
         """End the lease of an account, which is free at once."""

@@ -103,7 +103,7 @@ class RunState:
         self.pulse.set()
 
     def block(self, account_id: int, failure: AccountBlocked, *, is_cut_off: bool) -> None:
-        """Begin nothing new on an account that the service refuses until a person acts.
+        """Begin no new work on an account that the service refuses until a person acts.
 
         Paid generations are still polled and downloaded (Law 3). If reads are refused as well (`is_cut_off`), the
         worker ends.
@@ -142,7 +142,7 @@ class RunState:
         self.at_work.add((account_id, track))
 
     def worker_ended(self, account_id: int) -> None:
-        """Record that no track of an account works any more."""
+        """Record that all tracks of an account have ended."""
         self.at_work = {track for track in self.at_work if track[0] != account_id}
         self.pulse.set()
 

@@ -31,7 +31,7 @@ ANSWERS_ABOUT_TIME: Final = 5
 
 
 async def resume_held(worker: AccountWorker) -> None:
-    """Resume the items whose API key is configured again. The run counts them before it decides that it is over."""
+    """Resume the items whose API key is configured again, so that they count before the run decides on its end."""
     fingerprints, now = worker.ports.service.fingerprints, worker.ports.clock.now()
     await worker.ports.queue.update_account(worker.account_id, KeysConfigured(fingerprints), now)
 

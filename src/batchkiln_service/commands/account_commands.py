@@ -140,7 +140,7 @@ def _credits(_: HostProgram, *, state_dir: Path | None) -> None:
 
 
 def _show(program: HostProgram, *, account: str, state_dir: Path | None) -> None:
-    """Show what ACCOUNT has bought and what is left.
+    """Show the credits that ACCOUNT has bought, used and left.
 
     The word `show` may be left out.
     """

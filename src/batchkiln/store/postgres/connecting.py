@@ -325,7 +325,7 @@ def _facts(session: PostgresSession, url: DatabaseUrl) -> ServerFacts:
 def _is_shared(backend: int, url: DatabaseUrl) -> bool:
     """Return whether a second client gets the same server process while the first is connected.
 
-    A pooler reports a process id of its own to its clients, so the connection alone does not reveal it.
+    A pooler reports its own process id to its clients, so the connection alone does not reveal it.
     """
     with _opened(url) as second:
         found = PostgresSession(second, 0).scalar("SELECT pg_backend_pid()") == backend

@@ -190,7 +190,7 @@ class PostgresSession:
         return PostgresCursor([], len(rows))
 
     def _settle(self) -> None:
-        """End what `executemany` has begun, and the reading transaction around it."""
+        """Finish the statements that `executemany` has begun, and the reading transaction around them."""
         copying, self._copying = self._copying, None
         if copying is not None:
             copying.close()
