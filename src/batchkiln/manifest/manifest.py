@@ -28,7 +28,7 @@ from batchkiln.manifest.schema import Header
 from batchkiln.manifest.settings import SettingsReader
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
-from batchkiln.yaml_reading.yaml_errors import encoding_error, has_keys_below, report_syntax
+from batchkiln.yaml_reading.yaml_errors import encoding_error, may_have_root_keys_after, report_syntax
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
 from batchkiln.yaml_reading.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
 
@@ -231,7 +231,11 @@ class _ManifestReader:
             self._has_items = True
             start = tree.peek()
             is_block = root.flow_style is False and getattr(start, "flow_style", None) is False
-            if is_block and root.start_mark.column == 0 and not has_keys_below(self._text.path, start.start_mark.index):
+            if (
+                is_block
+                and root.start_mark.column == 0
+                and not may_have_root_keys_after(self._text.path, start.start_mark.index)
+            ):
                 return
             self._skip_items(tree)
         tree.close_document()

@@ -35,7 +35,7 @@ _REMEDIES: Final = (
 )
 
 
-def has_keys_below(path: Path, characters: int) -> bool:
+def may_have_root_keys_after(path: Path, characters: int) -> bool:
     """Return whether a root key may follow after this many characters. False is certain, True is only possible."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as text:
         skipped = len(text.read(characters).encode("utf-8", "surrogateescape"))
@@ -89,11 +89,11 @@ def _bad_character(path: Path, file: str) -> tuple[Location, str, str]:
     line, column = 1, 1
     with path.open("rb") as stream:
         raw = stream.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
-        is_over = False
-        while not is_over:
+        is_at_end = False
+        while not is_at_end:
             chunk = stream.read(_CHUNK_SIZE_BYTES)
-            is_over = not chunk
-            text = decoder.decode(raw + chunk, final=is_over)  # an incomplete character at the end is an error
+            is_at_end = not chunk
+            text = decoder.decode(raw + chunk, final=is_at_end)  # an incomplete character at the end is an error
             raw = b""
             found = _NOT_PRINTABLE.search(text)
             before = _LINE_END.split(text[: found.start()] if found else text)
