@@ -16,6 +16,7 @@ TIMEOUT_SECONDS: Final = 60.0
 _TYPES: Final = {
     NotificationKind.JOB_ENDED: "success",
     NotificationKind.BUDGET_SPENT: "info",
+    NotificationKind.BUDGET_SHARE: "info",
     NotificationKind.ITEM_HELD: "warning",
     NotificationKind.RESULTS_EXPIRING: "warning",
     NotificationKind.NOT_UNDERSTOOD: "failure",
