@@ -132,7 +132,7 @@ class Engine:
         """Handle a wakeup from another process that changed the queue."""
         self._is_woken = True
         self.news.announce()
-        self.control.pulse.set()
+        self.control.recheck.set()
 
     async def _check_periodically(self) -> None:
         """Check regularly for changes by processes that cannot send a wakeup (another user or TMPDIR)."""

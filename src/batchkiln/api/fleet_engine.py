@@ -132,7 +132,7 @@ class FleetEngine(Engine):
                     self.announce()
             if self._keeper.fleet != self._known_fleet or self._rests() != self._keeper.rests:
                 self._is_woken = True
-                self.control.pulse.set()
+                self.control.recheck.set()
             if history != seen:
                 seen = history
                 self.news.announce(Change.ELSEWHERE)
@@ -209,7 +209,7 @@ class FleetEngine(Engine):
                 able.add(account_id)
         self.wanted = names
         fleet = self._keeper.fleet  # as of the last renewal: what changes from now on is seen at the next one
-        await self._keeper.tell_rests(self._rests())
+        await self._keeper.report_rests(self._rests())
         if self._keeper.egress_epoch is None:
             self._known_fleet = fleet
             return []
@@ -261,7 +261,7 @@ class FleetEngine(Engine):
         is_bounded = ends_early(control) or control.scope != Scope()
         for account_id in {worker.account_id for worker in self.workers} | control.cut_off:
             tracks = {(account_id, track) for track in TRACKS}
-            due, blocked = control.slot_rest(account_id), control.blocked.get(account_id)
+            due, blocked = control.slot_wait(account_id), control.blocked.get(account_id)
             if account_id in control.cut_off:
                 found[account_id] = AccountRest(WaitReason.ACCOUNT_BLOCKED, blocked)
             elif due is None or due.at < inf or not control.is_quiet(tracks, self.news.has_news):
@@ -296,7 +296,7 @@ class FleetEngine(Engine):
         self.workers.remove(worker)
         self._known_fleet = None
         for track in TRACKS:
-            self.control.work(worker.account_id, track)
+            self.control.record_work(worker.account_id, track)
         await self._release(self.leases[worker.account_id])
         self.control.given_back.discard(worker.account_id)
         if error is None:

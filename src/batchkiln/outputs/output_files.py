@@ -18,7 +18,7 @@ from batchkiln.core.errors import OutputDirNotWritable
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.job import SavedFile, Sidecar
 from batchkiln.core.origin import tells_same
-from batchkiln.core.responses import DownloadCut
+from batchkiln.core.responses import DownloadTruncated
 from batchkiln.outputs.completeness import is_complete
 from batchkiln.outputs.file_formats import FileFormat, format_of
 from batchkiln.outputs.filesystem import FileSystem, is_whole, translate_os_errors, unwritable
@@ -79,7 +79,7 @@ class OutputFiles:
         that crashed before the record. A file without the end that its format prescribes is refused, unless its hash is
         `accepted_sha256`.
 
-        Raise `WrongLength`, `NotAnOutput` and `DownloadCut`, after which the part stays open, and
+        Raise `WrongLength`, `NotAnOutput` and `DownloadTruncated`, after which the part stays open, and
         `OutputDirNotWritable`.
         """
         checked = partial(_checked, total_bytes=total_bytes, content_type=content_type, link_extension=link_extension)
@@ -183,7 +183,7 @@ class OutputFiles:
             found = check(part)
             with translate_os_errors(part.path):
                 if part.sha256 != accepted_sha256 and not is_complete(found, part.size_bytes, part.read_at):
-                    raise DownloadCut(f"the {found.media_type} file ends too early", sha256=part.sha256)
+                    raise DownloadTruncated(f"the {found.media_type} file ends too early", sha256=part.sha256)
                 self._files.sync_file(part.handle)
             target = place_inside(self._files, part.directory, name_for(found.extension))
             with translate_os_errors(target):

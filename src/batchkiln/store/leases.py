@@ -145,9 +145,9 @@ class Leases:
         """
         return await self._database.write(roster, self._clock, worker, able, driven)
 
-    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+    async def report_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
         """Record, by account id, which of the worker's accounts can do nothing until something outside it changes."""
-        await self._database.write(tell_rests, worker, rests)
+        await self._database.write(report_rests, worker, rests)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
         """Lease accounts that no worker drives; return the epochs of those that were still free.
@@ -317,7 +317,7 @@ def roster(
     return Roster(senders, able_accounts - taken)
 
 
-def tell_rests(session: Session, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+def report_rests(session: Session, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
     """Record which accounts of a worker rest. They are stored in a separate row, because few workers have any."""
     entries = {account_id: _rest_as_list(rest) for account_id, rest in rests.items()}
     write_meta(session, f"rests/{worker.name}", json.dumps(entries) if entries else None)
@@ -360,7 +360,7 @@ def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: in
         parameters = {"egress": worker.egress, "worker": worker.name, "epoch": epoch, "now": clock(session)}
         session.execute(query("release_egress"), parameters)
     session.execute(query("forget_worker"), {"name": worker.name})
-    tell_rests(session, worker, {})
+    report_rests(session, worker, {})
 
 
 def database_clock(session: Session) -> int:

@@ -30,8 +30,8 @@ from batchkiln.core.lease_types import (
 log = structlog.get_logger()
 
 
-CHOICES_AT_ONCE: Final = 2
-"""How often a worker chooses in one look: another one may take the same accounts between its choice and its taking."""
+MAX_CHOICES: Final = 2
+"""The choices at one time: another worker may take an account between a choice and its lease."""
 
 
 class Lease(Protocol):
@@ -40,7 +40,7 @@ class Lease(Protocol):
     def check(self) -> None:
         """Raise `LeaseLost` if requests are no longer allowed. Call this right before each request."""
 
-    def kept(self) -> AbstractAsyncContextManager[None]:
+    def keep_renewed(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which the lease is renewed. It raises `LeaseLost` when another worker has the lease."""
 
 
@@ -51,7 +51,7 @@ class AlwaysHeld:
         """Do nothing, because this lease cannot be lost."""
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def keep_renewed(self) -> AsyncIterator[None]:
         """Return a context without effect, because this lease needs no renewal."""
         yield
 
@@ -73,7 +73,7 @@ class LeaseStore(Protocol):
         An account that the worker has leased but does not drive counts as free for it.
         """
 
-    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+    async def report_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
         """Record, by account id, which accounts of the worker can do nothing until something outside of it changes."""
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
@@ -100,7 +100,7 @@ class HeldLease:
         self.valid_until = -inf
         self._keeper = keeper
         self._lost = asyncio.Event()
-        self.renewed(taken_at)
+        self.extend(taken_at)
 
     @property
     def owner(self) -> str:
@@ -113,7 +113,7 @@ class HeldLease:
             raise LeaseLost("the lease was not renewed in time; the request was not sent")
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def keep_renewed(self) -> AsyncIterator[None]:
         """Renew the lease until the block ends, and end the block when the lease is lost."""
         async with asyncio.TaskGroup() as group:
             ending = group.create_task(self._until_lost(), name="lease")
@@ -124,7 +124,7 @@ class HeldLease:
                 del self._keeper.driven[self.fence.account_id]
             ending.cancel()
 
-    def renewed(self, sent_at: float) -> None:
+    def extend(self, sent_at: float) -> None:
         """Extend the lease. The new term counts from `sent_at`, when the renewal began, not from its answer."""
         self.valid_until = sent_at + LEASE_SECONDS - MARGIN_SECONDS
 
@@ -173,7 +173,7 @@ class LeaseKeeper:
         self.history = 0
         self._egress = egress
         self._leases = leases
-        self.rests: Mapping[int, AccountRest] = {}  # as they were told
+        self.rests: Mapping[int, AccountRest] = {}  # as last reported
 
     async def renew(self) -> None:
         """Renew the address and the driven accounts. A lease that another worker has taken is lost."""
@@ -186,7 +186,7 @@ class LeaseKeeper:
         self.egress_until = sent_at + LEASE_SECONDS - MARGIN_SECONDS
         for account_id, lease in driven.items():
             if found.epochs.get(account_id) == lease.fence.epoch:
-                lease.renewed(sent_at)
+                lease.extend(sent_at)
             else:
                 lease.lose()
 
@@ -202,10 +202,10 @@ class LeaseKeeper:
         for lease in self.driven.values():
             lease.lose()
 
-    async def tell_rests(self, rests: Mapping[int, AccountRest]) -> None:
-        """Tell the other workers which accounts can do nothing here, if that has changed."""
+    async def report_rests(self, rests: Mapping[int, AccountRest]) -> None:
+        """Report to the other workers which accounts can do nothing here, if that has changed."""
         if rests != self.rests:
-            await self._leases.tell_rests(self.worker, rests)
+            await self._leases.report_rests(self.worker, rests)
             self.rests = rests
 
     async def choose(
@@ -220,7 +220,7 @@ class LeaseKeeper:
             return [], ()
         leases: dict[int, HeldLease] = {}
         given: tuple[int, ...] = ()
-        for _ in range(CHOICES_AT_ONCE):
+        for _ in range(MAX_CHOICES):
             roster = await self._leases.roster(self.worker, able, driven | leases.keys())
             choices = [
                 choose_accounts(

@@ -23,13 +23,13 @@ from batchkiln.worker.transfer import until_stopped
 log = structlog.get_logger()
 
 AT_ONCE: Final = 4
-"""Generations of one account whose files are sent at one time."""
+"""The number of generations of one account whose files are sent at the same time."""
 
 WAITS_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 600.0)
-"""Service seconds after the first failure, the second …; the failure after the last of them ends the run."""
+"""The service seconds after the first failure, the second, and so on. A failure after the last wait ends the run."""
 
 LASTING_WAITS_SECONDS: Final = (1.0, 5.0)
-"""The same for a failure that time hardly cures, such as a denied access."""
+"""The same for a failure that a retry is unlikely to solve, such as denied access."""
 
 _MAX_TAKEN: Final = 100
 
@@ -91,7 +91,7 @@ async def _send(worker: AccountWorker, task: DownloadTask, staged: SavedOutput, 
     objects, url, is_last = worker.ports.objects, task.output_dir, len(saved | {staged.number}) >= task.listed
     step = Download.LAST_FILE_SAVED if is_last else Download.FILE_SAVED
     for taken in range(_MAX_TAKEN):
-        name = own_name(staged.file.path, task, taken)
+        name = distinct_name(staged.file.path, task, taken)
         file = await _until_written(worker, task, partial(objects.send, url, source, staged.file, name))
         sidecar = await _write_sidecar(worker, task, staged.number, file)
         recorded = SavedOutput(file, number=staged.number, listed=task.listed, type=staged.type)
@@ -107,7 +107,7 @@ async def _send(worker: AccountWorker, task: DownloadTask, staged: SavedOutput, 
     raise OutputDirNotWritable(f"{url}: {_MAX_TAKEN} names of {staged.file.path} belong to other outputs.")
 
 
-def own_name(name: str, task: DownloadTask, taken: int) -> str:
+def distinct_name(name: str, task: DownloadTask, taken: int) -> str:
     """Return a name for a file; after other outputs took it `taken` times, the name contains the item's id."""
     path = Path(name)
     own = f"~{task.attempt.item_id}" + (f"~{taken}" if taken > 1 else "")

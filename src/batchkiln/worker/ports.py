@@ -149,7 +149,7 @@ class Outputs(Protocol[PartT]):
     ) -> SavedFile:
         """Verify, sync and publish a file under the name for its extension, never over another file.
 
-        Raise `DownloadCut` for a file that lacks the end of its format, unless it is the accepted one, and
+        Raise `DownloadTruncated` for a file that lacks the end of its format, unless it is the accepted one, and
         `DownloadUnusable` for a file that is no output at all.
         """
 
