@@ -37,7 +37,9 @@ _ENDS: Final = frozenset({"q", "", "\x04"})
 @click.argument("job", type=JOB)
 @click.option("--keep", "kept", metavar="ITEM", multiple=True, help="Keep this item; can be repeated.")
 @click.option("--drop", "dropped", metavar="ITEM", multiple=True, help="Drop this item; can be repeated.")
-@click.option("--undo", "undone", metavar="ITEM", multiple=True, help="Take the verdict back; can be repeated.")
+@click.option(
+    "--undo", "undone", metavar="ITEM", multiple=True, help="Remove the verdict about this item; can be repeated."
+)
 @click.option("--all", "is_all", is_flag=True, help="Go through all done items, also through reviewed ones.")
 @click.option("--open", "is_opened", is_flag=True, help="Open each file with the desktop's viewer.")
 def review(
@@ -53,7 +55,7 @@ def review(
     """Keep or drop done items of JOB: those with `review: true`, and groups of variants to choose from.
 
     In a terminal, one key decides about each item. Without a terminal, or with --json, the command lists what is to be
-    reviewed. Items that are made from a kept item may start. Costs nothing; only `r` does, and asks first.
+    reviewed. Items that are made from a kept item may start. Only `r` costs credits, and it asks first.
     """
     decisions = {Decided.KEEP: kept, Decided.DROP: dropped, Decided.UNDO: undone}
     named = [item for items in decisions.values() for item in items]

@@ -440,6 +440,23 @@ def _dotted(problem: ErrorDetails) -> str:
     return ".".join(str(part) for part in problem["loc"])
 
 
+_EXPECTED: Final = {
+    "tuple_type": "a list is expected: begin each entry with a hyphen",
+    "list_type": "a list is expected: begin each entry with a hyphen",
+    "dict_type": "a mapping of names and values is expected",
+    "model_type": "a mapping of fields is expected",
+    "dataclass_type": "a mapping of fields is expected",
+    "string_type": "a text is expected",
+    "int_type": "a whole number is expected",
+    "int_parsing": "a whole number is expected",
+    "float_type": "a number is expected",
+    "float_parsing": "a number is expected",
+    "bool_type": "true or false is expected",
+    "bool_parsing": "true or false is expected",
+}
+"""The reasons of pydantic's errors of type, in words for the file's author."""
+
+
 def _reason(problem: ErrorDetails) -> str:
     """Return the reason of a validation error, in words for the file's author."""
     match problem["type"]:
@@ -449,8 +466,10 @@ def _reason(problem: ErrorDetails) -> str:
             return "this field is required"
         case "value_error":
             return str(problem["ctx"]["error"])
+        case kind if kind in _EXPECTED:
+            return _EXPECTED[kind]
         case _:
-            return problem["msg"]
+            return problem["msg"].replace("Input should be", "the value must be", 1)
 
 
 def _suggestion(location: tuple[str | int, ...]) -> str:

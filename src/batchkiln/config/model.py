@@ -304,8 +304,8 @@ class Config:
         wanted = name or self.default
         if wanted not in self.profiles:
             close = get_close_matches(wanted, self.profiles, n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(sorted(self.profiles))}"
-            raise InputError(f"there is no profile {wanted}{hint}")
+            hint = f"did you mean {close[0]}?" if close else f"configured: {', '.join(sorted(self.profiles))}"
+            raise InputError(f"no profile `{wanted}` is configured; {hint}")
         return self.profiles[wanted]
 
     def secret_variables(self) -> frozenset[str]:

@@ -24,7 +24,7 @@ from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.row_items import row_items
-from batchkiln.manifest.schema import Header
+from batchkiln.manifest.schema import Header, Settings
 from batchkiln.manifest.settings import SettingsReader
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
@@ -129,7 +129,7 @@ class _ManifestReader:
     def job(self, output_base: Path | str) -> JobSpec | None:
         """Return the header as a job; None after adding diagnostics."""
         tree = self._header
-        check_names(tree, [*Header.model_fields, "items"], self.diagnostics)
+        check_names(tree, [*Header.model_fields, "items"], self.diagnostics, of_items=Settings.model_fields)
         known = MapNode(tree.start_mark, {name: tree.pairs[name] for name in tree.pairs if name in Header.model_fields})
         header = check(Header, known, self.diagnostics)
         if not self._has_items:
