@@ -1,7 +1,6 @@
 """batchkiln: a manifest of many prompts becomes images and videos on disk, each paid for once.
 
-`open_queue` is the entry of a program; see docs/python.md. A name is imported from `batchkiln.python.public` on
-first use.
+A program starts with `open_queue`; see docs/python.md. A name is imported from `batchkiln.python.public` on first use.
 """
 
 TYPE_CHECKING = False  # as type checkers know it; the import of `typing` takes as long as all else here
@@ -42,7 +41,7 @@ __all__ = [  # noqa: F405  as above
 
 
 def __getattr__(name: str) -> "Any":  # noqa: ANN401  whatever the name stands for; type checkers read the import above
-    """Import a name on first use: the look-up of the version alone costs more than many a command."""
+    """Import a name on first use, because looking up the version alone takes longer than many commands do."""
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415  see above
 

@@ -27,15 +27,15 @@ INPUTS_FOLDER: Final = ".inputs"
 class LocalInputs:
     """Images on the local disk; with a shared folder or URL, the copies there, which each machine can read.
 
-    What another item made may be an object. Of an object, a local copy is read.
+    An image that another item made may be an object, of which a local copy is read.
     """
 
     def __init__(self, shared_dir: Path | str | None = None) -> None:
-        """Read images where their manifests name them, or by their content from the shared place."""
+        """Read images at the paths in their manifests, or from the shared place by their content."""
         self._shared_dir = shared_dir
 
     def path_of(self, file: InputFile) -> Path:
-        """Return where the image is read: one that was enqueued before the place was shared has no copy there.
+        """Return the path of an image. An image that was enqueued before the place was shared has no copy there.
 
         Blocking. Raise `OSError` if an object cannot be read.
         """
@@ -60,7 +60,7 @@ class LocalInputs:
     async def is_unchanged(self, file: InputFile) -> bool:
         """Return whether the file still has the size and hash that the manifest recorded.
 
-        Raise `StorageError` if an object cannot be read now, which says nothing about it.
+        Raise `StorageError` if an object cannot be read at present, because it may still be unchanged.
         """
 
         def holds() -> bool:
@@ -85,7 +85,7 @@ class LocalInputs:
 
 
 def shared_inputs(shared_dir: Path | str) -> "SharedInputs | SharedInputObjects":
-    """Return what copies input images to a shared folder or URL."""
+    """Return the writer that copies input images to a shared folder or URL."""
     return SharedInputObjects(ObjectFolder(shared_dir)) if isinstance(shared_dir, str) else SharedInputs(shared_dir)
 
 
@@ -93,14 +93,14 @@ class SharedInputObjects:
     """Copies input images into shared object storage, by their content. Blocking."""
 
     def __init__(self, folder: ObjectFolder) -> None:
-        """Copy below a URL."""
+        """Use the folder at a URL as the destination of the copies."""
         self._folder = folder
         self._kept: set[str] = set()
 
     def keep(self, file: InputFile) -> None:
         """Create an object named by an image's hash, unless it exists with this content.
 
-        Raise `InputError` where that fails, where the image has changed, or where the name has other content.
+        Raise `InputError` if this fails, if the image has changed, or if the name has other content.
         """
         if file.sha256 in self._kept:
             return
@@ -122,7 +122,7 @@ class SharedInputObjects:
         self._kept.add(file.sha256)
 
     def keep_if_there(self, file: InputFile) -> bool:
-        """Copy an image as `keep` does; return whether it was there, or is an object already."""
+        """Copy an image as `keep` does. Return whether the image exists, or is already an object."""
         try:
             self.keep(file)
         except InputError:
@@ -136,12 +136,12 @@ class SharedInputs:
     """Copies input images into the shared folder, by their content. Blocking."""
 
     def __init__(self, shared_dir: Path) -> None:
-        """Copy into a folder that is there already: where nothing is mounted, none is made."""
+        """Use an existing folder as the destination. It is never created, because a mount may be missing."""
         self._folder = shared_dir / INPUTS_FOLDER
         self._kept: set[str] = set()
 
     def keep(self, file: InputFile) -> None:
-        """Copy an image unless its content is there. Raise `InputError` where that fails, or the image has changed."""
+        """Copy an image unless a copy of its content exists. Raise `InputError` if this fails, or if it has changed."""
         if file.sha256 in self._kept:
             return
         target = self._folder / file.sha256
@@ -155,14 +155,14 @@ class SharedInputs:
         self._kept.add(file.sha256)
 
     def keep_if_there(self, file: InputFile) -> bool:
-        """Copy an image as `keep` does; return whether it was there, or is in the shared folder already."""
+        """Copy an image as `keep` does. Return whether the image exists, or is already in the shared folder."""
         is_there = _holds(self._folder / file.sha256, file) or _holds(Path(file.path), file)
         if is_there:
             self.keep(file)
         return is_there
 
     def _copy(self, file: InputFile, target: Path) -> None:
-        """Write the copy under a name of its own first, so that no reader sees half of it."""
+        """Write the copy under a temporary name first, so that no reader sees an incomplete file."""
         part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
         digest = hashlib.sha256()
         try:

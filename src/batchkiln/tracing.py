@@ -1,6 +1,6 @@
 """Sends the spans of a run to an OpenTelemetry collector; imported only if traces are configured.
 
-The SDK's batch processor sends spans in a thread of its own. Only the end of a run waits for it, for a limited time.
+The SDK's batch processor sends spans in a separate thread. Only the end of a run waits for it, for a limited time.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 
 class Tracing:
-    """The spans of one run. `TRACEPARENT` in the environment makes the run a part of a pipeline's trace."""
+    """The spans of one run. `TRACEPARENT` in the environment makes the run's span part of the trace of a pipeline."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ async def tracing(
 
 
 def new_exporter(traces: Traces) -> SpanExporter:
-    """Return the exporter. OpenTelemetry's variables supply what the configuration omits: headers, timeout and TLS."""
+    """Return the exporter. OpenTelemetry's variables supply settings that are not configured: headers, timeout, TLS."""
     if traces.endpoint is None:
         return OTLPSpanExporter()
     has_path = traces.endpoint.endswith(_PATH)

@@ -1,6 +1,6 @@
-"""The operator's API: the report, faults at run time, the clock, a new beginning, and the end of stuck generations.
+"""The operator's API: the report, faults at run time, the clock, a reset, and the end of stuck generations.
 
-It needs no key: by default only this machine reaches it, and no web page.
+It needs no key: by default it is reachable only from this machine, and never by a web page.
 """
 
 import ipaddress

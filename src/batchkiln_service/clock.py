@@ -21,24 +21,24 @@ class ServiceClock(Protocol):
     """A source of service time."""
 
     def now_ms(self) -> int:
-        """Return the instant of service time in milliseconds since 1970; it never decreases."""
+        """Return the instant of service time in milliseconds since 1970, which never decreases."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for that many service seconds."""
+        """Wait for this many service seconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A service instant, the real instant it corresponds to, and the speed of service time from there on."""
+    """A service instant, the corresponding real instant, and the speed of service time from then on."""
 
     service_ms: int
     real_ms: int
     time_scale: float
 
     def advanced(self, seconds: float) -> Self:
-        """Return the anchor of service time that is later by that many seconds."""
+        """Return the anchor after service time was advanced by this many seconds."""
         return replace(self, service_ms=self.service_ms + round(seconds * 1000))
 
 
@@ -56,13 +56,13 @@ class RunningClock:
         return self.anchor.service_ms + int(elapsed_ms * self.anchor.time_scale)
 
     def advance(self, seconds: float) -> None:
-        """Advance service time by that many seconds, and wake the sleepers that are due."""
+        """Advance service time by this many seconds, and wake the sleepers that are due."""
         self.anchor = self.anchor.advanced(seconds)
         self._advanced.set()
         self._advanced = asyncio.Event()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for that many service seconds."""
+        """Wait for this many service seconds."""
         due_ms = self.now_ms() + seconds * 1000
         while (left_ms := due_ms - self.now_ms()) > 0:
             with contextlib.suppress(TimeoutError):
@@ -83,7 +83,7 @@ class ManualClock:
         return self._now_ms
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock by that many service seconds and wake the sleepers that are due."""
+        """Advance the clock by this many service seconds, and wake the sleepers that are due."""
         self._now_ms += round(seconds * 1000)
         while self._sleepers and self._sleepers[0][0] <= self._now_ms:
             _, _, waiting = heapq.heappop(self._sleepers)
@@ -91,7 +91,7 @@ class ManualClock:
                 waiting.set_result(None)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until `advance` has passed that many seconds."""
+        """Wait until `advance` has moved the clock by this many seconds."""
         if seconds <= 0:
             return
         waiting = asyncio.get_running_loop().create_future()
@@ -123,7 +123,7 @@ class RandomStream:
         self._stream = random.Random(seed)  # noqa: S311 - simulated durations and faults, nothing secret
 
     def happens(self, probability: float) -> bool:
-        """Draw a number and return True with that probability."""
+        """Draw a number, and return True with the given probability."""
         return self._stream.random() < probability
 
     def token(self, subject: str, size: int) -> bytes:
@@ -131,7 +131,7 @@ class RandomStream:
         return hashlib.sha256(f"{self._seed}:{subject}".encode()).digest()[:size]
 
     def duration_seconds(self, subject: str, *, mean: float, spread: float) -> float:
-        """Return a log-normal duration in seconds with that mean and standard deviation.
+        """Return a log-normal duration in seconds with the given mean and standard deviation.
 
         It depends only on the seed and `subject`, so it does not change with the order of requests.
         """

@@ -26,7 +26,7 @@ PREFIX: Final = "/api/v1"
 
 
 def new_id(prefix: str, token_bytes: Callable[[int], bytes]) -> str:
-    """Return an identifier, such as `gen_0123...`, of that many bytes."""
+    """Return an identifier with `token_bytes` random bytes, such as `gen_0123...`."""
     return f"{prefix}_{token_bytes(12).hex()}"
 
 
@@ -53,7 +53,7 @@ class Context:
     form_id: Callable[[str, Callable[[int], bytes]], str] = field(default=new_id)
 
     def new_id(self, prefix: str, subject: str) -> str:
-        """Return an unguessable identifier. With a configured seed, return that of the subject."""
+        """Return an unguessable identifier; with a configured seed, one that depends only on `subject`."""
         if self.config.seed is None:
             return self.form_id(prefix, secrets.token_bytes)
         return self.form_id(prefix, partial(self.random.token, f"{prefix}:{subject}"))

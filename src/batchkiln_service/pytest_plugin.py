@@ -1,4 +1,4 @@
-"""The pytest fixture `batchkiln_service`. pytest finds it by itself; a test that does not ask for it pays nothing."""
+"""The pytest fixture `batchkiln_service`. pytest finds it automatically; it costs a test nothing unless used."""
 
 from typing import TYPE_CHECKING
 

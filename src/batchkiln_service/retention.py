@@ -34,7 +34,7 @@ _OURS: Final = re.compile(r"(?:gen|ast)_[0-9a-f]{24}(?:\..+)?|instant\..+\.part"
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Retention periods in milliseconds: of media after their generation's end, of incomplete uploads after their link.
+    """Retention periods in ms: of media from the end of their generation, of incomplete uploads from their link.
 
     `shortest_ms` is a lower bound on the time until a file that does not exist yet expires.
     """
@@ -82,7 +82,7 @@ class RetentionSweeper:
         self._turn = asyncio.Condition()
 
     async def run(self) -> None:
-        """Delete what is due and sleep, until cancelled. Errors are logged, and the work is tried again."""
+        """Delete everything that is due and sleep, until cancelled. Errors are logged, and the deletion is repeated."""
         while True:
             now_ms = self._clock.now_ms()
             try:
@@ -179,7 +179,7 @@ def delete_strays(folder: Path, kept: Collection[str]) -> None:
 
 
 def delete_finished(folder: Path) -> None:
-    """Delete the files of outputs and assets. Temporary files stay: whoever writes one deletes it."""
+    """Delete the files of outputs and assets. Temporary files stay, because their writers delete them."""
     names = [path.name for path in folder.iterdir()]
     _delete(folder, [name for name in names if _OURS.fullmatch(name) and not name.endswith(".part")])
 

@@ -119,7 +119,7 @@ class LocalService:
         return self._keys_in_clear[account]
 
     async def idle(self) -> None:
-        """Wait until every pending output is rendered."""
+        """Wait until all pending outputs are rendered."""
         await self._renderer.idle()
 
     async def retention_done(self) -> None:
@@ -129,8 +129,8 @@ class LocalService:
     async def end_pending_generation(self, generation_id: str, outcome: Outcome = "success") -> bool:
         """End a generation that stays pending, as the service's support would.
 
-        Return False if a success is not rendered yet; it ends when it is. Raise `ApiError` if the generation does not
-        exist or has ended.
+        Return False for a success that is not rendered yet; the generation then ends once it is rendered. Raise
+        `ApiError` if the generation does not exist or has ended.
         """
         now_ms = self.clock.now_ms()
         has_ended = await self._run(lambda connection: end_pending(connection, generation_id, outcome, now_ms))
@@ -139,7 +139,7 @@ class LocalService:
         return has_ended
 
     async def advance(self, seconds: float) -> None:
-        """Advance service time by that many seconds. Files of pending generations are drawn first.
+        """Draw the files of pending generations, then advance service time by this many seconds.
 
         A generation whose time has passed has therefore ended afterwards. Raise `ApiError` if the clock cannot be moved
         or would leave the range of instants.

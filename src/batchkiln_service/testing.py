@@ -1,4 +1,4 @@
-"""The service for tests of a client, in a thread of the test's process, with methods that block."""
+"""The service for tests of a client, in a thread of the test's process, with blocking methods."""
 
 import asyncio
 import tempfile
@@ -21,7 +21,7 @@ API_KEY: Final = "test-key"
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """A running service: its base URL, an API key of its first account, and what an operator can do.
+    """A running service: its base URL, an API key of its first account, and the operator's functions.
 
     Methods raise `ApiError`, as the operator's port answers.
     """
@@ -49,7 +49,7 @@ class RunningService:
         self._run(self._service.reset())
 
     def add_fault(self, kind: Misbehaviour, endpoint: Endpoint = "any", **settings: Any) -> None:  # noqa: ANN401 - fields
-        """Add a fault rule with the fields of `faults` in the configuration. Raise ValueError for a senseless one."""
+        """Add a fault rule with the fields of `faults` in the configuration. Raise ValueError for an invalid one."""
         self._service.faults.add_rule(FaultRule.model_validate({"kind": kind, "endpoint": endpoint, **settings}))
 
     def clear_faults(self) -> None:
@@ -76,10 +76,10 @@ class RunningService:
 
 @contextmanager
 def running_service(**settings: Any) -> Iterator[RunningService]:  # noqa: ANN401 - of the configuration
-    """Run a service with these fields of `ServiceConfig`, in a folder of its own that is deleted at the end.
+    """Run a service with these fields of `ServiceConfig`, in a temporary folder.
 
     Without `accounts`, the account `main` has the API key `test-key`. Without `seed`, the seed is 0, so that ids,
-    durations and files repeat. Raises as `LocalService` does, and pydantic.ValidationError for a senseless setting.
+    durations and files repeat. Raises as `LocalService` does, and pydantic.ValidationError for an invalid setting.
     """
     with ExitStack() as stack:
         if "state_dir" not in settings:

@@ -61,11 +61,11 @@ class Oversleeping:
                 self._violations += self._ask(connection, worker)
 
     def _ask(self, connection: Session, worker: AccountWorker) -> Iterator[str]:
-        rests, now = worker.control.rests, worker.ports.clock.now()
+        rests, now = worker.control.waits, worker.ports.clock.now()
         waits = {track: rests.get((worker.account_id, track)) for track in ("slot", "preparation")}
         if worker.control.is_over_for(worker.account_id) or waits["slot"] is None:
             return  # a slot that works looks again when it is done, and so does the preparation then
-        if worker._look is None and not worker.ports.clock.is_observed:
+        if worker._cached is None and not worker.ports.clock.is_observed:
             return
         self.asked += 1
         found = snapshot(connection, worker.viewpoint, worker.rates.days(now))

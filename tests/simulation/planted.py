@@ -365,7 +365,7 @@ BUGS: Final = (
     Bug(
         "all results have one name",
         "worker/downloader.py",
-        "name_for = await _names(worker, task, number)",
+        "name_for = await _file_namer(worker, task, number)",
         'name_for = lambda extension: f"x/file.{extension}"',
     ),
     Bug(
@@ -474,8 +474,8 @@ BUGS: Final = (
     Bug(
         "what the service asks to wait is no minimum",
         "worker/backoffs.py",
-        "        seconds = max(told, delay_seconds(",
-        "        seconds = told or max(told, delay_seconds(",
+        "        seconds = max(requested, delay_seconds(",
+        "        seconds = requested or max(requested, delay_seconds(",
         caught_by="tests/unit/worker/test_endpoints.py",
     ),
     Bug(
@@ -561,7 +561,7 @@ BUGS: Final = (
     Bug(
         "one recipe that fails holds up the others",
         "worker/backoffs.py",
-        "        is_alone = bool(own) and all(each.fails_alone(passed) for each in own)\n",
+        "        is_alone = bool(own) and all(each.fails_alone(answered) for each in own)\n",
         "        is_alone, own, draws = False, (), draws[:1]\n",
         caught_by="tests/unit/worker/test_endpoints.py",
     ),

@@ -239,8 +239,8 @@ def _faults(chance: random.Random) -> Iterator[dict[str, object]]:
                 # An image that comes cut three times is refused for good, and a file that comes cut the same way for
                 # six hours, five times over, is believed to be whole: the worlds have to be likelier than that.
                 is_refused = (kind, endpoint) == ("wrong_length", "put")
-                is_believed = (kind, endpoint) == ("wrong_length", "download")
-                probability = 0.01 if is_refused else chance.choice((0.01, 0.05, 0.05 if is_believed else 0.2))
+                is_accepted = (kind, endpoint) == ("wrong_length", "download")
+                probability = 0.01 if is_refused else chance.choice((0.01, 0.05, 0.05 if is_accepted else 0.2))
                 rule: dict[str, object] = {"kind": kind, "endpoint": endpoint, "times": None}
                 yield (
                     rule

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchkiln.core.job import InputFile, SavedFile, Sidecar
-from batchkiln.core.responses import DownloadBroken, DownloadCut, DownloadUnusable
+from batchkiln.core.responses import DownloadBroken, DownloadTruncated, DownloadUnusable
 
 if TYPE_CHECKING:
     from batchkiln.core.errors import StorageError
@@ -80,7 +80,7 @@ class MemoryOutputs:
             raise DownloadUnusable("a text came in place of the file")
         digest = hashlib.sha256(content).hexdigest()
         if content.endswith(CUT) and digest != accepted_sha256:
-            raise DownloadCut("the file does not end as it should", sha256=digest)
+            raise DownloadTruncated("the file does not end as it should", sha256=digest)
         path = str(Path("/out") / name_for("png"))
         assert self.files.get(path, content) == content, f"{path} would be overwritten"
         self.files[path] = content

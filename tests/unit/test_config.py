@@ -341,6 +341,13 @@ def test_a_hook_is_read_with_its_bounds(tmp_path: Path) -> None:
     assert load_config(write(tmp_path, "profiles: {}"), NOWHERE).on_saved is None
 
 
+def test_accounts_as_a_mapping_are_asked_for_as_a_list(tmp_path: Path) -> None:
+    """The reason is in the words of a configuration, and not of a library."""
+    text = "profiles: {studio: {base_url: https://example.com/v1, accounts: {main: {}}}}"
+    with pytest.raises(InputError, match="accounts: a list is expected: begin each entry with a hyphen"):
+        load_config(write(tmp_path, text), NOWHERE)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -349,7 +356,7 @@ def test_a_hook_is_read_with_its_bounds(tmp_path: Path) -> None:
         ('on_saved: [check, "{paht}"]', "there is no field {paht}; the fields are: path, job"),
         ('on_saved: [check, "{path.__class__}"]', "a single brace"),
         ('on_saved: [check, "{}"]', "there is no field {}"),
-        ("on_saved: check {path}", "valid dictionary"),
+        ("on_saved: check {path}", "a mapping of fields is expected"),
         ("on_saved: {command: [check], redo: 2}", "there is no such field"),
         ("on_saved: {command: [check], timeout_seconds: 0}", "greater than 0"),
         ("on_saved: {command: [check], at_once: 17}", "less than or equal to 16"),

@@ -1,4 +1,4 @@
-"""The context of every command: the queue, the configuration, and what comes from the machine."""
+"""The context of every command: the queue, the configuration, and the machine's clock, network and disk."""
 
 import os
 import socket
@@ -71,7 +71,7 @@ class AppContext:
     access: "FileAccess | None" = None
 
     def __post_init__(self) -> None:
-        """Have this process open URLs of object storage as the configuration says."""
+        """Set the configured object storage options for this process, to be read when the first URL is opened."""
         configure_storage(self.config.object_storage.read)
 
     @property
@@ -80,11 +80,11 @@ class AppContext:
         return self.queue.shared_dir if isinstance(self.queue, DatabaseUrl) else None
 
     def staged_objects(self) -> StagedObjects:
-        """Return what sends files to URLs."""
+        """Return the writer of complete files to URLs."""
         return StagedObjects(outgoing_folder(self.queue), self.environment.files(), self.environment.objects)
 
     async def check_output_dir(self, directory: str, owner: str = "") -> None:
-        """Write to an output folder or URL, before credits are spent. Raise `OutputDirNotWritable`."""
+        """Check that an output folder or URL is writable, before credits are spent. Raise `OutputDirNotWritable`."""
         outputs, objects = OutputFiles(self.environment.files(), owner=owner), self.staged_objects()
         if not is_url(directory):
             await outputs.check_writable(Path(directory))
@@ -94,5 +94,5 @@ class AppContext:
 
     @property
     def output_base(self) -> Path | str:
-        """The folder or URL that a relative `output.dir` is below."""
+        """The folder or URL against which a relative `output.dir` is resolved."""
         return self.shared_dir or self.working_dir

@@ -194,7 +194,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
 
 
 def _with_images_kept(items: Iterable[LocatedItem], shared: SharedInputs | SharedInputObjects) -> Iterator[LocatedItem]:
-    """Yield items once the machines that will upload their images can read those."""
+    """Yield each item after its input images have been copied to the place that the uploading machines share."""
     for item in items:
         for each in item.spec.inputs:
             if isinstance(each, InputFile):  # what another item makes is below the shared folder anyway

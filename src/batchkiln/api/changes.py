@@ -67,8 +67,8 @@ class Question:
     """The question before a change. `number` is the number of changes; 0 means that nothing would change.
 
     `cost` is a sentence about credits. `figures` are the numbers that the person agrees to, in a fixed order for each
-    action. Those of a retry and a redo end with the newest attempt, so that a confirmation is used up once one of the
-    items was sent again (Law 2). `skipped` lists the named items that stay unchanged.
+    action. Those of a retry and a redo end with the newest attempt, so that a confirmation is no longer valid once one
+    of the items has been sent again (Law 2). `skipped` lists the named items that stay unchanged.
     """
 
     cost: str
@@ -100,10 +100,10 @@ class Question:
 class FetchReport:
     """The result of looking for files that are gone from the disk, or have another size than the recorded one.
 
-    `present` is the number of files that are there, and `fetched` the number of items that the next run downloads again
-    at no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the
-    service (14 days from creation): only a redo makes them again, at the price of a new attempt. `skipped` are named
-    items that are not done.
+    `present` is the number of files that exist, and `fetched` the number of items that the next run downloads again at
+    no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the service
+    (14 days from creation): only a redo makes them again, at the price of a new attempt. `skipped` are named items that
+    are not done.
     """
 
     present: int
@@ -188,25 +188,25 @@ class Changes:
             return await store.write(Writer.choose_version, job, item, version, self._clock())
 
     async def keep(self, job: str, items: Sequence[str] | Mapping[str, int], *, by: str | None = None) -> ReviewReport:
-        """Keep done items: what is made from them may start. A mapping gives the version of each that was seen.
+        """Keep done items, so that items made from them may start. A mapping names the version that the person saw.
 
-        An item that has another version meanwhile stays as it is, and is reported. `by` is who decided, by default the
-        user's name.
+        An item whose current version is another one stays unchanged and is reported. `by` is the name of the person who
+        decided, by default the user's name.
         """
         return await self.review(job, items, Decided.KEEP, by=by)
 
     async def drop(self, job: str, items: Sequence[str] | Mapping[str, int], *, by: str | None = None) -> ReviewReport:
-        """Drop done items: nothing is made from them. Their files stay. See `keep`."""
+        """Drop done items, so that no items are made from them. Their files stay. See `keep`."""
         return await self.review(job, items, Decided.DROP, by=by)
 
     async def undo(self, job: str, items: Sequence[str] | Mapping[str, int], *, by: str | None = None) -> ReviewReport:
-        """Take the verdicts about items back. See `keep`."""
+        """Remove the verdicts about items. See `keep`."""
         return await self.review(job, items, Decided.UNDO, by=by)
 
     async def review(
         self, job: str, items: Sequence[str] | Mapping[str, int], decided: Decided, *, by: str | None = None
     ) -> ReviewReport:
-        """Keep or drop items, or take the verdicts back. See `keep`."""
+        """Keep or drop items, or remove their verdicts. See `keep`."""
         if isinstance(items, str):
             raise InputError("items must be a list of ids, or a mapping of ids to versions; nothing was changed")
         named = items if isinstance(items, Mapping) else dict.fromkeys(items)
@@ -215,13 +215,13 @@ class Changes:
             return await store.write(Writer.review, job, named, decided, by=who, machine_now=self._clock())
 
     async def review_step(self, job: str, at: int | None = None, *, is_all: bool = False) -> ReviewStep | None:
-        """Return what is to be reviewed at a place, or first; None if there is nothing. See `ReviewStep`."""
+        """Return the review step at a place, or the first one; None if nothing is left to review. See `ReviewStep`."""
         return await self.reader.read(lambda reader: reader.reviews.step(job, at, is_all=is_all))
 
     async def fetch(self, job: str, items: Sequence[str] = ()) -> FetchReport:
         """Find the current files of done items that are gone, and let the next run download them again.
 
-        Of the named items, or of all. It costs nothing.
+        Only the named items are checked, or all if none is named. The download costs nothing.
         """
         saved, skipped = await self.reader.read(Reader.saved_files, job, items)
         gone = await asyncio.to_thread(_gone, saved)
@@ -324,7 +324,7 @@ def _gone(saved: Sequence[SavedOutputFile]) -> list[SavedOutputFile]:
 
 
 def _is_there(file: SavedOutputFile) -> bool:
-    """Return whether a file is on the disk with its recorded size. One that cannot be looked at counts as there.
+    """Return whether a file is on the disk with its recorded size. A file that cannot be examined counts as present.
 
     Raise `InputError` for a file in a shared folder that this machine does not know.
     """
@@ -343,7 +343,7 @@ def _is_there(file: SavedOutputFile) -> bool:
 
 
 def _object_is_there(file: SavedOutputFile) -> bool:
-    """Return whether an object has its recorded size. One that cannot be looked at counts as there."""
+    """Return whether an object has its recorded size. An object that cannot be examined counts as present."""
     folder, _, name = file.path.rpartition("/")
     try:
         return within(CALL_SECONDS, lambda: ObjectFolder(folder).size_of(name)) == file.size_bytes

@@ -69,7 +69,7 @@ class RedoneDocument(TypedDict):
 
 
 class CanceledDocument(TypedDict):
-    """The number of canceled items. `waiting` other items wait for what these would have made."""
+    """The number of canceled items. `waiting` other items wait for the outputs of the canceled ones."""
 
     job: str
     canceled: int
@@ -93,7 +93,7 @@ class LostDocument(TypedDict):
 
 
 class FetchedDocument(TypedDict):
-    """The files that are there, the items that are downloaded again, and the files that are lost."""
+    """The files that exist, the items that are downloaded again, and the files that are lost."""
 
     job: str
     present: int
@@ -112,7 +112,7 @@ class ChosenVersionDocument(TypedDict):
 
 
 class ReviewedDocument(TypedDict):
-    """The items whose verdict changed, and what is left to review."""
+    """The items whose verdict changed, and the counts of what is left to review."""
 
     job: str
     kept: list[str]
@@ -187,7 +187,7 @@ def canceled_document(job: str, report: CancelReport) -> CanceledDocument:
 
 
 def fetched_document(job: str, report: FetchReport) -> FetchedDocument:
-    """Return what `fetch` found as `fetch --json` prints it."""
+    """Return the result of `fetch` as `fetch --json` prints it."""
     return {
         "job": job,
         "present": report.present,
@@ -198,7 +198,7 @@ def fetched_document(job: str, report: FetchReport) -> FetchedDocument:
 
 
 def reviewed_document(job: str, reports: Mapping[Decided, ReviewReport], summary: JobSummary) -> ReviewedDocument:
-    """Return the results of decisions, and what is left to decide, as `review --json` prints it."""
+    """Return the results of decisions, and the pending reviews, as `review --json` prints it."""
     changed = {one: list(reports[one].changed) if one in reports else [] for one in Decided}
     return {
         "job": job,

@@ -132,7 +132,7 @@ class Engine:
         """Handle a wakeup from another process that changed the queue."""
         self._is_woken = True
         self.news.announce()
-        self.control.pulse.set()
+        self.control.recheck.set()
 
     async def _check_periodically(self) -> None:
         """Check regularly for changes by processes that cannot send a wakeup (another user or TMPDIR)."""
@@ -326,7 +326,7 @@ class Engine:
         return self.services[name]
 
     async def _quiet_seconds(self, store: "WorkerStore", profile: Profile) -> float:
-        """Return what is left of the quiet minute of a restored queue."""
+        """Return how many seconds of a restored queue's quiet minute are left."""
         found_at = await store.lost_attempts_found_at()
         if found_at is None:
             return 0.0
@@ -334,7 +334,7 @@ class Engine:
         return quiet_seconds_left(profile.limits, passed)
 
     async def _now_of_queue(self) -> datetime:
-        """Return the time by which the queue was found to be restored: this machine's."""
+        """Return the time on the clock that timed the restore: this machine's."""
         return self.app.environment.wall()
 
     def _host_limit(self, profile: Profile) -> HostRateLimit:

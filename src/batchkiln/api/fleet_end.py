@@ -1,4 +1,4 @@
-"""The end of a run that shares its queue with other workers: nothing can change any more, here or elsewhere."""
+"""The end of a run that shares its queue with other workers: nothing can change without a person, here or elsewhere."""
 
 from collections.abc import Mapping, Set as AbstractSet
 from contextlib import suppress
@@ -27,7 +27,7 @@ class FleetEnd:
     """Ends a run of one worker among several once none of its items can change without a person."""
 
     def __init__(self, engine: "FleetEngine") -> None:
-        """Look at an engine that drives."""
+        """Initialize with the engine whose run is to end."""
         self._engine = engine
         self._others_rest: tuple[Mapping[int, AccountRest], float] = {}, 0.0  # as of which moment
 
@@ -47,9 +47,9 @@ class FleetEnd:
             await engine.ticker.sleep_until(engine.ticker.monotonic() + END_LOOK_SECONDS, engine.control.stopping)
 
     async def _refuse_long_wait(self, since: float) -> float:
-        """Return since when this run waits for the journals of other machines; infinity if it does not.
+        """Return the moment since which this run has waited for other machines' journals; infinity if it does not wait.
 
-        Raise `QueueInUse` once that takes longer than the person allows.
+        Raise `QueueInUse` once the wait is longer than `journals_wait_seconds`.
         """
         engine = self._engine
         machines = [] if engine.leases else await engine.store.read(lambda reader: reader.workers.awaited())
@@ -94,10 +94,10 @@ class FleetEnd:
         return True
 
     def _at_rest(self, rests: Mapping[int, AccountRest], others: AbstractSet[int]) -> AbstractSet[int]:
-        """Return which accounts of other workers can do nothing more.
+        """Return the accounts of other workers that certainly have nothing left to do.
 
-        A worker never begins anything on an account again that the service refused. Any other account may get work,
-        which its worker learns a minute later at most.
+        An account that the service refused never starts work again. Any other account may still get work, which its
+        worker notices within a minute, so its rest counts only after `REST_SECONDS`.
         """
         found = {account_id: rest for account_id, rest in rests.items() if account_id in others}
         known, since = self._others_rest
@@ -114,7 +114,7 @@ def ends_early(control: RunState) -> bool:
 
 
 def _others_accounts(reader: Reader) -> tuple[frozenset[int], dict[int, AccountRest]]:
-    """Return the accounts whose API key a living worker has, and those that rest at one."""
+    """Return the accounts whose API keys a living worker has, and those that such a worker reports as at rest."""
     alive = [worker for worker in reader.workers.all() if worker.is_alive]
     rests = {account_id: rest for worker in alive for account_id, rest in worker.rests.items()}
     return frozenset().union(*(worker.able for worker in alive)), rests

@@ -132,7 +132,7 @@ class FleetEngine(Engine):
                     self.announce()
             if self._keeper.fleet != self._known_fleet or self._rests() != self._keeper.rests:
                 self._is_woken = True
-                self.control.pulse.set()
+                self.control.recheck.set()
             if history != seen:
                 seen = history
                 self.news.announce(Change.ELSEWHERE)
@@ -163,7 +163,7 @@ class FleetEngine(Engine):
     # --- accounts ---
 
     async def new_workers(self) -> list[AccountWorker]:
-        """Take the accounts that are this worker's to drive; return their workers, and end those to be handed over.
+        """Take this worker's share of the accounts, and return their new workers; hand over all other accounts.
 
         A configuration error stops a start; later it is only logged, because other jobs have work.
         """
@@ -181,7 +181,7 @@ class FleetEngine(Engine):
         return []
 
     def _may_take(self) -> bool:
-        """Return whether accounts may be taken; with a new epoch of the address only when the old workers ended."""
+        """Return whether accounts may be taken. Under a new epoch of the address, all old leases must have ended."""
         epoch = self._keeper.egress_epoch
         if self.ticker.monotonic() < self._disk_rests_until:
             return False
@@ -209,7 +209,7 @@ class FleetEngine(Engine):
                 able.add(account_id)
         self.wanted = names
         fleet = self._keeper.fleet  # as of the last renewal: what changes from now on is seen at the next one
-        await self._keeper.tell_rests(self._rests())
+        await self._keeper.report_rests(self._rests())
         if self._keeper.egress_epoch is None:
             self._known_fleet = fleet
             return []
@@ -244,7 +244,7 @@ class FleetEngine(Engine):
         return made
 
     async def _keep_quiet(self) -> None:
-        """Have the new workers send nothing for what is left of a restored queue's quiet minute (Law 5)."""
+        """Keep the new workers from sending during the rest of a restored queue's quiet minute (Law 5)."""
         for service in self.services.values():
             left = await self._quiet_seconds(service.store, service.profile)
             service.host.quiet_until = service.clock.monotonic() + left
@@ -256,13 +256,13 @@ class FleetEngine(Engine):
     def _rests(self) -> dict[int, AccountRest]:
         """Return the accounts that can do nothing until something outside of this process changes.
 
-        A run that has bounds of its own tells only those that the service refuses: others may drive the rest.
+        A run with its own bounds reports only those that the service refuses, because other workers may drive the rest.
         """
         control, found = self.control, {}
         is_bounded = ends_early(control) or control.scope != Scope()
         for account_id in {worker.account_id for worker in self.workers} - control.winding_down | control.cut_off:
             tracks = {(account_id, track) for track in TRACKS}
-            due, blocked = control.slot_rest(account_id), control.blocked.get(account_id)
+            due, blocked = control.slot_wait(account_id), control.blocked.get(account_id)
             if account_id in control.cut_off:
                 found[account_id] = AccountRest(WaitReason.ACCOUNT_BLOCKED, blocked)
             elif due is None or due.at < inf or not control.is_quiet(tracks, self.news.has_news):
@@ -303,7 +303,7 @@ class FleetEngine(Engine):
         self.workers.remove(worker)
         self._known_fleet = None
         for track in TRACKS:
-            self.control.work(worker.account_id, track)
+            self.control.record_work(worker.account_id, track)
         await self._release(self.leases[worker.account_id])
         self.control.given_back.discard(worker.account_id)
         if error is None:
@@ -328,14 +328,14 @@ class FleetEngine(Engine):
             self._connection_suspected.set()
 
     def _rest_of_disk(self, error: BaseException) -> None:
-        """Release all accounts if the output folder refuses writes: another machine may have free space."""
+        """Release all accounts for a while if the output folder refuses writes: another machine may have free space."""
         if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
             self._disk_rests_until = self.ticker.monotonic() + DISK_REST_SECONDS
             self._give_back(tuple(self.leases))
 
 
 def identity_of(egress: str) -> WorkerIdentity:
-    """Return the name of this process as a worker, which no other process of any machine ever has."""
+    """Return a worker's identity for this process. Its name is unique across processes and machines."""
     name = f"{egress}/{os.getpid()}-{secrets.token_hex(2)}"
     return WorkerIdentity(name, egress, socket.gethostname(), os.getpid(), batchkiln.__version__)
 

@@ -366,7 +366,7 @@ class Queue(Changes):
                     return
 
     async def _turns(self) -> AsyncGenerator[None]:
-        """Yield now and after each change, and a last time when no process runs the queue any more."""
+        """Yield now, after each change, and a last time when no process runs the queue."""
         ticker = ServiceClock()
         while True:
             if self._engine is not None:
@@ -434,7 +434,7 @@ class Queue(Changes):
 def manifest_source(manifest: str | os.PathLike[str] | Mapping[str, object]) -> tuple[str, BinaryIO, str]:
     """Return the path, the standard input and its name by which a manifest is read: a file, or a mapping.
 
-    Raise `InputError` for a manifest's text, and for items that are none.
+    Raise `InputError` for a manifest's text, and for a mapping without a list of items.
     """
     if isinstance(manifest, str) and "\n" in manifest:
         raise InputError("this is a manifest's text, not a path; use `enqueue_text`, or give a mapping")
@@ -447,7 +447,7 @@ def manifest_source(manifest: str | os.PathLike[str] | Mapping[str, object]) -> 
 
 
 def _checked_items(items: object) -> Iterable[object]:
-    """Return several items. A single text would be read as its letters, each of them a prompt to pay for."""
+    """Return `items` if they are several. A single text would be read letter by letter, each a prompt to pay for."""
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | bytearray | Mapping):
         raise InputError(
             "a manifest's `items` must be a list of prompts; nothing was enqueued. For one prompt, write [prompt]"
@@ -488,19 +488,19 @@ def _no_egress(app: AppContext) -> str:
 
 
 async def drained(location: QueueLocation, name: str) -> list[str]:
-    """Ask the workers of a name, an address or a machine to end; return their names."""
+    """Ask workers to end, by their own name or that of their address or machine; return the workers' names."""
     async with Store.open_for_update(location) as store:
         return await store.write(Writer.drain_workers, name)
 
 
 async def awaiting_journals(location: QueueLocation) -> list[str]:
-    """Take a database for restored; return the machines whose journals it waits for."""
+    """Mark a database as restored; return the machines whose journals it now waits for."""
     async with Store.open_for_update(location) as store:
         return await store.write(Writer.await_journals)
 
 
 async def without_machine(location: QueueLocation, host: str) -> int:
-    """Wait no longer for the journals of a machine that is gone; return how many of its folders were known."""
+    """Stop waiting for the journals of a machine that is gone; return how many of its folders were known."""
     async with Store.open_for_update(location) as store:
         return await store.write(Writer.forget_machine, host)
 
@@ -514,7 +514,7 @@ def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> l
 
 
 def _is_driven(reader: Reader) -> bool:
-    """Return whether a living process has the queue, or a living worker shares it."""
+    """Return whether a living process drives the queue, or a living worker shares it."""
     held = reader.lease()
     return (held is not None and held.is_alive) or any(worker.is_alive for worker in reader.workers.all())
 
@@ -529,7 +529,7 @@ def opened(app: AppContext) -> AbstractAsyncContextManager[Queue]:
 
 @asynccontextmanager
 async def opened_as(app: AppContext, kind: type[AnyQueue]) -> AsyncIterator[AnyQueue]:
-    """Open the queue of a context as a `kind` of queue; see `open_queue`."""
+    """Open the queue of a context as an instance of `kind`; see `open_queue`."""
     store = await Store.open_for_writing(app.queue)
     try:
         reader = await Store.open_for_reading(app.queue)

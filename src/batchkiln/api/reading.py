@@ -67,7 +67,7 @@ class QueueReader:
         self._store = store
 
     async def workers(self, config: "Config") -> "tuple[SharedBy | None, list[WorkerView]]":
-        """Return the workers that share the queue, with what each does at present."""
+        """Return the workers that share the queue, each with its present work."""
         from batchkiln.presentation.worker_views import read_workers  # noqa: PLC0415  only `workers` needs it
 
         return await self._store.read(read_workers, config, machine_now())
@@ -172,7 +172,7 @@ class Results:
         return [item for item in items if item.state is states[item.id]], last
 
     def _was_yielded(self, ended: "ItemEnded") -> bool:
-        """Return whether a page that was read after the event held the item."""
+        """Return whether the item was on a page of results that was read after the event."""
         last_ids, newest = self._pages[ended.state]
         page = bisect_left(last_ids, ended.item_id)
         return page < len(newest) and ended.event_id <= newest[page]

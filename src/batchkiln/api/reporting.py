@@ -74,7 +74,7 @@ def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow
 async def _add_all(
     queue: QueueReader, writer: ReportWriter, view: JobView, source: _Source, on_added: Callable[[int, int], None]
 ) -> None:
-    """Add all items, or those with the `ids`, in chunks, each from a separate snapshot.
+    """Add all items, or only the chosen ones, in chunks, each from a separate snapshot.
 
     Items enqueued later are left out.
     """

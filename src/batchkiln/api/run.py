@@ -189,12 +189,12 @@ class Run:
         return await self._ending(before)
 
     async def _has_work_by_hook(self) -> bool:
-        """Let the hook see what an earlier run has left to it; return whether it has any item made again."""
+        """Wait until the hook has seen the files of an earlier run; return whether it queued items again."""
         settle = self.engine.control.settle
         return settle is not None and not await settle()
 
     async def _select(self) -> None:
-        """Select the items that this run may begin. The queue keeps nothing of it."""
+        """Select the items that this run may begin. The selection is not stored in the queue."""
         job_ids = self.engine.control.scope.job_ids
         wanted = None if job_ids is None else sorted(job_ids)
         selection = self.options.selection

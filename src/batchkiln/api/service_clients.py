@@ -31,9 +31,9 @@ def new_service_client(
 ) -> Client:
     """Return a client for one account of a profile's service; `keys` maps fingerprints to API keys, newest first.
 
-    `base_url` is a separate argument, because a local service's address is known only once it runs. Clients with the
-    same `mapping` share what they learn from the service's description. Raise `InputError` for an unusable base URL or
-    key.
+    `base_url` is a separate argument, because the address of a local service is known only after its start. Clients
+    with the same `mapping` share what they learn from the service's description. Raise `InputError` for an unusable
+    base URL or key.
     """
     return client_type(
         session,

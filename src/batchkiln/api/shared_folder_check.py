@@ -16,8 +16,9 @@ from batchkiln.store import DatabaseUrl, SharedMark, Store
 async def check_shared_folder(store: Store, app: AppContext, *, is_worker: bool) -> None:
     """Compare the folder with the one that the queue's first machine used, which left a token in both.
 
-    The first machine records the token. A worker needs a shared folder, hard links in it, and all results below it; who
-    enqueues needs it where the queue has one. Raise `InputError` before anything is sent or enqueued.
+    The first machine records the token. A worker needs a shared folder that supports hard links, and all results below
+    it. A process that enqueues needs the folder if the queue has one. Raise `InputError` before anything is sent or
+    enqueued.
     """
     if not isinstance(store.location, DatabaseUrl):
         return
@@ -48,7 +49,7 @@ def _opened(app: AppContext, root: Path | str) -> SharedPlace:
 
 
 async def _marked(store: Store, folder: SharedPlace, token: str) -> SharedMark:
-    """Leave a token in the folder and in the queue; return the queue's, perhaps another machine's of just now."""
+    """Write a token to the folder and the queue; return the queue's token, perhaps one of another machine."""
     await asyncio.to_thread(folder.write_mark, token)
     mark = await store.write(lambda writer: writer.mark_shared_folder(SharedMark(token, socket.gethostname())))
     if mark.token != token:

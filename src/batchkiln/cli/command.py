@@ -84,7 +84,7 @@ def common_of(context: click.Context) -> Common:
 
 
 def can_ask_person() -> bool:
-    """Return whether questions are possible, on a terminal, and wanted: not with --no-input."""
+    """Return whether questions can be asked: on a terminal, and without --no-input."""
     context = click.get_current_context(silent=True)
     is_refused = context is not None and bool(context.meta.get(_KEY, {}).get("no_input"))
     return not is_refused and is_terminal(sys.stdin) and is_terminal(sys.stderr)
@@ -95,12 +95,12 @@ def _storage_settings(common: Common) -> StorageSettings:
 
 
 def location_of(common: Common, text: str) -> "QueueLocation":
-    """Return the place of a queue that a person named; a database as the configuration allows."""
+    """Return the location of the queue that a person named, with the configured options of a database."""
     return _queue(text, common.config_path)
 
 
 def _queue(named: str | None, config: Path | None) -> "QueueLocation":
-    """Return the queue: as it is named, or as the configuration names it; a database as the configuration allows."""
+    """Return the location of a queue: the named one, or the configured one; a database with its configured options."""
     from batchkiln.api import parse_location  # noqa: PLC0415  see above
     from batchkiln.config import queue_path, queue_setting  # noqa: PLC0415
 
@@ -116,7 +116,7 @@ def _queue(named: str | None, config: Path | None) -> "QueueLocation":
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Store the value of an option that was given, replacing one from before the command's name."""
+    """Store the value of an option that was given; it replaces a value given before the command's name."""
     if value is None or value is False or value == 0 or parameter.name is None:
         return
     context.meta.setdefault(_KEY, {})[parameter.name] = value
@@ -231,7 +231,7 @@ class JobName(click.ParamType):  # type: ignore[type-arg]  # not generic before 
 
 
 class ItemName(click.ParamType):  # type: ignore[type-arg]  # likewise
-    """The name of an item of the job that stands before it, with shell completion."""
+    """The name of an item, with shell completion from the job that precedes it on the command line."""
 
     name = "item"
 

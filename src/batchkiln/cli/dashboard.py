@@ -137,7 +137,7 @@ async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIte
 
 
 def _print_link(served: "ServedDashboard") -> None:
-    """Print the link that signs in; only the address where the output may be kept for others, as of a container."""
+    """Print the link that signs in, or only the address if others may read the stored output, as of a container."""
     if served.http.is_beyond_loopback:
         print_status(f"The dashboard is at {served.url}. Sign in there with a token of http.tokens.")
     else:

@@ -28,7 +28,7 @@ _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
     logs=True,
 )
 @click.option(
-    "--probe", "is_probing", is_flag=True, help="Also examine what the service's document leaves open, for 0 credits."
+    "--probe", "is_probing", is_flag=True, help="Also examine what the service's document leaves open, at no cost."
 )
 @click.option(
     "--with-generation",

@@ -117,13 +117,13 @@ def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Seq
 
 
 def _names(report: ApplyReport) -> str:
-    """Return the names of the kept items, as far as the report has them."""
+    """Return the names of the kept items that the report lists."""
     more = report.changed_count - len(report.changed)
     return ", ".join(map(sanitize, report.changed)) + (f" and {more:,} more" if more else "")
 
 
 def _redo_cost(report: ApplyReport) -> str:
-    """Return what the items that are made again may cost. Those without a quote are not estimated."""
+    """Return the possible cost of the items that are made again. Items without a quote are not estimated."""
     quoted = report.redone - report.redo_unquoted
     parts = [f"which may cost {plural(report.redo_cost, 'credit')} by the known quotes"] if quoted else []
     parts += [f"{report.redo_unquoted:,} of them without a quote"] if report.redo_unquoted else []

@@ -1,4 +1,4 @@
-"""`batchkiln events`: the history of the queue, and what happens in it."""
+"""`batchkiln events`: the history of the queue, and new events as they occur."""
 
 import asyncio
 from typing import Final
@@ -28,7 +28,7 @@ def event_line(event: LoggedEvent) -> str:
 
 @command("events", example="batchkiln events field-guide\nbatchkiln events --follow --last 10")
 @click.argument("job", required=False, type=JOB)
-@click.option("--follow", "is_following", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--follow", "is_following", is_flag=True, help="Also print new events as they occur, until Ctrl-C.")
 @click.option("--last", type=click.IntRange(min=0), metavar="N", help="Begin with the last N events of the queue.")
 def events(common: Common, job: str | None, *, is_following: bool, last: int | None) -> ExitStatus:
     """Print the history of the queue or of JOB, oldest first.

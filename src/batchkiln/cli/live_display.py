@@ -117,7 +117,7 @@ def _head(state: ProgressState, width: int) -> Iterator[RenderableType]:
 
 
 def _counts(state: ProgressState, rank: int) -> Text:
-    """Return the counts; each higher rank leaves out one of them."""
+    """Return the counts. Each higher rank leaves out one more of them, to save space."""
     counts = Text(f"{state.total - state.left:,}/{state.total:,}")
     if state.problems and rank < _FEWEST:
         counts.append(f"  {plural(state.problems, 'problem')}", style="red")

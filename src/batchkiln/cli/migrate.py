@@ -11,10 +11,10 @@ from batchkiln.core.errors import ExitStatus
 @command("migrate", example="batchkiln migrate --queue postgresql://batch@db.example/kiln\nbatchkiln migrate --check")
 @click.option("--check", "is_check", is_flag=True, help="Change nothing; exit with 2 if the queue is not up to date.")
 def migrate(common: Common, *, is_check: bool) -> ExitStatus:
-    """Make the queue in a PostgreSQL database, or bring its tables up to date.
+    """Create the queue in a PostgreSQL database, or update its tables.
 
     The database itself has to exist (`createdb`). All tables are changed together or not at all, and no job is lost.
-    Stop all workers before, and update them as well: a worker refuses a queue of another version. A queue file is
+    Stop all workers first, and update them too: a worker refuses a queue of another version. A queue file is
     updated by each command that writes to it, so that it needs this command only for --check.
     """
     found = migrate_queue(common.queue, is_check=is_check)

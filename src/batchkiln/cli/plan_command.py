@@ -74,7 +74,7 @@ class PlanFailed(BatchkilnError):
 
 @dataclass(frozen=True, slots=True)
 class _Few:
-    """The selected items, and how many of them are shown in full."""
+    """The selected items, and the number of them to show in full."""
 
     selection: Selection
     show: int

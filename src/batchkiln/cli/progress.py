@@ -62,11 +62,11 @@ class WorkerState:
 class ProgressState:
     """The state of a run at one moment.
 
-    `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` tells the item
-    that was done last. `problems` counts items that failed, were rejected, expired or are held; `left`, items that a
-    run can still change. `under_way` are the items that were sent and have not ended, each with the current time of its
-    service. `last_view` is the job that ends last, or None if the end of a job cannot be estimated. `notes` say what is
-    made up.
+    `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` names the item that
+    was done last. `problems` counts items that failed, were rejected, expired or are held; `left`, items that a run can
+    still change. `under_way` are the items that were sent and have not ended, each with the current time of its
+    service. `last_view` is the job that ends last, or None if the end of a job cannot be estimated. `notes` name the
+    figures that are simulated.
     """
 
     jobs: tuple[JobView, ...]
@@ -206,7 +206,7 @@ def problem_lines(events: Iterable[LoggedEvent]) -> Iterator[str]:
 
 
 def last_done(events: Iterable[LoggedEvent]) -> str | None:
-    """Return the name of the item that was done last, with its file; None if none of the events tells of one."""
+    """Return the name and the file of the item that was done last; None if no item was done in these events."""
     last, paths = None, dict[tuple[str, str | None], str]()
     for event in events:
         if event.kind == "file_saved":

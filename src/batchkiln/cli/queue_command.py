@@ -22,12 +22,12 @@ from batchkiln.presentation.formatting import plural
 def queue(common: Common, *, action: str, source: str, target: str) -> ExitStatus:
     """Move an idle queue between a file and a PostgreSQL database, in either direction.
 
-    Nothing may drive the queue. TO holds no queue yet, or an empty one: a file is made, and `batchkiln migrate` makes
-    the tables of a database. All is copied in one transaction, and compared. Nothing is paid again. FROM is then
-    refused by each command, which names the new place.
+    No process may run the queue. TO must not contain a queue with jobs: a file is created, and a database needs the
+    tables that `batchkiln migrate` creates. Everything is copied in one transaction and compared. Nothing is charged
+    again. Afterwards, each command refuses FROM and names the new place.
 
-    If the copy is interrupted, run the same command again. If TO is lost meanwhile, `queue keep FROM TO` makes FROM
-    the queue again.
+    If the copy is interrupted, run the same command again. If TO is lost meanwhile, `queue keep FROM TO`
+    makes FROM usable again.
     """
     places = [location_of(common, text) for text in (source, target)]
     if action == "keep":

@@ -46,7 +46,7 @@ def rehearse(
 
     The limits are those of the profile; prices and durations are those of the local service. The queue, the outputs
     and the account stay unchanged: all files are temporary, and no request leaves this process. Reviews and choices are
-    drawn: what is missing then is made again, at most three times. `-` reads standard input.
+    drawn at random: if too few results are kept, items are made again, at most three times. `-` reads standard input.
     """
     with _stopped_by_signals():
         return _rehearse(common, manifests, faults=faults, seed=seed, kept=kept)

@@ -37,7 +37,9 @@ _ENDS: Final = frozenset({"q", "", "\x04"})
 @click.argument("job", type=JOB)
 @click.option("--keep", "kept", metavar="ITEM", multiple=True, help="Keep this item; can be repeated.")
 @click.option("--drop", "dropped", metavar="ITEM", multiple=True, help="Drop this item; can be repeated.")
-@click.option("--undo", "undone", metavar="ITEM", multiple=True, help="Take the verdict back; can be repeated.")
+@click.option(
+    "--undo", "undone", metavar="ITEM", multiple=True, help="Remove the verdict about this item; can be repeated."
+)
 @click.option("--all", "is_all", is_flag=True, help="Go through all done items, also through reviewed ones.")
 @click.option("--open", "is_opened", is_flag=True, help="Open each file with the desktop's viewer.")
 def review(
@@ -53,7 +55,7 @@ def review(
     """Keep or drop done items of JOB: those with `review: true`, and groups of variants to choose from.
 
     In a terminal, one key decides about each item. Without a terminal, or with --json, the command lists what is to be
-    reviewed. Items that are made from a kept item may start. Costs nothing; only `r` does, and asks first.
+    reviewed. Items that are made from a kept item may start. Only `r` costs credits, and it asks first.
     """
     decisions = {Decided.KEEP: kept, Decided.DROP: dropped, Decided.UNDO: undone}
     named = [item for items in decisions.values() for item in items]
@@ -146,7 +148,7 @@ class _Session:
         self._shown: tuple[int, str] | None = None
 
     async def run(self) -> None:
-        """Show one item after the other, and do what the keys say, until all are decided or the person quits."""
+        """Show one item after the other, and carry out the keys, until all are decided or the person quits."""
         step, name = await self._changes.review_step(self._job, is_all=self._is_all), None
         while step is not None:
             item = _undecided(step, name)
@@ -164,7 +166,7 @@ class _Session:
         return None if at is None else await self._changes.review_step(self._job, at, is_all=self._is_all)
 
     async def _act(self, key: str, step: ReviewStep, item: ItemSummary) -> tuple[ReviewStep | None, str | None]:
-        """Do what a key says; return the next step, and the item to show there if it is not the first undecided."""
+        """Carry out the action of a key; return the next step, and the item to show in it unless it is the default."""
         found: tuple[ReviewStep | None, str | None]
         match key:
             case "k" | "d":
@@ -225,7 +227,7 @@ class _Session:
 
 
 def _open(output: OutputSummary) -> None:
-    """Open a file with the program for its kind; of an object, a local copy."""
+    """Open a file with the system's program for its type; for an object, open a local copy."""
     try:
         click.launch(str(local_file(output.path, sha256=output.sha256, size_bytes=output.size_bytes)))
     except OSError as error:
@@ -234,7 +236,7 @@ def _open(output: OutputSummary) -> None:
 
 @contextmanager
 def _single_keys() -> Iterator[None]:
-    """Let standard input give each key at once. Keys that are typed ahead are not lost, as click's `getchar` does."""
+    """Make standard input return each key at once. Unlike click's `getchar`, this keeps keys that are typed ahead."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     tty.setcbreak(terminal, termios.TCSADRAIN)

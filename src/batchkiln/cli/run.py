@@ -58,7 +58,7 @@ UNTIL = UntilType()
 
 
 def selection_options(function: F) -> F:
-    """Add the options that select a few items, which the command gets as `selection`."""
+    """Add the options that select a few items. The command receives them as `selection`."""
 
     @wraps(function)
     def selecting(*args: object, **options: Any) -> object:  # noqa: ANN401  as click gives them
@@ -115,7 +115,7 @@ JOURNALS_WAIT = click.option(
     type=click.IntRange(min=0),
     metavar="MINUTES",
     default=RunOptions().journals_wait_minutes,
-    help="If the database was restored, wait so long for the journals of other machines; default 15 minutes.",
+    help="If the database was restored, how long to wait for the journals of other machines; default 15 minutes.",
 )
 
 
@@ -131,7 +131,7 @@ def run_control_options(function: F) -> F:
             "contact_seconds",
             type=click.FloatRange(min=0),
             metavar="SECONDS",
-            help="End if the service never answers for so long; 0 waits forever. Default 60; 0 for endless runs.",
+            help="End if the service has not answered by then; 0 waits forever. Default 60; 0 for endless runs.",
         ),
         click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation."),
         click.option(
@@ -294,8 +294,8 @@ def work(
 ) -> ExitStatus:
     """Run the whole queue, or the named jobs, until everything has ended.
 
-    A queue in a database is shared: each process takes accounts whose API keys its machine has, and gives them back at
-    its end. Of several processes with the same --egress, one sends, and the others stand by.
+    A queue in a database is shared: each process takes accounts whose API keys its machine has, and releases them
+    when it ends. Of several processes with the same --egress, one sends, and the others stand by.
     """
     del assume_yes  # `work` asks nothing: the queued items were confirmed before
     if is_forever and selection:

@@ -146,7 +146,7 @@ class RunDisplay:
 def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
     now = worker.ports.clock.now()
     usage = next((view.usage for view in overview.accounts if view.summary.id == worker.account_id), None)
-    due = worker.control.slot_rest(worker.account_id)
+    due = worker.control.slot_wait(worker.account_id)
     return WorkerState(
         account=f"{worker.viewpoint.profile}/{worker.viewpoint.account}",
         credits_today=usage.credits if usage else 0,

@@ -23,7 +23,9 @@ _WATCH_SECONDS: Final = 1.0
 
 @command("status", example="batchkiln status\nbatchkiln status field-guide --json\nbatchkiln status --watch")
 @click.argument("job", required=False, type=JOB)
-@click.option("--watch", "is_watching", is_flag=True, help="Show it again on each change, until the jobs have ended.")
+@click.option(
+    "--watch", "is_watching", is_flag=True, help="Show the status again after each change, until the jobs have ended."
+)
 def status(common: Common, job: str | None, *, is_watching: bool) -> ExitStatus:
     """Show the progress of JOB, its problems, and its estimated end.
 
@@ -69,7 +71,7 @@ async def _watch(common: Common, job: str | None) -> ExitStatus:
 
 
 def _watching_display(common: Common, job: str | None, stack: ExitStack) -> Callable[[Overview], None]:
-    """Return what shows an overview: JSON lines, one block that is redrawn on a terminal, or the text on a change."""
+    """Return a function that shows an overview: as JSON lines, as a block that is redrawn on a terminal, or as text."""
     if common.is_json:
         return lambda overview: print_json_lines([_document(overview, job)])
 

@@ -110,7 +110,7 @@ def _request_document(request: RequestRecord, *, is_exact: bool) -> dict[str, An
 
 
 def _body(request: RequestRecord, keys: Sequence[str]) -> tuple[bytes, bool]:
-    """Return the body of a request without API keys and signatures, and whether it is still exactly what was sent."""
+    """Return the body of a request without API keys and signatures, and whether that left it unchanged."""
     body = request.body
     with suppress(ValueError, TypeError, KeyError, AttributeError):  # a damaged disk can return any bytes
         for url in [entry["url"] for entry in json.loads(body).get("inputs", ())]:

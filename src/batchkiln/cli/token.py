@@ -28,7 +28,7 @@ _PREFIX: Final = "bk_"  # by which scanners for secrets recognise it
 def token(common: Common, name: str, *, scopes: tuple[str, ...]) -> ExitStatus:
     """Generate a token NAME for the HTTP interface, and print the lines for the configuration.
 
-    The configuration holds only a hash, so the token is shown this once. Nothing is stored.
+    The configuration holds only a hash, so the token is shown only once. Nothing is stored.
     """
     made = _PREFIX + secrets.token_urlsafe(_BYTES)
     digest = token_digest(made)

@@ -86,8 +86,8 @@ async def _use_version(common: Common, job: str, item: str, version: int) -> Exi
 def fetch(common: Common, job: str, items: tuple[str, ...]) -> ExitStatus:
     """Find files of done items of JOB that are gone from the disk, and let the next run download them. Costs nothing.
 
-    The service keeps a result for 14 days. What it no longer keeps is listed: only `batchkiln redo` makes it again, at
-    the price of a new attempt.
+    The service keeps a result for 14 days. Files that it no longer keeps are listed: only `batchkiln redo` makes
+    them again, at the price of a new attempt.
     """
     return run_async(_fetch(common, job, items))
 

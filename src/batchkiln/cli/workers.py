@@ -1,4 +1,4 @@
-"""`batchkiln workers`: the workers that share a queue in a database, what they drive, and an orderly end of one."""
+"""`batchkiln workers`: the workers that share a queue in a database, and the orderly end of one worker."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @command("drain", example="batchkiln workers drain fra-1")
 @click.argument("name")
 def drain(common: Common, name: str) -> ExitStatus:
-    """Have the worker NAME give its accounts back, and end, as SIGTERM does.
+    """Make the worker NAME release its accounts and end, as SIGTERM does.
 
-    NAME is also the name of an address or of a machine, for all its workers. Work in progress is recorded first, and
+    With the name of an address or of a machine, all its workers end. Work in progress is recorded first, and
     other workers take the accounts within seconds.
     """
     _refuse_file(common)
@@ -31,10 +31,10 @@ def drain(common: Common, name: str) -> ExitStatus:
 
 @command("restored", example="batchkiln workers restored")
 def restored(common: Common) -> ExitStatus:
-    """Say that the database was restored to an older state, before any worker is started.
+    """Declare that the database was restored to an older state, before any worker is started.
 
     Nothing is sent until a worker has started on each machine that drove the queue, and has read its journals: the
-    database lacks the attempts of these, and they may be paid.
+    database lacks the attempts in these journals, which may have been charged.
     """
     _refuse_file(common)
     return run_async(_restored(common))
@@ -54,9 +54,9 @@ async def _restored(common: Common) -> ExitStatus:
 @command("gone", example="batchkiln workers gone vm-7")
 @click.argument("host")
 def gone(common: Common, host: str) -> ExitStatus:
-    """Say that the machine HOST is gone for good: a restored database waits for its journals no longer.
+    """Declare the machine HOST gone for good: a restored database no longer waits for its journals.
 
-    What only its journals knew may be charged again.
+    Attempts that only its journals record may be charged again.
     """
     _refuse_file(common)
     return run_async(_gone(common, host))
@@ -89,9 +89,9 @@ class _Workers(Command, click.Group):
 )
 @click.option("--check", "checked", metavar="NAME", help="Exit with 0 if the worker NAME is alive, else with 1.")
 def workers(common: Common, checked: str | None) -> ExitStatus:
-    """List the workers that share a queue in a database: their accounts, the last minute, and what they wait for.
+    """List the workers that share a queue in a database: their accounts, recent requests, and waits.
 
-    Also lists accounts with work that nobody drives. NAME is a worker's name, the name of its address (--egress), or
+    Also lists accounts that have work but no worker. NAME is a worker's name, the name of its address (--egress), or
     that of its machine.
     """
     if click.get_current_context().invoked_subcommand is not None:

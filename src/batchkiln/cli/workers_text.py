@@ -1,4 +1,4 @@
-"""The text of `workers`: a table of the workers, and the accounts that nobody drives."""
+"""The text of `workers`: a table of the workers, and the accounts without a worker."""
 
 from rich.table import Table
 from rich.text import Text
@@ -8,7 +8,7 @@ from batchkiln.presentation.worker_views import SharedBy, WorkerView
 
 
 def show_workers(shared: SharedBy | None, views: list[WorkerView]) -> None:
-    """Print one line per worker, and one per account that nobody drives."""
+    """Print one line per worker, and one per account without a worker."""
     out = console()
     if shared is None:
         out.print("No worker has been at this queue. `batchkiln work --forever` starts one.")

@@ -233,7 +233,7 @@ def _best_by_name(found: list[tuple[tuple[str, ...], str]]) -> str | None:
 def _by_elimination(
     entries: Sequence[FileEntry], names: Sequence[str], best: dict[int, list[list[str]]]
 ) -> list[str] | None:
-    """Return the only texts that cannot be a name, position, state, time, size, media type or URL."""
+    """Return the ids at the only field whose texts can be ids; None if no field, or more than one, is left."""
     left: list[list[str]] = []
     for points in sorted(best, reverse=True):
         for values in best[points]:
@@ -250,7 +250,7 @@ def _by_elimination(
 
 
 def _is_enumeration(values: list[str]) -> bool:
-    """Return whether the texts differ only by a number that counts them."""
+    """Return whether the texts differ only by a counter."""
     matches = [_NUMBERED.fullmatch(value) for value in values]
     if len(values) < 2 or not all(matches):  # noqa: PLR2004  one alone is no enumeration
         return False

@@ -140,8 +140,8 @@ class ServiceClient:
         """Take an open session, and API keys by fingerprint, newest first. Raise `InputError`.
 
         Links with plain http from a service with https are accepted only if `allows_http_links`. `mapping` contains the
-        user's rules for reading replies; clients of one service share it, because `describe` adds hints to it.
-        `guard` is called right before the bytes of each API request leave: what it raises keeps them back.
+        user's rules for reading replies; clients of one service share it, because `describe` adds hints to it. `guard`
+        is called right before the bytes of each API request leave; an exception that it raises prevents the send.
         """
         self._mapping = mapping or ReplyMapping()
         self._numbers: frozenset[str] = frozenset()  # ids of recent upload tickets that were numbers

@@ -214,9 +214,9 @@ def _reply_of_meaning(raw: RawReply, meaning: ErrorMeaning, error: ErrorInfo) ->
 
 
 def _request_error(raw: RawReply, error: ErrorInfo) -> Refused | NoResponse:
-    """Map a 4xx without special words. It is a refusal only if the API itself answered, with a JSON object.
+    """Map a 4xx without recognised words. It is a refusal only if the API itself answered, with a JSON object.
 
-    Anything else may be a proxy's page, which proves nothing about the request's outcome.
+    Any other body may be a proxy's page, which proves nothing about the request's outcome.
     """
     if not is_api_error(raw):
         return not_an_api_reply(raw)
@@ -231,7 +231,7 @@ def _request_error(raw: RawReply, error: ErrorInfo) -> Refused | NoResponse:
 
 
 def _is_over_quote(status: int, texts: ErrorTexts) -> bool:
-    """Return whether a refusal says that the price exceeds the allowed maximum (Service rule 4.6)."""
+    """Return whether a refusal says that the price exceeds `max_cost_credits` (Service rule 4.6)."""
     words = " ".join((*texts.codes, texts.prose))
     if status in _LIMIT_STATUSES or _MUST_BE.search(words):
         return False

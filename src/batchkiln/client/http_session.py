@@ -106,10 +106,10 @@ class Sending:
 
 
 def _keep_back() -> aiohttp.TraceConfig:
-    """Return a trace config that asks a request's guard right before its bytes leave.
+    """Return a trace config that calls a request's guard right before its bytes leave.
 
-    Between the call and the first byte a connection may have to be made, which takes seconds. aiohttp calls these
-    hooks before it writes the head, and before it writes a piece of the body.
+    Between the call and the first byte a connection may have to be made, which takes seconds. aiohttp calls these hooks
+    before it writes the head, and before it writes a piece of the body.
     """
 
     async def ask(_: aiohttp.ClientSession, request: SimpleNamespace, __: object) -> None:

@@ -219,7 +219,7 @@ def _asset_error(node: JsonNode, raw: RawReply) -> ErrorInfo | None:
 def _not_understood(
     raw: RawReply, lacking: str, field: ReplyField, mapping: ReplyMapping, count: int = 1
 ) -> NotUnderstood | NoResponse:
-    """Return what a 2xx lacks, its shape, and the configuration line that would set the missing field's path.
+    """Return the missing field of a 2xx, the reply's shape, and the configuration line that would set the field's path.
 
     A path is suggested only if it finds `count` distinct values in this reply.
     """

@@ -99,7 +99,7 @@ async def put(
 ) -> PutReply:
     """Upload bytes with exactly these headers; `Content-Length` is added if the ticket lacks it.
 
-    Raise what `content` raised.
+    Propagate the exceptions of `content`.
     """
     announced = [value for name, value in headers if name.lower() == "content-length"]
     if announced and announced != [str(size_bytes)]:

@@ -109,7 +109,7 @@ def numeric_ids(document: object, asset_ids: Sequence[str]) -> frozenset[str]:
 
 
 def _upload_anchors(document: object, wanted: int, mapping: ReplyMapping, raw: object) -> Iterator[JsonNode]:
-    """Yield the nodes of the upload URLs in reply order; a configured path applies to the reply as it came."""
+    """Yield the nodes of the upload URLs in reply order; a configured path applies to the unmodified reply."""
     if mapping.has(ReplyField.UPLOAD_URL):
         urls = mapping.values(ReplyField.UPLOAD_URL, raw)
         nodes = [node for node in walk(document) if isinstance(node.value, str) and read_url(node.value)]
@@ -279,7 +279,7 @@ def _is_link(node: JsonNode, names: frozenset[str]) -> bool:
 
 
 def _asset_links(nodes: list[JsonNode], part: JsonNode | None = None) -> list[JsonNode]:
-    """Return the links without those named as something else than the asset: previews, owners, documents."""
+    """Return the links, except those whose names show another purpose: previews, owners, documents."""
     depth = 0 if part is None else len(part.path)
     kept = [node for node in nodes if not _words_around(node, depth) & _ELSEWHERE]
     return [node for node in kept if not _words_around(node, depth) & _OTHER_OBJECTS] or kept

@@ -440,6 +440,23 @@ def _dotted(problem: ErrorDetails) -> str:
     return ".".join(str(part) for part in problem["loc"])
 
 
+_EXPECTED: Final = {
+    "tuple_type": "a list is expected: begin each entry with a hyphen",
+    "list_type": "a list is expected: begin each entry with a hyphen",
+    "dict_type": "a mapping of names and values is expected",
+    "model_type": "a mapping of fields is expected",
+    "dataclass_type": "a mapping of fields is expected",
+    "string_type": "a text is expected",
+    "int_type": "a whole number is expected",
+    "int_parsing": "a whole number is expected",
+    "float_type": "a number is expected",
+    "float_parsing": "a number is expected",
+    "bool_type": "true or false is expected",
+    "bool_parsing": "true or false is expected",
+}
+"""The reasons of pydantic's errors of type, in words for the file's author."""
+
+
 def _reason(problem: ErrorDetails) -> str:
     """Return the reason of a validation error, in words for the file's author."""
     match problem["type"]:
@@ -449,12 +466,14 @@ def _reason(problem: ErrorDetails) -> str:
             return "this field is required"
         case "value_error":
             return str(problem["ctx"]["error"])
+        case kind if kind in _EXPECTED:
+            return _EXPECTED[kind]
         case _:
-            return problem["msg"]
+            return problem["msg"].replace("Input should be", "the value must be", 1)
 
 
 def _suggestion(location: tuple[str | int, ...]) -> str:
-    """Return a question for the field that an unknown one was probably meant for; an empty text without one."""
+    """Return a question that suggests a similar known field for an unknown one; an empty text if there is none."""
     model: Any = _File
     for part in location[:-1]:
         if part in _annotations(model):  # otherwise an index, or a name that the file chose
@@ -481,7 +500,7 @@ def _diagnostic(path: Path, reason: str, line: int | None, column: int | None) -
 
 
 def _without_secret(mistake: Diagnostic) -> Diagnostic:
-    """Leave a line out that may hold a secret: a notifier's URL, an option, a token (Law 8). The place is enough."""
+    """Return the mistake, without its source line if that may hold a secret, such as a notifier's URL (Law 8)."""
     source = mistake.source_line
     is_secret = source is not None and (
         ("://" in source and "base_url" not in source)

@@ -215,8 +215,8 @@ class QueueSetting:
 class Hook:
     """The program `on_saved` with its bounds. `command` has fields in braces; it runs in `folder`, without a shell.
 
-    `at_once` is the number of programs at a time. One item is made again at most `redos` times, and all of a job for at
-    most `redo_credits`.
+    `at_once` is the number of programs at a time. It can have one item made again at most `redos` times, and all items
+    of a job together for at most `redo_credits`.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = (
@@ -304,8 +304,8 @@ class Config:
         wanted = name or self.default
         if wanted not in self.profiles:
             close = get_close_matches(wanted, self.profiles, n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(sorted(self.profiles))}"
-            raise InputError(f"there is no profile {wanted}{hint}")
+            hint = f"did you mean {close[0]}?" if close else f"configured: {', '.join(sorted(self.profiles))}"
+            raise InputError(f"no profile `{wanted}` is configured; {hint}")
         return self.profiles[wanted]
 
     def secret_variables(self) -> frozenset[str]:

@@ -45,7 +45,7 @@ class Permission:
 class AccountView:
     """One account's limits and waits. All moments are monotonic.
 
-    `last_touched_at` is when the last request about the active generation was over; None if there was none.
+    `last_touched_at` is when the last request about the active generation ended; None if there was none.
     `read_worth_at` is the best moment for the next poll of it, as `poll_timing` computes it.
     """
 
@@ -91,7 +91,7 @@ class AccountView:
         return due.after(self.rates.upload_day_due)
 
     def completion_due(self, now: ClockReading) -> NotBefore:
-        """Return when an upload may be completed. Its backoff does not apply: it was over before the upload began."""
+        """Return when an upload may be completed. The backoff of uploads does not apply: it ended before the upload."""
         return self.rates.due(now, is_create=True)
 
     # --- credits ---
@@ -108,13 +108,13 @@ class AccountView:
         )
 
     def is_over_run(self, cost: int) -> bool:
-        """Return whether a quote exceeds what is left of --max-credits."""
+        """Return whether a quote exceeds the rest of --max-credits."""
         return self.permission.credits_left is not None and cost > self.permission.credits_left
 
     def payable_at(self, decision: BudgetDecision) -> NotBefore:
         """Return when a quote that cannot be paid now may be payable.
 
-        That is after the daily reset; or, at no known time, once an unresolved attempt has ended.
+        That is the daily reset. It is infinite if only the end of an unresolved attempt can make room.
         """
         if decision.fit is not Affordable.AFTER_RESET:
             return NotBefore(inf, WaitReason.SETTLING)

@@ -32,7 +32,7 @@ def delay_seconds(tries: int, draw: float, *, longest_seconds: float = LONGEST_S
 
 
 def replay_wait_seconds(reply: CreateReply, attempt: Attempt) -> float | None:
-    """Return the wait before an attempt is resent whose reply did not decide it, in service seconds.
+    """Return the wait before an undecided attempt is resent, in service seconds.
 
     Return None if other rules determine the wait. The wait grows to an hour with each send, also across restarts.
     """

@@ -23,5 +23,5 @@ class CreditPrice:
         return cls(Decimal(found[1]), found[2])
 
     def of(self, amount: int) -> str:
-        """Return what an amount of credits costs, with two decimals."""
+        """Return the price of an amount of credits, with two decimals."""
         return f"{self.amount * amount:,.2f} {self.currency}"

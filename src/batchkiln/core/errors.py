@@ -99,7 +99,7 @@ class QueueConnectionLost(QueueBusy):
 
 
 class CommitInDoubt(QueueConnectionLost):
-    """The connection was lost inside a commit: the change is stored or not, and only a read by a new one tells."""
+    """The connection was lost during a commit. Only a read over a new connection shows whether the change is stored."""
 
 
 class LeaseLost(BatchkilnError):
@@ -113,11 +113,12 @@ class OutputDirNotWritable(BatchkilnError):
 class StorageError(BatchkilnError):
     """Object storage refused a request, or did not reply. The text is the reason, without secrets.
 
-    `is_lasting`: a repeated request is hardly of use, because a right, a place or a package is missing.
+    `is_lasting` is true if a repeated request would hardly help, because a permission, a bucket or a package is
+    missing.
     """
 
     def __init__(self, reason: str, *, is_lasting: bool = False, remedy: str | None = None) -> None:
-        """Initialize with the reason, and what a person can do about it."""
+        """Initialize with the reason, and the remedy for a person."""
         self.is_lasting = is_lasting
         self.remedy = remedy
         super().__init__(reason)

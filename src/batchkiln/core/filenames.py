@@ -114,7 +114,7 @@ def render(
 
 
 def is_version_pattern(text: str) -> bool:
-    """Return whether a text has `{version}` once, and otherwise only what every file system takes in a name.
+    """Return whether a text has `{version}` once, and otherwise only characters that every file system allows.
 
     `-{version}` and `~{version}` alone are not allowed: `-2` marks a second output, and `~2` a name that was taken.
     """
@@ -124,8 +124,8 @@ def is_version_pattern(text: str) -> bool:
 def safe_value(value: str) -> str:
     """Return a value made safe for a file name; different values stay different.
 
-    A changed value gets `~` and a hash of the original. A value that already looks so is changed as well, since it
-    could equal the changed form of another.
+    A changed value gets `~` and a hash of the original. A value that already looks like a changed one is changed too,
+    because it could equal the changed form of another value.
     """
     return _safe_ascii(value) if len(value) <= VALUE_SIZE_BYTES and value.isascii() else _safe(value, VALUE_SIZE_BYTES)
 

@@ -28,7 +28,7 @@ class Mode(StrEnum):
 
 
 class Sidecar(StrEnum):
-    """What is written beside each saved file: its origin as JSON, or its prompt as a caption."""
+    """The kind of file that is written beside each saved file: its origin as JSON, or its prompt as a caption."""
 
     JSON = "json"
     TXT = "txt"
@@ -68,7 +68,7 @@ class InputFile:
 
 
 class Verdict(StrEnum):
-    """What a person decided about the current version of an item."""
+    """A person's decision about the current version of an item."""
 
     KEPT = "kept"
     DROPPED = "dropped"
@@ -78,7 +78,8 @@ class Verdict(StrEnum):
 class VariantGroup:
     """The group of an item that is one of several variants of a prompt.
 
-    Whoever is made from the group waits until `choose` of its items are kept; None: nothing is chosen.
+    Items that are made from the group wait until `choose` of its items are kept. If `choose` is None, there is no
+    choice.
     """
 
     name: str
@@ -125,8 +126,8 @@ class JobSpec:
     """A job as a manifest specifies it, without its items.
 
     If `accounts` is empty, the profile's first account is used. `notify` lists names of notifiers; None means all.
-    `versions` is what stands before the extension in the names of later versions. `sidecar` is what is written beside
-    each saved file, or None.
+    `versions` is the pattern that later versions have before the extension of their names. `sidecar` is the kind of
+    file that is written beside each saved file, or None.
     """
 
     name: str

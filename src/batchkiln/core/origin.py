@@ -1,6 +1,6 @@
-"""The origin of a saved file: what it was made from. Sidecars and the hook `on_saved` tell it as JSON or as a caption.
+"""The origin of a saved file: the request that made it. Sidecars and `on_saved` get it as JSON or as a caption.
 
-It contains no link, no key, and no path but the file's own name (Law 8).
+It contains no link, no key, and no path except the file's own name (Law 8).
 """
 
 import json
@@ -19,7 +19,7 @@ class Origin:
     """The facts about one attempt whose files are saved.
 
     `version` counts the item's attempts with saved files, from 1. `inputs` has the name and the SHA-256 of each image.
-    `credits` is the cost, or the quote while the service has not told the cost.
+    `credits` is the cost, or the quote until the service has reported the cost.
     """
 
     job: str
@@ -68,7 +68,7 @@ class Origin:
 
 
 def tells_same(kind: Sidecar, there: bytes, wanted: bytes) -> bool:
-    """Return whether a file that is there is the sidecar of the same output, so that it is kept.
+    """Return whether an existing file is the sidecar of the same output, and can therefore stay.
 
     Facts that may change later, such as metadata, do not matter.
     """

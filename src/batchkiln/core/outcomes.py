@@ -223,7 +223,7 @@ ITEM_STATES: Final[Mapping[AttemptState, ItemState]] = {
 
 
 def answer_of(reply: CreateReply) -> Answer:
-    """Return the meaning of a reply to a create. Each kind of refusal has the answer of its own name."""
+    """Return the meaning of a reply to a create. Each kind of refusal has the answer of the same name."""
     return Answer(reply.kind.value) if isinstance(reply, Refused) else _ANSWERS[type(reply)]
 
 

@@ -86,7 +86,7 @@ class Scope:
 class Outstanding:
     """The number of items in scope that the program can still change, by state.
 
-    `waiting` queued items are not among them: they wait for what other items make, and those are counted.
+    `waiting` queued items are not included: they wait for outputs of other items, and only those are counted.
     """
 
     by_state: Mapping[str, int]
@@ -131,9 +131,9 @@ class DownloadTask:
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
     one of them was saved; 0 before that. `taken` holds possible paths of the first output that another item already
     uses. `version` counts the item's attempts with saved files, `versions` is the pattern of their names, and `sidecar`
-    is what is written beside each file. `origin` is what its sidecars tell, or None without any. `staged` files were
-    complete on the disk of a machine, and their objects are not recorded; their paths are relative to `output_dir`.
-    `gone` files were missing when a person looked for them.
+    is the kind of file that is written beside each file. `origin` is the content of its sidecars, or None without any.
+    `staged` files were complete on the disk of a machine, and their objects are not recorded; their paths are relative
+    to `output_dir`. `gone` files were missing when a person looked for them.
     """
 
     attempt: Attempt
@@ -245,9 +245,9 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class LostAttempt:
-    """An attempt of an account that a restored copy of the queue has lost, to be recorded again: the oldest one.
+    """The oldest attempt of an account that a restored copy of the queue has lost and that is to be recorded again.
 
-    `request` is its first send, which the copy has lost as well.
+    `request` is its first send, which the copy has also lost.
     """
 
     viewpoint: Viewpoint

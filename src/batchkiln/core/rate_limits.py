@@ -48,9 +48,9 @@ class Limits:
 
 
 def quiet_seconds_left(limits: Limits, passed: float) -> float:
-    """Return for how long nothing is sent, so many service seconds after a queue was found to be an older copy.
+    """Return how long nothing may be sent yet, `passed` service seconds after a queue was found to be an older copy.
 
-    Its windows and its last poll are lost (Law 5). A clock that was set back in the meantime leaves all of it.
+    The copy lacks the last requests and the last poll (Law 5). After the clock was set back, the whole period is left.
     """
     quiet_seconds = limits.minute_seconds + limits.poll_interval_seconds
     return quiet_seconds - min(max(passed, 0.0), quiet_seconds)
@@ -203,7 +203,8 @@ class RequestQuota:
     """The limits of creates with uploads, or of reads with quotes: a minute, a day, and an imposed wait.
 
     `imposed` is the wait imposed in this process, and final once `is_exact`; `stored` is the wait imposed in an earlier
-    one. `used` is the day's count when the queue was read, and `released_before` the number of requests over by then.
+    one. `used` is the day's count when the queue was read, and `released_before` the number of requests that had ended
+    by then.
     """
 
     window: SlidingWindow
@@ -221,7 +222,7 @@ class RequestQuota:
 
     @property
     def used_today(self) -> int:
-        """The stored count plus all requests under way when it was read or started since; never too low (Law 5)."""
+        """The stored count, plus all requests that were under way then or started since; never too low (Law 5)."""
         return self.used + self.window.under_way + self.window.released - self.released_before
 
     @property
@@ -292,7 +293,7 @@ class RateLimits:
             window.acquire()
 
     def release(self, kind: RequestKind, at: float) -> None:
-        """Record that a request is over. Its places are free one minute later."""
+        """Record the end of a request. Its places are free one minute later."""
         for window in self._windows(kind):
             window.release(at)
 
@@ -363,8 +364,8 @@ class RateLimits:
     def restore(self, requests: Iterable[LoggedRequest], now: ClockReading, *, recent_seconds: float) -> None:
         """Count this account's requests of an earlier run in the minute's windows.
 
-        A request sent less than `recent_seconds` ago counts as over only now, because its reply may have been on the
-        way.
+        A request that was sent less than `recent_seconds` ago counts as ended now, because its reply may have been on
+        the way.
         """
         for request in requests:
             if request.kind.is_create:
@@ -383,5 +384,5 @@ def _over_at(request: LoggedRequest, now: ClockReading, recent_seconds: float) -
 
 
 def _larger(earlier: DayUsage, later: DayUsage) -> DayUsage:
-    """Return the larger of each figure on the days of `ClockReading.instant` and `latest`; mostly they are one day."""
+    """Return the larger of each figure on the days of `ClockReading.instant` and `latest`, usually one day."""
     return earlier if earlier is later else DayUsage(*map(max, astuple(earlier), astuple(later)))

@@ -1,4 +1,4 @@
-"""The canonical bytes of a request, its idempotency key, and digests of what its price depends on."""
+"""The canonical bytes of a request, its idempotency key, and digests of the fields that determine its price."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ def parameters_json(recipe: Recipe) -> str:
 
 
 def price_key(recipe: Recipe) -> str:
-    """Return a digest of what a price depends on; recipes with equal digests share a quote (contract, section 8)."""
+    """Return a digest of the fields that determine a price; equal digests share a quote (contract, section 8)."""
     relevant = [recipe.model, recipe.mode.value, dict(recipe.parameters), recipe.inputs_count]
     return hashlib.sha256(_canonical(relevant)).hexdigest()[:32]
 

@@ -367,7 +367,7 @@ class DownloadUnusable(DownloadBroken):
     """All bytes were received, but they are not an output: an error page, or nothing. A retry may return the file."""
 
 
-class DownloadCut(DownloadBroken):
+class DownloadTruncated(DownloadBroken):
     """All announced bytes were received, but the end that the file format requires is missing.
 
     `sha256` identifies the bytes received.

@@ -1,7 +1,7 @@
 """The selection of a few items of a job: by a pattern of ids, as the first ones, or as a sample.
 
-A selection is a function of the job's items alone, and not of what was made of them. The same command therefore selects
-the same items again after a crash, and never makes more than it was asked for.
+A selection is a function of the job's items alone, and not of their outputs. The same command therefore selects the
+same items again after a crash, and never makes more than it was asked for.
 """
 
 import heapq
@@ -26,7 +26,7 @@ class Selectable(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int]:
-        """The place in the order of sending."""
+        """The sort key of the order of sending."""
         return -self.priority, self.item_id
 
 
@@ -64,5 +64,5 @@ class Selection:
         return re.compile("|".join(translate(pattern) for pattern in self.only))
 
     def _drawn(self, item: Selectable) -> bytes:
-        """Return a number that depends on seed and id alone, so that a new item moves at most one other out."""
+        """Return a number that depends on seed and id alone, so that a new item displaces at most one other item."""
         return sha256(f"{self.seed}\n{item.name}".encode()).digest()

@@ -27,13 +27,13 @@ class SlidingWindow:
         self._under_way += 1
 
     def release(self, at: float) -> None:
-        """Record that a request is over: answered, failed or abandoned. Its place is free after `span_seconds`."""
+        """Record the end of a request: answered, failed or abandoned. Its place is free after `span_seconds`."""
         self._under_way -= 1
         self.released += 1
         insort(self._expiries, at + self.span_seconds)  # requests of an earlier run may be restored late
 
     def restore(self, at: float) -> None:
-        """Count a request of an earlier run that was over at the monotonic moment `at`."""
+        """Count a request of an earlier run that ended at the monotonic moment `at`."""
         self.acquire()
         self.release(at)
 
@@ -51,7 +51,7 @@ class SlidingWindow:
 
     @property
     def under_way(self) -> int:
-        """The number of requests that were started and are not over."""
+        """The number of requests that were started and have not ended."""
         return self._under_way
 
     def used(self, now: float) -> int:

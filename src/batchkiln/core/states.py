@@ -12,7 +12,7 @@ from batchkiln.core.errors import InvariantBroken
 
 
 class ItemState(StrEnum):
-    """The state of an item (contract, section 5). Each member's docstring says what ends it, and what a crash means."""
+    """The state of an item (contract, section 5). Each member's docstring names its end and the effect of a crash."""
 
     QUEUED = "queued"
     """No attempt is open. The planner moves it on, within limits and credits. A crash changes nothing."""

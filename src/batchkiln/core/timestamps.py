@@ -43,8 +43,8 @@ def from_milliseconds(milliseconds: int) -> datetime:
 class ClockReading:
     """One reading of the clock, taken once per turn and passed down.
 
-    The service's clock is between `instant` and `latest`. Limits open by the first and are charged up to the second, so
-    that the uncertainty never oversteps a limit.
+    The service's clock is between `instant` and `latest`. A limit opens according to `instant`, and usage counts up to
+    `latest`, so that the uncertainty never exceeds a limit.
     """
 
     monotonic: float

@@ -1,4 +1,4 @@
-"""URLs: which texts are one, which may be stored, and how they appear in texts for a person."""
+"""Recognises URLs, decides which may be stored, and prepares them for texts that people read."""
 
 import re
 from typing import Final

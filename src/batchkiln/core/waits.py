@@ -43,7 +43,7 @@ class NotBefore:
     reason: WaitReason = WaitReason.NOW
 
     def after(self, other: "NotBefore") -> "NotBefore":
-        """Return the later of the two."""
+        """Return the later of this moment and `other`, with its reason."""
         return other if other.at > self.at else self
 
 

@@ -1,4 +1,4 @@
-"""Decides which workers plan again after a change: only those whose next step it may bring forward.
+"""Decides which workers plan again after a change: only those whose next step the change may bring forward.
 
 Pure. A worker that is not woken would choose the same action, or none that is due before its own timer. Each worker
 reads the queue again before it acts, so none acts on an old plan.
@@ -121,7 +121,7 @@ _SAVES: Final = tuple(
 
 
 def awaited_by_slot(queue: QueueView, due: NotBefore, *, has_run_budget: bool) -> frozenset[Awaited]:
-    """Return what a waiting slot needs from others: credits of a job or the run, or a place in the minute.
+    """Return the resources that a waiting slot needs from other workers: credits, or a place in the minute.
 
     A slot with a generation needs no credits: it plans again when the generation ends.
     """
@@ -131,7 +131,7 @@ def awaited_by_slot(queue: QueueView, due: NotBefore, *, has_run_budget: bool) -
 
 
 def awaited_place(due: NotBefore) -> frozenset[Awaited]:
-    """Return the place of the minute that a request awaits if no clock shows when it is free, or else nothing."""
+    """Return the place in the minute that a request awaits, if its time is unknown; otherwise nothing."""
     is_endless = due.at == inf and due.reason is WaitReason.MINUTE_WINDOW
     return frozenset({Awaited.PLACE}) if is_endless else NO_RESOURCE
 

@@ -50,7 +50,7 @@ class EngineProbe:
 
 
 def _account_live(worker: AccountWorker) -> AccountLive:
-    due = worker.control.slot_rest(worker.account_id)
+    due = worker.control.slot_wait(worker.account_id)
     blocked = worker.control.blocked.get(worker.account_id)
     message = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(

@@ -39,7 +39,7 @@ class Learned:
         return [] if not before or not types else list(_differences(before, types))
 
     def with_call(self, call: str, types: Types) -> "Learned":
-        """Return a copy with a call's newest shape; without a reply the recorded shape remains."""
+        """Return a copy with a call's newest shape. If the call had no reply, the recorded shape remains."""
         return self if not types else Learned(self.base_url, {**self.calls, call: types})
 
 

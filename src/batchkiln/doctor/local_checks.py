@@ -77,7 +77,7 @@ def check_notifiers(config: Config) -> Iterator[CheckResult]:
 
 
 def check_http(config: Config) -> Iterator[CheckResult]:
-    """Check that the tokens of the HTTP interface are found, and who can reach it; without any setting, nothing."""
+    """Check that the tokens of the HTTP interface exist, and report who can reach it, if it is configured."""
     http = config.http
     if not http.tokens and not http.is_beyond_loopback:
         return
@@ -272,7 +272,7 @@ def check_url(url: str) -> CheckResult:
 
 
 def _unsent_bytes(folder: Path) -> CheckResult | None:
-    """Tell how much is complete on this disk and not yet sent to a URL; None if nothing is."""
+    """Return a text with the size of the complete files that are not yet sent to a URL; None if there are none."""
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     if not sizes:
         return None
@@ -304,7 +304,7 @@ def check_queue(path: QueueLocation) -> tuple[CheckResult, QueueHealth | None]:
 
 
 def check_server(location: QueueLocation) -> Iterator[CheckResult]:
-    """Check a PostgreSQL server as each connection to it does; a queue file has none."""
+    """Check a PostgreSQL server as each connection does; yield nothing for a queue file."""
     if isinstance(location, Path):
         return
     try:

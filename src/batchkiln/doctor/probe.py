@@ -49,7 +49,7 @@ _SHOWN: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the probe: its call, the service's documentation of it, and the most requests it may send."""
+    """One step of the probe: its call, the documented form of the reply, and the maximum number of requests."""
 
     name: str
     call: str
@@ -359,7 +359,7 @@ class Probe:
         return f"replies: {{refusals: [{{{', '.join(facts)}, means: {RefusalMeaning.OVER_QUOTE}}}]}}"
 
     def _suggested_line(self, line: str | None, others: Sequence[str] = ()) -> str | None:
-        """Return the configuration to paste; `others` are the other places in the reply."""
+        """Return the configuration lines to paste; `others` are the paths of other possible values in the reply."""
         if line is None:
             return None
         how = (

@@ -1,4 +1,4 @@
-"""Runs all checks in order, local ones first, so that a missing network hides nothing; and runs the probe."""
+"""Runs all checks in order, local ones first, so that they are reported even without a network; and runs the probe."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -159,8 +159,9 @@ def _compare_with_last_probe(
 async def probe(app: AppContext, *, consent: PaymentConsent | None = None) -> AsyncIterator[CheckResult]:
     """Yield the results of probing the first account of the configured profile.
 
-    `consent` asks a person to pay for one picture; without it, nothing is spent. Nothing is sent while another process
-    holds the queue's lock: that process counts its minute in memory, and both together would exceed the limits (Law 5).
+    `consent` asks the person to pay for one picture. Without `consent`, nothing is spent. Nothing is sent while another
+    process holds the queue's lock: that process counts its minute in memory, and both together would exceed the limits
+    (Law 5).
     """
     profile = app.config.profile(app.profile)
     account = profile.account_names[0]

@@ -34,7 +34,7 @@ _RETENTION_WORDS: Final = re.compile(r"expir|retain|retention|ttl|until|delet", 
 class PaymentConsent:
     """The consent of the person who pays.
 
-    `agrees` asks before anything is spent. `on_run` receives a callback that stops the run.
+    `agrees` asks the person before anything is spent. `on_run` receives a callback that stops the run.
     """
 
     agrees: Callable[[str], Awaitable[bool]]
@@ -227,7 +227,7 @@ def _cost_result(detail: ItemDetail, price: int) -> CheckResult:
 
 
 async def _record_result(counted: CountedClient, detail: ItemDetail) -> CheckResult:
-    """Read the ended generation's record: its names and types, and which of them may state its retention."""
+    """Read the record of the ended generation; report its types, and the fields that may state its retention."""
     attempt, clock, client = detail.attempts[-1], counted.worker.ports.clock, counted.client
     await clock.sleep_until(clock.now().monotonic + counted.worker.rates.limits.poll_interval_seconds, asyncio.Event())
 

@@ -16,7 +16,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 class OutputUnusable(Exception):
-    """An output cannot be exported; the text is the reason."""
+    """An output cannot be exported. The text gives the reason."""
 
 
 class OutputChecker:
@@ -66,7 +66,7 @@ class OutputChecker:
 
 
 def local_output(row: DatasetRow) -> str:
-    """Return an output's local file; of an object, a copy. Raise `OSError`."""
+    """Return an output's local file, or a local copy of an object. Raise `OSError`."""
     return str(local_file(row.path, sha256=row.sha256, size_bytes=row.size_bytes)) if is_url(row.path) else row.path
 
 

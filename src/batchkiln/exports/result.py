@@ -15,7 +15,7 @@ _MAX_VALUES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An output that is not in the dataset, and the reason."""
+    """An output that is not in the dataset, with the reason."""
 
     item: str
     path: str

@@ -45,7 +45,7 @@ class UrlDestination:
         return None if content is None else bytes(content).decode("utf-8", "replace")
 
     def is_empty(self) -> bool:
-        """Return whether only hidden files are there. Some stores list a folder among its own files."""
+        """Return whether the URL has no files except hidden ones. Some stores list a folder among its own files."""
         names = {str(entry["name"]).rstrip("/") for entry in self._entries(self._root)} - {self._root}
         return all(PurePosixPath(name).name.startswith(".") for name in names)
 

@@ -1,1 +1,1 @@
-"""Runs a program of the user after each saved item, beside the work."""
+"""Runs a program of the user after each saved item, without delaying the generations."""

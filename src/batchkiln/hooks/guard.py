@@ -1,9 +1,9 @@
-"""Runs one program for `program.run_program`, and ends it with the process that wants it.
+"""Runs one program for `program.run_program`, and ends it if the process of the run dies.
 
-This is a process of its own, in a process group with the program: `python -I -S guard.py HANDLE PROGRAM ARGUMENT…`.
-`HANDLE` is a socket whose other end the run alone holds. The system closes that end when the run dies, also by SIGKILL,
-and the whole group is ended then. Otherwise a program would go on that nobody waits for, beside the one that the next
-run starts for the same file. This module imports the standard library alone, so that it starts in some milliseconds.
+This is a separate process, in a process group with the program: `python -I -S guard.py HANDLE PROGRAM ARGUMENT…`.
+`HANDLE` is a socket whose other end only the run holds. The system closes that end when the run dies, also by SIGKILL,
+and this process then ends the whole group. Otherwise the program would continue unattended, beside the one that the
+next run starts for the same file. This module imports only the standard library, so that it starts within milliseconds.
 """
 
 import os

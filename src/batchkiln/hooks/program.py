@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """The end of a program: its exit status, or the reason why it has none. `output` is the end of what it wrote."""
+    """The end of a program: its exit status, or the reason why it has none. `output` is the last part of its output."""
 
     status: int | None
     reason: str = ""
@@ -53,7 +53,7 @@ class _Output:
     last: bytes = b""
 
     def read(self) -> bool:
-        """Read what is there, up to one chunk; return whether there was anything."""
+        """Read the available output, up to one chunk; return whether there was any."""
         try:
             chunk = os.read(self.handle, _CHUNK_BYTES)
         except BlockingIOError:
@@ -143,7 +143,7 @@ async def _await_end(
 
 
 def _told(guard: socket.socket, text: str, timeout_seconds: float, *, has_ended: bool) -> ProgramEnd:
-    """Return the end that the guard has told; without a word, it was ended with the program's group."""
+    """Return the end that the guard reported. Without a report, the guard was ended with the program's group."""
     try:
         told = guard.recv(_CHUNK_BYTES).decode()
     except (BlockingIOError, ConnectionError):

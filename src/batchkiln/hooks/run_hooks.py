@@ -1,8 +1,8 @@
-"""Runs the hook `on_saved` during a run: after each saved item, beside the work, and at the end for a bounded time.
+"""Runs the hook `on_saved` during a run: after each saved item, in parallel, and at the end for a bounded time.
 
-The slot never waits for it. The end of a run waits until the hook has seen all saved items, because it may have some
-made again, but never longer than `END_SECONDS`. What is not ended then, or was cut off by a crash, is run by the next
-start.
+The slot never waits for the hook. The end of a run waits until the hook has seen all saved items, because it may have
+items made again, but never longer than `END_SECONDS`. The next start runs what was not finished by then, or was cut off
+by a crash.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 class RunningEngine(Protocol):
-    """The engine of a run, as the hook needs it."""
+    """The part of a run's engine that the hook uses."""
 
     store: Store
     news: ChangeNotifier
@@ -55,7 +55,7 @@ class RunningEngine(Protocol):
     owner: str
 
     def on_wakeup(self) -> None:
-        """Look at the queue again, because it has changed."""
+        """Read the queue again, because it has changed."""
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ async def running_hooks(
 ) -> AsyncIterator[None]:
     """Run the hook during a run. Errors of the program do not reach the run. `wall` returns this machine's time.
 
-    Raise `InputError` if there is no such program.
+    Raise `InputError` if the program does not exist.
     """
     program = hook.command[0]
     if shutil.which(program, path=environment.get("PATH")) is None:
@@ -92,7 +92,7 @@ async def running_hooks(
 
 
 class HookRunner:
-    """Takes saved items, runs the program for each file, and records what it decides."""
+    """Takes saved items, runs the program for each file, and records the program's decisions."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class HookRunner:
         wall: Callable[[], datetime],
         clock: Clock,
     ) -> None:
-        """Use `running_hooks` instead. `environment` is what the program gets."""
+        """Use `running_hooks` instead. `environment` is the program's environment."""
         self._engine = engine
         self._reader = reader
         self._hook = hook
@@ -120,7 +120,7 @@ class HookRunner:
         self.left = 0
 
     async def run(self) -> None:
-        """Run the hook until this is cancelled; then end the programs that run."""
+        """Run the hook until this coroutine is cancelled; then end the running programs."""
         try:
             while True:
                 change = self._engine.news.next()
@@ -137,7 +137,7 @@ class HookRunner:
                 await asyncio.wait(tasks)
 
     async def settle(self) -> bool:
-        """Wait until the hook has seen all that is saved; return False if it has changed the queue since the last call.
+        """Wait until the hook has seen all saved items; return False if it has changed the queue since the last call.
 
         A stop and `END_SECONDS` end the wait.
         """
@@ -222,7 +222,7 @@ class HookRunner:
             self._news.set()
 
     async def _run(self, item: SavedItem, at: int) -> ProgramEnd:
-        """Run the program for one file, and tell of a failure."""
+        """Run the program for one file, and report a failure."""
         number, file = item.files[at]
         origin = item.origin
         with ExitStack() as stack:
@@ -241,7 +241,7 @@ class HookRunner:
         return end
 
     async def _run_program(self, document: dict[str, object], place: str) -> ProgramEnd:
-        """Run the program with what it is told of a file at `place`, a path or a URL."""
+        """Run the program with `document`, the description of the file at `place`, a path or a URL."""
         if is_url(place):
             document["url"] = place
         return await run_program(
@@ -273,7 +273,7 @@ def filled(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
 
 
 def program_environment(config: Config, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of the hook: this process's, without what may hold a secret (Law 8).
+    """Return the environment of the hook: this process's, without variables that may hold a secret (Law 8).
 
     Removed are this program's own variables, and all that the configuration names as places of keys and addresses.
     """

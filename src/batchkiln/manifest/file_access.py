@@ -1,4 +1,4 @@
-"""What a manifest of a stranger may read and write on this machine: nothing but a folder each."""
+"""Restricts a manifest that another machine has sent to one folder to read from and one to write to."""
 
 import os
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ from batchkiln.yaml_reading.diagnostics import InvalidValue, quoted
 class FileAccess:
     """The folders of a manifest that another machine has sent.
 
-    Input images and data files are in `files`, and relative to it; without it, the manifest names none. Results are
-    written below `outputs`, a folder or a URL. The refusal of a name does not tell whether the file exists.
+    Names of input images and data files are relative to `files`, and may not leave it; without `files`, the manifest
+    may name none. Results are written below `outputs`, a folder or a URL. The refusal of a name does not reveal whether
+    the file exists.
     """
 
     outputs: Path | str
@@ -34,7 +35,7 @@ class FileAccess:
         return path
 
     def check_output(self, directory: str) -> None:
-        """Raise `InvalidValue` for an output folder in another place."""
+        """Raise `InvalidValue` for an output folder outside `outputs`."""
         if not self._may_write(directory):
             reason = "`output.dir` is outside the folder in which a manifest sent over HTTP may write"
             raise InvalidValue(reason, "name a relative folder, as in `output: {dir: out/birds}`")

@@ -165,7 +165,7 @@ def located_objection(objection: Objection, location: Location, *, addition: str
 def repeated(
     context: ManifestContext, item: LocatedItem, repeat: int | None, settings: ResolvedSettings
 ) -> Iterable[LocatedItem]:
-    """Return the item, or with `repeat` or variants so many items with numbered ids; variants are one group."""
+    """Return the item; with `repeat` or variants, that number of items with numbered ids. Variants form one group."""
     count = settings.variants if repeat is None else repeat
     if count is None:
         return (item,)

@@ -76,7 +76,7 @@ class ArrayReader:
                 self._fail(f"an element of more than {MAX_ELEMENT_LENGTH >> 20} MiB", 0)
 
     def _decoded(self, length: int) -> Any:  # noqa: ANN401  as above
-        """Pass a value and return it, as strictly decoded as a line of jsonl."""
+        """Skip a value of this length and return it, decoded as strictly as a line of jsonl."""
         text = self._text[self._at : self._at + length]
         try:
             value = orjson.loads(text)
@@ -86,7 +86,7 @@ class ArrayReader:
         return value
 
     def _next(self) -> str:
-        """Pass blanks; return the next character, or nothing at the end of the text."""
+        """Skip blanks; return the next character, or an empty text at the end."""
         while True:
             start = self._at
             while start < len(self._text) and self._text[start] in _BLANK:
@@ -104,7 +104,7 @@ class ArrayReader:
             self._fail("text after the end of the array", 0)
 
     def _more(self) -> bool:
-        """Read on; return False at the end. A long element doubles the text, so that it is rarely decoded again."""
+        """Read more text; return False at the end. A long element doubles the amount, to be decoded less often."""
         pieces, wanted = [self._text[self._at :]], max(1, len(self._text) - self._at)
         got = 0
         while got < wanted and (piece := next(self._pieces, "")):

@@ -24,11 +24,11 @@ from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.row_items import row_items
-from batchkiln.manifest.schema import Header
+from batchkiln.manifest.schema import Header, Settings
 from batchkiln.manifest.settings import SettingsReader
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
-from batchkiln.yaml_reading.yaml_errors import encoding_error, has_keys_below, report_syntax
+from batchkiln.yaml_reading.yaml_errors import encoding_error, may_have_root_keys_after, report_syntax
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
 from batchkiln.yaml_reading.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
 
@@ -95,9 +95,9 @@ def open_manifest(
     """Open a manifest and read its header. The path `-` reads `stdin`, which is copied to a temporary file.
 
     Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raise `InputError` if the header is
-    invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, a path
-    or a URL, or below `working_dir`. With `access`, the manifest was sent by a stranger, and names only what that
-    permits.
+    invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, a path or a
+    URL, or below `working_dir`. With `access`, another machine has sent the manifest, which may name only the files
+    that `access` permits.
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
@@ -129,7 +129,7 @@ class _ManifestReader:
     def job(self, output_base: Path | str) -> JobSpec | None:
         """Return the header as a job; None after adding diagnostics."""
         tree = self._header
-        check_names(tree, [*Header.model_fields, "items"], self.diagnostics)
+        check_names(tree, [*Header.model_fields, "items"], self.diagnostics, of_items=Settings.model_fields)
         known = MapNode(tree.start_mark, {name: tree.pairs[name] for name in tree.pairs if name in Header.model_fields})
         header = check(Header, known, self.diagnostics)
         if not self._has_items:
@@ -231,7 +231,11 @@ class _ManifestReader:
             self._has_items = True
             start = tree.peek()
             is_block = root.flow_style is False and getattr(start, "flow_style", None) is False
-            if is_block and root.start_mark.column == 0 and not has_keys_below(self._text.path, start.start_mark.index):
+            if (
+                is_block
+                and root.start_mark.column == 0
+                and not may_have_root_keys_after(self._text.path, start.start_mark.index)
+            ):
                 return
             self._skip_items(tree)
         tree.close_document()
@@ -294,7 +298,7 @@ class _ManifestReader:
         self.diagnostics.at(output.pairs["versions"][1].start_mark, reason, remedy)
 
     def _check_access(self, directory: str) -> None:
-        """Refuse an output folder that a stranger may not name."""
+        """Add a diagnostic for an output folder that `access` does not permit."""
         try:
             if self._access is not None:
                 self._access.check_output(directory)
@@ -304,7 +308,7 @@ class _ManifestReader:
             self.diagnostics.at(mark, error.reason, error.remedy)
 
     def _check_path_lengths(self, directory: str, pattern: str) -> None:
-        """Refuse an output folder in which a paid file could get a path that the system does not allow."""
+        """Add a diagnostic for an output folder in which the path of a paid file could be too long for the system."""
         output = self._header.pairs.get("output")
         mark = output[1].start_mark if output is not None else self._header.start_mark
         if is_url(directory):
@@ -340,7 +344,7 @@ class _ManifestReader:
 
 
 def _output_folder(base: Path | str, name: str) -> str:
-    """Return an output folder as a URL or an absolute path. `file://` is a way to write a path."""
+    """Return an output folder as a URL or an absolute path. A `file://` URL becomes a path."""
     if scheme_of(name) == "file":
         name = unquote(name.partition("://")[2])
     if is_url(name):

@@ -21,7 +21,7 @@ class SourceNotFetched(Exception):
 
 
 def file_name_of(url: str) -> str:
-    """Return the last part of a URL's path, without a query."""
+    """Return the last part of a URL's path, without the query."""
     return re.split(r"[?#]", url.partition("://")[2])[0].rstrip("/").rpartition("/")[2]
 
 

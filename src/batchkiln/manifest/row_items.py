@@ -90,7 +90,7 @@ def _source(context: ManifestContext, name: str, node: Node) -> Source:
 
 
 def _permitted(context: ManifestContext, access: FileAccess, name: str, node: Node) -> Path:
-    """Return the path of a source that a manifest of a stranger names."""
+    """Return the path of a source, as far as `access` permits the manifest to name it."""
     try:
         return access.path_of(name)
     except InvalidValue as error:
@@ -98,7 +98,7 @@ def _permitted(context: ManifestContext, access: FileAccess, name: str, node: No
 
 
 def _remote_source(context: ManifestContext, url: str, node: Node) -> Source:
-    """Copy a source from a URL, of whose name no secret is shown (Law 8)."""
+    """Copy a source from a URL. Error messages show the URL without its secrets (Law 8)."""
     shown_name, name = redacted(url), file_name_of(url)
     if source_for(name, Path(), shown_name) is None:
         raise context.invalid(node.start_mark, f"`{shown_name}` has none of the known endings", _ENDINGS)

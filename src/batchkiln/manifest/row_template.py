@@ -1,4 +1,4 @@
-"""Compiles an entry with templates: what is equal for all rows is checked once, and a row fills in the rest."""
+"""Compiles an entry with templates: what all rows share is checked once, and each row fills in the rest."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ from batchkiln.manifest.templates import Condition, Template, TemplateFailed, co
 from batchkiln.manifest.validation import checked_id, checked_prompt, suggestion
 from batchkiln.yaml_reading.diagnostics import InvalidValue, Location, Remedy
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
-from batchkiln.yaml_reading.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
+from batchkiln.yaml_reading.yaml_tree import MapNode, Node, RenderedScalar, SeqNode, plain_value, scalar_value
 
 _MAX_CACHED: Final = 10_000
 _MAX_CACHED_LENGTH: Final = 2_000  # characters of one row's settings; longer ones are rare and not worth the memory
@@ -158,7 +158,7 @@ class ItemTemplate:
         )
 
     def _plain_items(self, rows: Iterable[Row]) -> Iterator[LocatedItem]:
-        """Yield the items of the rows in less time than `_items_of`, which gets each row with any doubt."""
+        """Yield the items of the rows in less time than `_items_of`, which handles all uncertain rows."""
         settings, get_columns = self._fixed_settings, self._get_columns
         assert settings is not None
         assert get_columns is not None
@@ -375,7 +375,7 @@ class ItemTemplate:
     def _row_input(self, field: _InputField, place: int, *, variables: Variables, line: int) -> Input | None:
         name = self._rendered(field.name, variables, line)
         if field.ref is None:
-            return self._context.settings.input(Rendered(field.name.node.start_mark, name), place)
+            return self._context.settings.input(RenderedScalar(field.name.node.start_mark, name), place)
         job = None if field.job is None else self._rendered(field.job, variables, line)
         return replace(field.ref, item=checked_id(name), job=job)
 
@@ -393,7 +393,7 @@ class ItemTemplate:
         return self._cache[key]
 
     def _with_row(self, objections: Iterable[PlacedObjection], line: int) -> tuple[PlacedObjection, ...]:
-        """Add the row to objections, because their location is the template's, which is the same for all rows."""
+        """Add the row to objections, because the template's location is the same for all rows."""
         where = f" (first in {self._file}, line {line})" if self._file != self._diagnostics.file else ""
         return tuple(replace(each, remedy=f"{each.remedy}{where}") for each in objections)
 
@@ -408,7 +408,7 @@ class ItemTemplate:
                 value = MapNode(value.start_mark, dict(value.pairs))
                 inside.pairs[name] = key, value
                 inside = value
-            inside.pairs[path[-1]] = inside.pairs[path[-1]][0], Rendered(field.node.start_mark, text)
+            inside.pairs[path[-1]] = inside.pairs[path[-1]][0], RenderedScalar(field.node.start_mark, text)
         return entry
 
     def _metadata_and_name(self, variables: Variables, line: int) -> tuple[str | None, str | None]:

@@ -62,7 +62,7 @@ class Parameters(Fields):
 
 
 class SourceInput(Fields):
-    """An input that another item makes. The item waits until that one is done."""
+    """An input that another item makes. The item waits until that source item is done."""
 
     item: ItemId = Field(description="The id of an item that makes images, or of a group of variants")
     output: Annotated[int, Field(ge=1, le=MAX_OUTPUT)] | None = Field(None, description="Which output; default 1")

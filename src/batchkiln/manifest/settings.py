@@ -13,7 +13,7 @@ from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings, SourceIn
 from batchkiln.manifest.validation import check, checked_id
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, quoted
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
-from batchkiln.yaml_reading.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
+from batchkiln.yaml_reading.yaml_tree import MapNode, Node, RenderedScalar, SeqNode, plain_value, scalar_value
 
 RECIPE_FIELDS: Final = (
     *("model", "mode", "parameters", "max_cost_credits", "attempts", "priority"),
@@ -35,7 +35,7 @@ Input = InputFile | SourceRef
 class ResolvedSettings:
     """Settings that many items share. `objections` and `prompt_limit` come from the service's catalogue.
 
-    The unit of `prompt_limit` is not documented. `variants` is None for one item that is no member of a group.
+    The unit of `prompt_limit` is not documented. `variants` is None for an item that is not a member of a group.
     """
 
     recipe: Recipe
@@ -101,7 +101,7 @@ class SettingsReader:
     def inputs_in(self, node: Node) -> tuple[Input, ...] | None:
         """Return the inputs of a list, with checked files; None if one of them is invalid."""
         if not isinstance(node, SeqNode):
-            if isinstance(node, (MapNode, Rendered)) or scalar_value(node) is not None:
+            if isinstance(node, (MapNode, RenderedScalar)) or scalar_value(node) is not None:
                 self._diagnostics.at(node.start_mark, "`inputs` must be a list", "as in `inputs: [images/owl.png]`")
                 return None
             return ()

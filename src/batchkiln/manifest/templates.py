@@ -1,8 +1,8 @@
 """Jinja templates that see only their variables, and whose time and size are bounded.
 
 Jinja's sandbox is narrowed. There are no calls, loops, assignments or attributes of Python objects: a dot looks up a
-key of a mapping. Only listed filters and tests exist, and operations that multiply are limited. Each part of a template
-is evaluated at most once, so the template and its variables bound the time and the size of the result.
+key of a mapping. Only listed filters and tests exist, and operations whose results can grow fast are limited. Each part
+of a template is evaluated at most once, so the template and its variables bound the time and the size of the result.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -6,7 +6,7 @@ There may be a million prompts and ids. They are therefore checked without pydan
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -91,12 +91,16 @@ def check(model: type[Model], tree: MapNode, diagnostics: Diagnostics, *, prefix
     return None
 
 
-def check_names(tree: MapNode, known: Iterable[str], diagnostics: Diagnostics) -> None:
-    """Add a diagnostic for each unknown key."""
+def check_names(
+    tree: MapNode, known: Iterable[str], diagnostics: Diagnostics, *, of_items: Container[str] = ()
+) -> None:
+    """Add a diagnostic for each unknown key; the remedy for one `of_items` names its place."""
     names = list(known)
     for name, (key, _) in tree.pairs.items():
         if name not in names:
-            diagnostics.at(key.start_mark, f"unknown field `{quoted(name)}`", partial(suggestion, name, names))
+            belongs_below = f"`{name}` is a field of items: put it into `defaults`, or into an item"
+            remedy = belongs_below if name in of_items else partial(suggestion, name, names)
+            diagnostics.at(key.start_mark, f"unknown field `{quoted(name)}`", remedy)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

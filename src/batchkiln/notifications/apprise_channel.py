@@ -16,6 +16,7 @@ TIMEOUT_SECONDS: Final = 60.0
 _TYPES: Final = {
     NotificationKind.JOB_ENDED: "success",
     NotificationKind.BUDGET_SPENT: "info",
+    NotificationKind.BUDGET_SHARE: "info",
     NotificationKind.ITEM_HELD: "warning",
     NotificationKind.RESULTS_EXPIRING: "warning",
     NotificationKind.NOT_UNDERSTOOD: "failure",
@@ -46,7 +47,7 @@ class AppriseChannel:
         return cls(name, target)
 
     async def send(self, notification: Notification) -> DeliveryResult:
-        """Send once. Apprise reports only whether it failed, not why."""
+        """Send the notification once. Apprise reports only whether this failed, not why."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 is_sent = await self._target.async_notify(

@@ -1,8 +1,8 @@
-"""Delivers the notifications of one notifier during a run. Its ports are a channel, an outbox and a clock.
+"""Delivers the notifications of one notifier during a run, from an outbox to a channel.
 
 The queue's history on disk is the buffer, so undelivered notifications use no memory; events from a time when the
-receiver was unreachable are combined into few. A notification is marked only after it was delivered or given up. After
-a crash before that, it is sent again with the same id: delivery is at least once.
+receiver was unreachable are combined into few notifications. A notification is marked only after its delivery, or after
+its last try. After a crash before that, it is sent again with the same id: delivery is at least once.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.notifications import Notification
 
 MAX_TRIES: Final = 8
-"""Sends of one notification at most; the waits between them add up to about two minutes."""
+"""The maximum number of sends of one notification. The waits between them add up to about two minutes."""
 
 GATHER_SECONDS: Final = 2.0
-"""Delay between a change and reading the outbox, so that items held together make one notification."""
+"""The delay between a change and a read of the outbox, so that items held at the same time share a notification."""
 
 POLL_SECONDS: Final = 60.0
-"""Interval of reading the outbox without a change: waits for a reset and ends of retention cause none."""
+"""The interval of reads of the outbox without a change of the queue, for conditions that depend on time alone."""
 
 MAX_WAIT_SECONDS: Final = 300.0
 """The longest wait between two sends, whatever the receiver asks for."""
@@ -51,7 +51,7 @@ class Channel(Protocol):
         """The notifier's name, as logs show it."""
 
     async def send(self, notification: Notification) -> DeliveryResult:
-        """Send once, within a bounded time. Raise nothing but cancellation."""
+        """Send the notification once, within a bounded time. Raise nothing but cancellation."""
 
 
 class Outbox(Protocol):
@@ -61,7 +61,7 @@ class Outbox(Protocol):
         """Return the undelivered notifications in order, combined by job to limit their number."""
 
     async def mark_delivered(self, notification: Notification) -> None:
-        """Record durably that a notification was delivered or given up."""
+        """Record durably that a notification was delivered, or that its last try failed."""
 
     async def save_position(self) -> None:
         """Record durably how far the history was read; the next run starts there."""
@@ -87,7 +87,7 @@ class Dispatcher:
     """Reads one outbox and sends by one channel, until the run has ended and the outbox is empty."""
 
     def __init__(self, channel: Channel, outbox: Outbox, clock: Clock) -> None:
-        """Initialize with the ports. Nothing is sent yet."""
+        """Initialize without sending anything."""
         self._channel = channel
         self._outbox = outbox
         self._clock = clock
@@ -135,7 +135,7 @@ class Dispatcher:
         return min(max(own, result.retry_after_seconds or 0.0), MAX_WAIT_SECONDS)
 
     async def _wait_for_change(self, change: asyncio.Event, ended: asyncio.Event) -> None:
-        """Wait for a change, then for more of them; the end of the run is a change as well."""
+        """Wait for a change, then briefly for further ones. The end of the run also counts as a change."""
         await self._clock.sleep_until(self._clock.monotonic() + POLL_SECONDS, change)
         if not ended.is_set():
             await self._clock.sleep_until(self._clock.monotonic() + GATHER_SECONDS, ended)

@@ -20,12 +20,12 @@ _EVENTS_AT_ONCE: Final = 1000
 class EventNotifications:
     """The notifications from the event log up to the event `newest`."""
 
-    notices: tuple[Notification, ...]
+    notifications: tuple[Notification, ...]
     newest: int
 
 
 @dataclass(slots=True)
-class _OfJob:
+class _JobEvents:
     """A job's relevant events: the last one that ended an item, and those that held an item."""
 
     last_id: int = 0
@@ -37,7 +37,7 @@ class _OfJob:
     codes: dict[str, int] = field(default_factory=dict)
 
 
-def notice_id(uid: str, *parts: object) -> str:
+def notification_id(uid: str, *parts: object) -> str:
     """Return a notification's id, stable within a queue and different between queues; it contains no dot."""
     text = "\n".join(str(part) for part in (uid, *parts))
     return f"notice_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
@@ -45,18 +45,20 @@ def notice_id(uid: str, *parts: object) -> str:
 
 def notifications_since(reader: Reader, cursor: int, uid: str) -> EventNotifications:
     """Read the event log after `cursor` to its end, page by page; memory grows only with the number of jobs."""
-    jobs: dict[str, _OfJob] = {}
+    jobs: dict[str, _JobEvents] = {}
     newest = cursor
     while events := reader.events.after(newest, _EVENTS_AT_ONCE):
         for event in events:
             if event.item is not None and event.state in AT_REST:
-                _note(jobs.setdefault(event.job, _OfJob()), event)
+                _add(jobs.setdefault(event.job, _JobEvents()), event)
         newest = events[-1].id
-    notices = [notice for name, found in jobs.items() for notice in _notices(reader, name, found, uid)]
-    return EventNotifications(tuple(notices), newest)
+    notifications = [
+        notification for name, found in jobs.items() for notification in _notifications_of(reader, name, found, uid)
+    ]
+    return EventNotifications(tuple(notifications), newest)
 
 
-def _note(found: _OfJob, event: LoggedEvent) -> None:
+def _add(found: _JobEvents, event: LoggedEvent) -> None:
     found.last_id, found.at = event.id, event.at
     if event.state != ItemState.HELD:
         return
@@ -69,7 +71,7 @@ def _note(found: _OfJob, event: LoggedEvent) -> None:
     found.codes[code] = found.codes.get(code, 0) + 1
 
 
-def _notices(reader: Reader, name: str, found: _OfJob, uid: str) -> Iterator[Notification]:
+def _notifications_of(reader: Reader, name: str, found: _JobEvents, uid: str) -> Iterator[Notification]:
     summary = reader.jobs.summary(name)
     audience = reader.notifications.audience([name])
     if found.held and summary.items[ItemState.HELD]:
@@ -78,13 +80,13 @@ def _notices(reader: Reader, name: str, found: _OfJob, uid: str) -> Iterator[Not
         yield _ended(summary, found, uid, audience)
 
 
-def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str] | None) -> Notification:
+def _held(summary: JobSummary, found: _JobEvents, uid: str, audience: frozenset[str] | None) -> Notification:
     assert found.at is not None, "an event has an instant"
     job = summary.name
     reasons = ", ".join(f"{number:,} {code}" for code, number in found.codes.items())
     more = f" and {found.held - len(found.items):,} more" if found.held > len(found.items) else ""
     return Notification(
-        id=notice_id(uid, NotificationKind.ITEM_HELD, job, found.first_held_id, found.last_held_id),
+        id=notification_id(uid, NotificationKind.ITEM_HELD, job, found.first_held_id, found.last_held_id),
         kind=NotificationKind.ITEM_HELD,
         at=found.at,
         title=f"{job}: {plural(found.held, 'item needs', 'items need')} your decision",
@@ -97,14 +99,14 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
     )
 
 
-def _ended(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str] | None) -> Notification:
+def _ended(summary: JobSummary, found: _JobEvents, uid: str, audience: frozenset[str] | None) -> Notification:
     assert found.at is not None, "an event has an instant"
     job, items, spent = summary.name, summary.items, summary.credits
     counts = {state.value: number for state, number in items.items() if number}
     ended = ", ".join(f"{number:,} {state}" for state, number in counts.items())
     refunded = f", {spent.refunded:,} refunded" if spent.refunded else ""
     return Notification(
-        id=notice_id(uid, NotificationKind.JOB_ENDED, job, found.last_id),
+        id=notification_id(uid, NotificationKind.JOB_ENDED, job, found.last_id),
         kind=NotificationKind.JOB_ENDED,
         at=found.at,
         title=f"{job}: ended, {items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done",

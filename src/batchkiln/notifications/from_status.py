@@ -11,7 +11,7 @@ from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.responses import AccountProblem
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.core.waits import NotBefore, WaitReason
-from batchkiln.notifications.from_events import ITEMS_NAMED, notice_id
+from batchkiln.notifications.from_events import ITEMS_NAMED, notification_id
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, CALLS, misunderstanding
 from batchkiln.presentation.formatting import format_minute, plural
 from batchkiln.store import ChangeNotifier, Expiring, Reader, Store
@@ -20,13 +20,13 @@ from batchkiln.worker.loop import next_due
 from batchkiln.worker.run_state import RunState
 
 BUDGET_SHARES: Final = (50, 80, 95)
-"""The shares of a job's budget, in percent, of which a person is told once each."""
+"""The percentages of a job's budget for each of which one notification is sent."""
 
 _DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
 
 
 class RunningEngine(Protocol):
-    """The engine of a run, as the notifications need it."""
+    """The part of a run's engine that the notifications use."""
 
     store: Store
     news: ChangeNotifier
@@ -38,28 +38,28 @@ async def status_notifications(engine: RunningEngine, reader: Store, uid: str) -
     """Return the notifications about the run's accounts and about results that will expire soon."""
     if not engine.workers:
         return []
-    notices: list[Notification] = []
+    notifications: list[Notification] = []
     scope = engine.control.scope
-    # On the run's own connection, which alone knows a selection.
+    # Only the run's own connection contains its selection.
     outstanding = await engine.store.read(lambda reader: reader.jobs.outstanding(scope))
     for worker in engine.workers:
         audience = await reader.read(_audience, scope, worker.viewpoint.profile)
-        unread = await reader.read(_unread, worker.account_id)
-        notices += [_not_understood(worker, entry, uid, audience) for entry in unread]
+        misunderstood = await reader.read(_misunderstood, worker.account_id)
+        notifications += [_not_understood(worker, entry, uid, audience) for entry in misunderstood]
         if worker.account_id in engine.control.blocked:
-            notices.append(_blocked(worker, uid, audience))
+            notifications.append(_blocked(worker, uid, audience))
         elif outstanding.total and (due := await next_due(worker)).reason in _DAY_IS_SPENT:
-            notices.append(_spent(worker, due, outstanding, uid, audience))
+            notifications.append(_spent(worker, due, outstanding, uid, audience))
     for profile, worker in {worker.viewpoint.profile: worker for worker in engine.workers}.items():
         now = worker.ports.clock.now().instant
-        notices += await reader.read(_expiring_notices, profile, now, worker.rates.day.start_of(now), uid)
-        notices += await reader.read(_budget_notices, scope, profile, now, uid)
-    return notices
+        notifications += await reader.read(_expiring_notifications, profile, now, worker.rates.day.start_of(now), uid)
+        notifications += await reader.read(_budget_notifications, scope, profile, now, uid)
+    return notifications
 
 
-def _budget_notices(reader: Reader, scope: Scope, profile: str, now: datetime, uid: str) -> list[Notification]:
+def _budget_notifications(reader: Reader, scope: Scope, profile: str, now: datetime, uid: str) -> list[Notification]:
     """Return a notification for each job with work that has reached a share of its budget."""
-    notices = []
+    notifications = []
     for job in reader.jobs.work(scope).jobs:
         spent = reader.jobs.credits(job.name, now) if job.profile == profile else None
         if spent is None or not spent.budget:
@@ -67,24 +67,24 @@ def _budget_notices(reader: Reader, scope: Scope, profile: str, now: datetime, u
         committed = spent.charged - spent.refunded + spent.reserved
         reached = [share for share in BUDGET_SHARES if committed * 100 >= share * spent.budget]
         if reached:
-            notices.append(
+            notifications.append(
                 Notification(
-                    id=notice_id(uid, NotificationKind.BUDGET_SHARE, job.name, reached[-1], spent.budget),
+                    id=notification_id(uid, NotificationKind.BUDGET_SHARE, job.name, reached[-1], spent.budget),
                     kind=NotificationKind.BUDGET_SHARE,
                     at=now,
                     title=f"{job.name}: {reached[-1]} % of its budget is used",
                     text=(
                         f"{committed:,} of {plural(spent.budget, 'credit')} are spent or reserved. "
-                        "At the budget's end no new item begins."
+                        "Once the budget is used up, no new item starts."
                     ),
                     recipients=reader.notifications.audience([job.name]),
                     data={"job": job.name, "share": reached[-1], "credits": committed, "budget": spent.budget},
                 )
             )
-    return notices
+    return notifications
 
 
-def _unread(reader: Reader, account_id: int) -> tuple[Misunderstood, ...]:
+def _misunderstood(reader: Reader, account_id: int) -> tuple[Misunderstood, ...]:
     return reader.accounts.misunderstood(account_id)
 
 
@@ -105,7 +105,7 @@ def _blocked(worker: AccountWorker, uid: str, audience: frozenset[str] | None) -
     if problem is AccountProblem.OVERCHARGED:
         text = f"{account}: {ACCOUNT_ADVICE[problem]}. Nothing is lost, and queued items stay queued."
     return Notification(
-        id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.rates.day.start_of(now)),
+        id=notification_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.rates.day.start_of(now)),
         kind=NotificationKind.ACCOUNT_BLOCKED,
         at=now,
         title=f"{account} cannot work: {problem}",
@@ -120,7 +120,7 @@ def _not_understood(
 ) -> Notification:
     account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
     return Notification(
-        id=notice_id(uid, NotificationKind.NOT_UNDERSTOOD, account, entry.call, entry.since),
+        id=notification_id(uid, NotificationKind.NOT_UNDERSTOOD, account, entry.call, entry.since),
         kind=NotificationKind.NOT_UNDERSTOOD,
         at=worker.ports.clock.now().instant,
         title=f"{account}: not understood: {CALLS[entry.call]}",
@@ -145,7 +145,7 @@ def _spent(
     resumes_at = now.instant_of(due.at) if due.at < inf else None
     whose = "of the account" if due.reason is WaitReason.DAY_CREDITS else "of the job's budget"
     return Notification(
-        id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, worker.rates.day.start_of(now.instant)),
+        id=notification_id(uid, NotificationKind.BUDGET_SPENT, account, worker.rates.day.start_of(now.instant)),
         kind=NotificationKind.BUDGET_SPENT,
         at=now.instant,
         title=f"{account}: today's credits are spent, {plural(outstanding.total, 'item')} left",
@@ -164,7 +164,7 @@ def _spent(
     )
 
 
-def _expiring_notices(reader: Reader, profile: str, now: datetime, day: datetime, uid: str) -> list[Notification]:
+def _expiring_notifications(reader: Reader, profile: str, now: datetime, day: datetime, uid: str) -> list[Notification]:
     jobs: dict[str, list[Expiring]] = {}
     for entry in reader.notifications.near_expiry(profile, now + RETENTION_WARNING):
         jobs.setdefault(entry.job, []).append(entry)
@@ -173,7 +173,7 @@ def _expiring_notices(reader: Reader, profile: str, now: datetime, day: datetime
             job,
             entries,
             now,
-            notice_id(uid, NotificationKind.RESULTS_EXPIRING, job, day),
+            notification_id(uid, NotificationKind.RESULTS_EXPIRING, job, day),
             reader.notifications.audience([job]),
         )
         for job, entries in jobs.items()

@@ -27,13 +27,13 @@ from batchkiln.notifications.webhook_channel import WebhookChannel, signing_key
 from batchkiln.store import NotificationPosition, Store, Writer
 
 END_SECONDS: Final = 20.0
-"""Time that the end of a run waits for its last notifications, in seconds of real time; the next run sends the rest."""
+"""Real seconds for which the end of a run waits for its last notifications. The next run sends the rest."""
 
 STOPPED_SECONDS: Final = 2.0
-"""The same wait after a stop was requested; an unreachable receiver should not delay it."""
+"""The same wait after a stop was requested, which an unreachable receiver should not delay."""
 
-NOTIFY_SECONDS: Final = 1.0
-"""After this time the wait is announced, so that the run does not seem to hang."""
+ANNOUNCE_AFTER_SECONDS: Final = 1.0
+"""The seconds after which the wait is announced, so that the run does not seem to hang."""
 
 log = structlog.get_logger()
 
@@ -57,19 +57,19 @@ async def notifying(
             return made
 
         open_channels = partial(channels_of, notifiers, new_webhook_session, wall)
-        tasks = await _begin(engine, reader, open_channels, notifiers, ended)
+        tasks = await _start(engine, reader, open_channels, notifiers, ended)
         try:
             yield
         except asyncio.CancelledError:
-            await _drop(tasks)
+            await _cancel(tasks)
             raise
         finally:
             ended.set()
             engine.news.announce()
-            await _end(tasks, engine.control.stop_wanted)
+            await _finish(tasks, engine.control.stop_wanted)
 
 
-async def _begin(
+async def _start(
     engine: RunningEngine,
     reader: Store,
     open_channels: Callable[[], Sequence[Channel]],
@@ -83,7 +83,7 @@ async def _begin(
             await QueueOutbox.open(engine, reader, channel.name, notifiers[channel.name].events, uid=uid)
             for channel in channels
         ]
-    except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being told of
+    except Exception as error:  # noqa: BLE001  a run that spends money does not need notifications
         log.warning("notifiers_unusable", error=type(error).__name__)
         return []
     clock = ServiceClock()
@@ -91,23 +91,23 @@ async def _begin(
     return [asyncio.create_task(dispatcher.run(ended), name="batchkiln-notify") for dispatcher in dispatchers]
 
 
-async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) -> None:
+async def _finish(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) -> None:
     """Wait for the last notifications. A stop request ends the wait at once."""
     try:
         if stop_wanted.is_set():
             left = await _unfinished(tasks, STOPPED_SECONDS)
-        elif left := await _unfinished(tasks, NOTIFY_SECONDS, stop_wanted):
+        elif left := await _unfinished(tasks, ANNOUNCE_AFTER_SECONDS, stop_wanted):
             log.warning(
-                "notices_awaited",
+                "notifications_awaited",
                 number=len(left),
                 duration_seconds=END_SECONDS,
                 remedy="press Ctrl-C to leave them to the next run",
             )
-            left = await _unfinished(left, END_SECONDS - NOTIFY_SECONDS, stop_wanted)
+            left = await _unfinished(left, END_SECONDS - ANNOUNCE_AFTER_SECONDS, stop_wanted)
         if left:
-            log.warning("notices_left", number=len(left), remedy="the next run sends them")
+            log.warning("notifications_left", number=len(left), remedy="the next run sends them")
     finally:
-        await _drop(tasks)
+        await _cancel(tasks)
 
 
 async def _unfinished(
@@ -126,7 +126,7 @@ async def _unfinished(
     return [task for task in tasks if not task.done()]
 
 
-async def _drop(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
@@ -168,7 +168,7 @@ class QueueOutbox:
     ) -> "QueueOutbox":
         """Continue where the last run stopped; a new notifier starts with the current event.
 
-        `kinds` are the kinds that the notifier wants; None means all.
+        `kinds` are the kinds of notifications that the notifier receives; None means all.
         """
         position = await reader.read(lambda reader: reader.notifications.cursor(name))
         await engine.store.write(Writer.write_cursor, name, position)  # stored at once, even if nothing is sent soon
@@ -178,16 +178,16 @@ class QueueOutbox:
         """Return the notifications that are due and not yet delivered."""
         self._advance()
         logged = await self._reader.read(notifications_since, self._position.cursor, self._uid)
-        found = [*logged.notices, *await status_notifications(self._engine, self._reader, self._uid)]
+        found = [*logged.notifications, *await status_notifications(self._engine, self._reader, self._uid)]
         wanted = [one for one in found if one.id not in self._position.ids and one.is_for(self._name, self._kinds)]
         self._newest = logged.newest
-        self._waiting = {notice.id for notice in wanted}
+        self._waiting = {notification.id for notification in wanted}
         return wanted
 
     async def mark_delivered(self, notification: Notification) -> None:
         """Record a delivery durably, so that a crash afterwards does not repeat it."""
         self._waiting.discard(notification.id)
-        self._position = self._position.also(notification.id)
+        self._position = self._position.with_delivered(notification.id)
         self._advance()
         await self.save_position()
 
@@ -205,7 +205,7 @@ class QueueOutbox:
     def _advance(self) -> None:
         """Advance the position once all notifications read so far are delivered."""
         if not self._waiting:
-            self._position = self._position.at(self._newest)
+            self._position = self._position.moved_to(self._newest)
 
 
 def channels_of(

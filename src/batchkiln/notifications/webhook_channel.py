@@ -24,7 +24,7 @@ _OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
 
 
 class WebhookChannel:
-    """A channel to one URL. A 2xx means delivered; 408, 425, 429, 5xx and no reply are worth a retry."""
+    """A channel to one URL. A 2xx means delivery; 408, 425, 429, 5xx and no reply lead to a retry."""
 
     def __init__(
         self, name: str, *, url: str, key: bytes | None, session: aiohttp.ClientSession, wall: Callable[[], datetime]
@@ -37,7 +37,7 @@ class WebhookChannel:
         self._wall = wall
 
     async def send(self, notification: Notification) -> DeliveryResult:
-        """Post once. An error's text names only its type, because the URL is a secret (Law 8)."""
+        """Post the notification once. An error's text names only its type, because the URL is a secret (Law 8)."""
         body = webhook_body(notification)
         headers = webhook_headers(notification.id, body, key=self._key, now=self._wall())
         try:
@@ -52,16 +52,16 @@ class WebhookChannel:
 def signing_key(secret: str) -> bytes:
     """Return the signing key: the base64 after `whsec_`, decoded, or else the text itself.
 
-    Raise `ValueError` if what follows `whsec_` is empty or not base64.
+    Raise `ValueError` if the text after `whsec_` is empty or not base64.
     """
     if not secret.startswith(_SECRET_PREFIX):
         return secret.encode()
     try:
         key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
     except binascii.Error:
-        raise ValueError("what follows whsec_ is not base64") from None
+        raise ValueError("the text after whsec_ is not base64") from None
     if not key:
-        raise ValueError("what follows whsec_ is empty")
+        raise ValueError("the text after whsec_ is empty")
     return key
 
 

@@ -23,16 +23,16 @@ _LEFT_BEHIND_SECONDS: Final = 86_400.0
 
 
 def copy_path(sha256: str, name: str) -> Path:
-    """Return where the copy of an object is, whether it exists or not. It keeps the extension of its name."""
+    """Return the path of an object's copy, whether it exists or not. The copy keeps the extension of the name."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     return cache / "batchkiln" / "objects" / sha256[:2] / f"{sha256}{Path(name).suffix}"
 
 
 def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
-    """Return a local file with an output's content: the path itself, or the copy of an object, which is read if needed.
+    """Return a local file with an output's content: the path itself, or a copy of the object.
 
-    Blocking. Raise `FileNotFoundError` if there is no such object, and `OSError` with the reason if it cannot be read
-    or has other content.
+    The copy is made if it does not exist. Blocking. Raise `FileNotFoundError` if there is no such object, and `OSError`
+    with the reason if it cannot be read or has other content.
     """
     if not is_url(path):
         return Path(path)
@@ -67,7 +67,7 @@ def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
 
 @contextmanager
 def held_file(path: str, *, sha256: str, size_bytes: int) -> Iterator[Path]:
-    """Yield what `local_file` returns. A copy stays until the end of the context, whatever others read meanwhile.
+    """Yield the path that `local_file` returns. The copy is not removed before the end of the context.
 
     Blocking. Raise the errors of `local_file`.
     """
@@ -90,7 +90,7 @@ def held_file(path: str, *, sha256: str, size_bytes: int) -> Iterator[Path]:
 
 
 def keep(source: Path, sha256: str, name: str) -> None:
-    """Move a file that is an object now to the copies. It is removed if it is on another disk, or none are kept."""
+    """Move a file that has become an object to the copies. It is removed if that fails or no copies are kept."""
     copy = copy_path(sha256, name)
     try:
         if not settings().copies_bytes:
@@ -107,7 +107,7 @@ def keep(source: Path, sha256: str, name: str) -> None:
 def trim(newest: Path) -> None:
     """Remove the copies that were unused for the longest time while all have more bytes than allowed.
 
-    What others are reading or hold is left to them, unless it is a day older: a crash has left it.
+    A copy that another process reads or holds stays, unless its hold is a day old and was therefore left by a crash.
     """
     found: list[tuple[float, int, Path]] = []
     for path in newest.parent.parent.glob("*/*"):

@@ -31,13 +31,13 @@ class StorageSettings:
 
 
 class _Configured:
-    """The settings of this process, and whether they were read."""
+    """The settings of this process, and whether they have been read."""
 
     read: Callable[[], StorageSettings] = StorageSettings
 
 
 def configure(read: Callable[[], StorageSettings]) -> None:
-    """Set where the settings of this process come from. They are read once, when the first URL is opened."""
+    """Set the function that reads the settings of this process. It is called once, when the first URL is opened."""
     _Configured.read = staticmethod(cache(read))
 
 
@@ -58,7 +58,7 @@ def open_url(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Raise any error of the block as `StorageError`, except the two that tell whether a file is there."""
+    """Raise any error of the block as `StorageError`, except the two that state whether a file exists."""
     try:
         yield
     except (StorageError, InputError, FileExistsError, FileNotFoundError):

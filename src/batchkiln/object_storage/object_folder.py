@@ -1,7 +1,8 @@
-"""A folder of objects at a URL. An object is created whole and never over another one, where the storage can do that.
+"""A folder of objects at a URL. An object is created whole and, where the storage permits, never over another one.
 
-S3 and Google Cloud Storage create an object on the condition that its name is free, which holds among several machines
-as well. Other file systems look first and create then. Their result is compared with what was sent.
+S3 and Google Cloud Storage create an object on the condition that its name is free, which also holds among several
+machines. For other file systems, the name is looked up before the object is created, and the result is compared with
+the bytes that were sent.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ class ObjectFolder:
     """A folder of objects. Its methods block, and raise `StorageError`. Names are relative to it."""
 
     def __init__(self, url: str) -> None:
-        """Open nothing yet."""
+        """Initialize without opening the URL."""
         self.url = url.rstrip("/")
         self.scheme = scheme_of(url)
 
@@ -40,9 +41,9 @@ class ObjectFolder:
         return f"{self.url}/{name}"
 
     def create(self, source: Path, name: str, *, sha256: str, media_type: str) -> None:
-        """Write a local file as a new object, with its hash in the metadata where the storage keeps some.
+        """Write a local file as a new object, with its hash in the metadata if the storage supports metadata.
 
-        Raise `FileExistsError` if the name is taken, with whatever content.
+        Raise `FileExistsError` if the name is taken, whatever the content.
         """
         with translated_errors():
             files, path = open_url(self.url_of(name))
@@ -74,7 +75,7 @@ class ObjectFolder:
     def holds(self, name: str, *, size_bytes: int, sha256: str) -> bool | None:
         """Return whether an object has this content; None if there is no object of this name.
 
-        A hash in its metadata is trusted only where the storage keeps it with the content, in one step. Without one,
+        A hash in the metadata is trusted only if the storage writes it together with the content. Without such a hash,
         the object is read.
         """
         try:
@@ -99,7 +100,7 @@ class ObjectFolder:
             return None
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small object; None if there is none, or if it is not small."""
+        """Return the content of a small object; None if there is none, or if it is too large."""
         try:
             with translated_errors():
                 files, path = open_url(self.url_of(name))
@@ -131,8 +132,8 @@ class ObjectFolder:
     def check(self, owner: str, *, is_shared: bool = False) -> None:
         """Write, read and remove an object, and write it a second time, which must fail.
 
-        `owner` makes its name unique. With `is_shared`, the storage must give each name once among several machines.
-        Each step has a time limit. Raise `StorageError`.
+        `owner` makes its name unique. With `is_shared`, the storage must ensure that only one of several machines can
+        create an object of a name. Each step has a time limit. Raise `StorageError`.
         """
         name, content = f".batchkiln/{owner}.probe", owner.encode()
         if is_shared and self.scheme not in CONDITIONAL:
@@ -191,7 +192,8 @@ def _hash_of(files: Any, path: str) -> str:  # noqa: ANN401  fsspec has no types
 def write_object(folder: ObjectFolder, source: Path, name: str, *, sha256: str, media_type: str) -> bool:
     """Create an object and verify it; return False if the name is taken by other content.
 
-    An object with the same content is adopted: an earlier try has written it. Raise `StorageError`.
+    An existing object with the same content counts as success, because an earlier try has written it. Raise
+    `StorageError`.
     """
     size_bytes = source.stat().st_size
     try:

@@ -1,4 +1,4 @@
-"""Threads for calls that may never return. Such a thread is left behind, and ends with the process."""
+"""Threads for calls that may never return. A thread whose call hangs is abandoned, and ends with the process."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def transfer_seconds(size_bytes: int) -> float:
 
 
 class DaemonThreads(Executor):
-    """Runs each call in a thread of its own, for which the end of the process does not wait."""
+    """Runs each call in a separate thread, which does not delay the end of the process."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Start a thread for the call."""
@@ -46,7 +46,7 @@ _THREADS: Final = DaemonThreads()
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Return the result of blocking work. Raise `StorageError` after `seconds` without one."""
+    """Return the result of blocking work. Raise `StorageError` if it takes longer than `seconds`."""
     try:
         return _THREADS.submit(work).result(seconds)
     except TimeoutError as error:
@@ -54,7 +54,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
 
 
 async def in_background(seconds: float, work: Callable[[], T]) -> T:
-    """Do the same without blocking the event loop, and without a thread that others wait for."""
+    """Do the same without blocking the event loop, in a daemon thread."""
     try:
         async with asyncio.timeout(seconds):
             return await asyncio.get_running_loop().run_in_executor(_THREADS, work)

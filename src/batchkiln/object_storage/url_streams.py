@@ -22,9 +22,9 @@ def stream(
     silence_seconds: float = CALL_SECONDS,
     max_size_bytes: int = MAX_SIZE_BYTES,
 ) -> None:
-    """Pass a file's content to `write` as it comes. A read that hangs is left to its thread.
+    """Pass a file's content to `write` as it arrives. A read that hangs is abandoned in its thread.
 
-    Raise `FileNotFoundError`, and `StorageError` for everything else, such as a silence of `silence_seconds`.
+    Raise `FileNotFoundError`, and `StorageError` for every other failure, such as no data for `silence_seconds`.
     """
     pieces: Queue[bytes | Exception] = Queue(_PIECES_AHEAD)
     given_up = Event()

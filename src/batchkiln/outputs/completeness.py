@@ -38,7 +38,7 @@ _EBML_MAX_HEAD_BYTES: Final = 12  # four bytes of kind and eight of length
 
 
 def is_complete(file_format: FileFormat, size_bytes: int, read_at: ReadAt) -> bool:
-    """Return whether a file has the end that its format prescribes. Raise what `read_at` raises."""
+    """Return whether a file has the end that its format prescribes. Propagate the exceptions of `read_at`."""
     check = _CHECKS.get(file_format.extension)
     return check is None or check(size_bytes, read_at)
 

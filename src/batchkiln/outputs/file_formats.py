@@ -127,7 +127,7 @@ def format_of(head: bytes, *, content_type: str | None, link_extension: str | No
 
 
 def is_text(head: bytes) -> bool:
-    """Return whether a file starts like text: a page, XML, JSON or words."""
+    """Return whether the first bytes are those of a text: a web page, XML, JSON or plain words."""
     if head.startswith(_UTF_16) or head.removeprefix(codecs.BOM_UTF8).lstrip()[:10].lower().startswith(_MARKUP):
         return True
     try:

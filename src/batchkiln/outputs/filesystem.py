@@ -81,8 +81,8 @@ class FileSystem:
         """Give the open file its final name. Raise `FileExistsError` if the name is taken.
 
         A hard link never overwrites. If the file system has no hard links, the file is renamed after a check. Between
-        check and rename, another program's new file of that name could be overwritten; within this program the queue's
-        lock prevents that.
+        check and rename, another program could create a file of that name, which is then overwritten; within this
+        program the queue's lock prevents that.
         """
         ours, named = os.fstat(handle), os.lstat(part)
         if (ours.st_dev, ours.st_ino) != (named.st_dev, named.st_ino):
@@ -151,7 +151,7 @@ _REMEDY: Final = "Check the disk and the folder, then start again."
 
 
 def is_whole(files: FileSystem, path: Path, file: SavedFile) -> bool:
-    """Return whether the content of a saved file is at a path. A file that cannot be read is not whole."""
+    """Return whether a path contains the content of a saved file. An unreadable file does not count as whole."""
     try:
         return files.size_of(path) == file.size_bytes and files.sha256_of(path) == file.sha256
     except OSError:

@@ -1,9 +1,8 @@
 """Writes output files: a file has its final name and is complete, or it has no final name (Law 7).
 
-The order of the steps gives that guarantee. The content is flushed; the file gets its name without overwriting
-another; the folder is flushed; only then does the caller learn of the file and record it. A crash before the naming
-leaves a temporary file. A crash between the naming and the record leaves a file that the next attempt recognises by its
-content.
+The order of the steps gives that guarantee. The content is flushed; the file gets its name without overwriting another;
+the folder is flushed; only then is the file returned to the caller, who records it. A crash before the naming leaves a
+temporary file. A crash between the naming and the record leaves a file that the next attempt recognises by its content.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from batchkiln.core.errors import OutputDirNotWritable
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.job import SavedFile, Sidecar
 from batchkiln.core.origin import tells_same
-from batchkiln.core.responses import DownloadCut
+from batchkiln.core.responses import DownloadTruncated
 from batchkiln.outputs.completeness import is_complete
 from batchkiln.outputs.file_formats import FileFormat, format_of
 from batchkiln.outputs.filesystem import FileSystem, is_whole, translate_os_errors, unwritable
@@ -76,11 +75,11 @@ class OutputFiles:
 
         The content decides the format; if it is unknown, the server's `content_type` or the link's extension does.
         `name_for` maps the format's extension (without a dot) to the relative name. A taken name gets `~2`, `~3` …
-        before its extension, unless the file there has the same content: it is the result of an earlier attempt that
-        crashed before the record. A file without the end that its format prescribes is refused, unless its hash is
+        before its extension, unless the existing file has the same content: it is then the result of an earlier run
+        that crashed before the record. A file without the end that its format prescribes is refused, unless its hash is
         `accepted_sha256`.
 
-        Raise `WrongLength`, `NotAnOutput` and `DownloadCut`, after which the part stays open, and
+        Raise `WrongLength`, `NotAnOutput` and `DownloadTruncated`, after which the part stays open, and
         `OutputDirNotWritable`.
         """
         checked = partial(_checked, total_bytes=total_bytes, content_type=content_type, link_extension=link_extension)
@@ -89,15 +88,15 @@ class OutputFiles:
         )
 
     async def write_sidecar(self, path: str, kind: Sidecar, content: bytes) -> str | None:
-        """Write a small file beside a saved one, whole and never over another; return its path.
+        """Write a small file beside a saved one, whole and never over another file; return its path.
 
-        The first free one of `sidecar_paths` is its name. Return None if the same output's sidecar is there already:
-        a run that crashed has written it. Raises `OutputDirNotWritable`.
+        Its name is the first free one of `sidecar_paths`. Return None if the sidecar of the same output exists, because
+        an interrupted run has written it. Raise `OutputDirNotWritable`.
         """
         return await asyncio.to_thread(self._write_sidecar, Path(path), kind, content)
 
     async def holds(self, file: SavedFile) -> bool:
-        """Return whether a saved file is at its path, with its size and hash. One that cannot be read is not."""
+        """Return whether a saved file is at its path, with its size and hash. An unreadable file counts as absent."""
         return await asyncio.to_thread(is_whole, self._files, Path(file.path), file)
 
     async def remove_sidecar(self, path: str) -> None:
@@ -184,7 +183,7 @@ class OutputFiles:
             found = check(part)
             with translate_os_errors(part.path):
                 if part.sha256 != accepted_sha256 and not is_complete(found, part.size_bytes, part.read_at):
-                    raise DownloadCut(f"the {found.media_type} file ends too early", sha256=part.sha256)
+                    raise DownloadTruncated(f"the {found.media_type} file ends too early", sha256=part.sha256)
                 self._files.sync_file(part.handle)
             target = place_inside(self._files, part.directory, name_for(found.extension))
             with translate_os_errors(target):

@@ -25,8 +25,8 @@ class NotAnOutput(DownloadUnusable):
 class PartialFile:
     """A temporary file. `size_bytes` counts the bytes received, which is the offset to continue from.
 
-    One coroutine at a time uses it. After a cancelled `write`, its thread may still be writing; `restart` and
-    `discard` wait for that thread by `lock`, and no other method may be called.
+    Only one coroutine at a time may use it. After a cancelled `write`, its thread may still be writing. Only `restart`
+    and `discard` may be called then; they wait for that thread by `lock`.
     """
 
     def __init__(self, files: FileSystem, *, directory: Path, path: Path, handle: int) -> None:

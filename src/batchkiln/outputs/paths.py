@@ -50,15 +50,15 @@ def part_path(target: Path, number: int, owner: str = "") -> Path:
 
 
 def numbered(target: Path, number: int) -> Path:
-    """Return the n-th choice for a name: `fox.png`, `fox~2.png`, `fox~3.png`."""
+    """Return the n-th alternative of a name: `fox.png`, `fox~2.png`, `fox~3.png`."""
     return target if number == 1 else target.with_name(f"{target.stem}~{number}{target.suffix}")
 
 
 def sidecar_paths(file: Path, extension: str) -> Iterator[Path]:
-    """Yield the choices for the name of a file's sidecar: `fox.json`, `fox.png.json`, `fox.png~2.json`.
+    """Yield the possible names of a file's sidecar: `fox.json`, `fox.png.json`, `fox.png~2.json`.
 
-    The first replaces the extension, as programs that read captions expect. A name whose end is no extension of an
-    output keeps it (`a.b` gives `a.b.json`).
+    The first replaces the extension, as programs that read captions expect. A name that does not end in the extension
+    of an output is kept whole (`a.b` gives `a.b.json`).
     """
     if file.suffix[1:].lower() in _OUTPUT_EXTENSIONS:
         yield file.with_suffix(f".{extension}")
@@ -81,8 +81,8 @@ def make_folders(files: FileSystem, folder: Path) -> None:
 def taken_names(directory: str, names: Iterable[str]) -> list[str]:
     """Return the existing files with these relative names below a folder or URL, whatever their extensions.
 
-    Another queue may have made and paid for them. A place that cannot be read counts as empty. At a URL, the first 50
-    folders of the names are looked at.
+    Another queue may have paid for them. A place that cannot be read counts as empty. At a URL, only the first 50
+    folders of the names are listed.
     """
     files_by_stem: dict[str, dict[str, str]] = {}
     taken: list[str] = []

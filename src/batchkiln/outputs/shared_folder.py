@@ -1,4 +1,4 @@
-"""A folder or URL that several machines share: proof that it is the same one, and that it gives a name once."""
+"""A folder or URL that several machines share: checks that all use the same one, and that each name is created once."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ class SharedFolder:
     def check_names(self, owner: str) -> None:
         """Write a file, and link it to the same second name twice: the second link must fail.
 
-        Workers that finish files of one name at the same moment rely on it. Raise `InputError` if the folder or its
+        This protects workers that finish files of one name at the same moment. Raise `InputError` if the folder or its
         file system is unsuitable, and `OutputDirNotWritable` where it refuses the write.
         """
         if not self._files.is_folder(self.root):
@@ -56,7 +56,7 @@ class SharedFolder:
                 self._files.unlink(probe)
 
     def write_mark(self, token: str) -> None:
-        """Write a token for the other machines to find. Raise `OutputDirNotWritable`."""
+        """Write a token by which other machines recognise the folder. Raise `OutputDirNotWritable`."""
         with translate_os_errors(self.mark_path(token)):
             self._files.make_folder(self._marks)
             self._write(self.mark_path(token), token)
@@ -98,7 +98,7 @@ class SharedObjects:
     """The URL of all results and input images. Its methods block, with time limits."""
 
     def __init__(self, folder: ObjectFolder) -> None:
-        """Use a URL; nothing is opened yet."""
+        """Initialize with the folder of objects; nothing is opened yet."""
         self.root = folder.url
         self._folder = folder
 
@@ -107,7 +107,7 @@ class SharedObjects:
         return self._folder.url_of(f"{MARKS_FOLDER}/{token}")
 
     def check_names(self, owner: str) -> None:
-        """Create an object twice: the second time must fail, as workers that finish files of one name rely on.
+        """Create an object twice: the second time must fail. This protects workers that finish files of one name.
 
         Raise `InputError` if the storage is unsuitable or out of reach.
         """
@@ -118,7 +118,7 @@ class SharedObjects:
             raise InputError(f"shared_dir: {self.root}: {error}. {remedy}. Nothing was sent") from error
 
     def write_mark(self, token: str) -> None:
-        """Write a token for the other machines to find. Raise `OutputDirNotWritable`."""
+        """Write a token by which other machines recognise the URL. Raise `OutputDirNotWritable`."""
         self._call(lambda: self._folder.write(f"{MARKS_FOLDER}/{token}", token.encode()))
 
     def remove_mark(self, token: str) -> None:

@@ -1,8 +1,8 @@
-"""Outputs whose place is a URL: complete files on the local disk first, then complete objects (Law 7).
+"""Outputs whose destination is a URL: complete files on the local disk first, then complete objects (Law 7).
 
-A file is downloaded, checked and named in a folder beside the queue. The queue records it there, then the object is
-written and verified, and then the queue records the object. The local bytes protect what was paid for until then: after
-a crash or an outage of the storage, the next run sends them, and downloads nothing again.
+A file is downloaded, checked and named in a folder beside the queue. The queue records the local file, the object is
+written and verified, and the queue then records the object. Until then the local bytes protect the paid result: after a
+crash or an outage of the storage, the next run sends them and repeats no download.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ _CHECK_SECONDS: Final = 6 * CALL_SECONDS
 
 
 class StagedObjects:
-    """Sends complete local files to URLs. Network calls run in threads of their own, and have time limits."""
+    """Sends complete local files to URLs. Network calls run in separate threads, and have time limits."""
 
     def __init__(
         self, folder: Path, files: FileSystem | None = None, open_folder: Callable[[str], ObjectFolder] = ObjectFolder
     ) -> None:
-        """Keep unsent files in `folder`, which is made when it is needed."""
+        """Keep unsent files in `folder`, which is created on first use."""
         self._folder = folder
         self._files = files or FileSystem()
         self._open_folder = open_folder
@@ -58,9 +58,9 @@ class StagedObjects:
             raise unsendable(url, error) from error
 
     async def find(self, url: str, file: SavedFile) -> Path | None:
-        """Return the local file that was staged as `file`, whose path is relative; None if it is gone or damaged.
+        """Return the local file that was staged as `file`, whose path is relative; None if it is missing or damaged.
 
-        A copy of an object that is gone from its storage serves as well.
+        If an object has disappeared from its storage, its local copy is returned.
         """
         for path in (self.folder_of(url) / file.path, copy_path(file.sha256, file.path)):
             if await asyncio.to_thread(is_whole, self._files, path, file):
@@ -70,8 +70,8 @@ class StagedObjects:
     async def send(self, url: str, source: Path, file: SavedFile, name: str) -> SavedFile:
         """Write an object and verify it; return it with its URL as its path.
 
-        `name` is relative to `url`. A taken name gets `~2`, `~3` …, unless the object there has the same content: a run
-        that crashed has written it. Raise `StorageError`.
+        `name` is relative to `url`. A taken name gets `~2`, `~3` …, unless the existing object has the same content,
+        because an interrupted run has written it. Raise `StorageError`.
         """
         folder = self._open_folder(url)
         for number in range(1, _MAX_NAMES + 1):
@@ -84,7 +84,7 @@ class StagedObjects:
     async def write_sidecar(self, url: str, path: str, kind: Sidecar, content: bytes) -> str | None:
         """Write a small object beside the object `path`, never over another; return its URL.
 
-        Return None if the same output's sidecar is there already. Raise `StorageError`.
+        Return None if the same output's sidecar exists. Raise `StorageError`.
         """
         folder, name = self._open_folder(url), path.removeprefix(f"{url}/")
         return await in_background(_CHECK_SECONDS, lambda: _write_sidecar(folder, Path(name), kind, content))
@@ -95,15 +95,15 @@ class StagedObjects:
         await in_background(CALL_SECONDS, lambda: folder.remove(path.removeprefix(f"{url}/")))
 
     async def keep(self, source: Path, file: SavedFile) -> None:
-        """Move a file that is recorded as an object to this machine's copies, which other parts read."""
+        """Move a file that is recorded as an object to this machine's copies, for other parts of the program."""
         with suppress(OSError):
             await asyncio.to_thread(keep, source, file.sha256, file.path)
 
 
 def move_staged(old: Path, new: Path) -> tuple[int, tuple[Path, ...]]:
-    """Move all files of a folder of `StagedObjects`, of a queue that was moved; return their number, and what is left.
+    """Move the staged files of a moved queue to its new folder; return their number, and the files that are left.
 
-    A file is left where it cannot be written to the new folder, or another one has its name there.
+    A file is left if it cannot be written to the new folder, or if another file has its name there.
     """
     moved, left = 0, list[Path]()
     for path in sorted(path for path in old.rglob("*") if path.is_file()):

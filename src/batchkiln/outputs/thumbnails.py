@@ -1,8 +1,8 @@
 """Thumbnails of images, and of the first frame of videos. The files are not trusted.
 
 Only listed formats are decoded: a decoder that detects the format itself would also run PostScript programs, or open
-the files and addresses that a playlist names. A decoder gets an open file and no path, so it cannot open others.
-Functions may run in threads: Pillow and FFmpeg release the interpreter's lock.
+the files and addresses that a playlist names. A decoder receives an open file instead of a path, so it cannot open
+other files. Functions may run in threads: Pillow and FFmpeg release the interpreter's lock.
 """
 
 import base64

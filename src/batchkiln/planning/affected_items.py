@@ -1,7 +1,6 @@
-"""Names the items that a plan says would be rejected, with their places in the manifest.
+"""Names the items that would be rejected according to a plan, with their places in the manifest.
 
-The groups come from the forecast and from quotes. A second pass over the manifest, only where there are such groups,
-finds their items.
+The groups come from the forecast and from quotes. If there are any, a second pass over the manifest finds their items.
 """
 
 from collections import deque

@@ -17,10 +17,10 @@ from batchkiln.store import ManifestPlan
 
 @dataclass(frozen=True, slots=True)
 class UnpricedGroup:
-    """Items with the same recipe and no price, and the reason for its absence.
+    """Items with the same recipe and without a price, and the reason why the price is missing.
 
-    Each item costs at most `bound` credits; `bound_by` names the limit. `is_set_by_user` is false if that limit is
-    only the account's daily credits (Law 6, Service section 8).
+    Each item costs at most `bound` credits; `bound_by` names the limit. `is_set_by_user` is false if that limit is only
+    the account's daily credits (Law 6, Service section 8).
     """
 
     job: str
@@ -37,7 +37,7 @@ class UnpricedGroup:
 
     @property
     def title(self) -> str:
-        """The group's name for people."""
+        """The group's name, as shown to people."""
         return recipe_title(self.model, self.mode, self.parameters, self.images)
 
 

@@ -40,7 +40,7 @@ class Catalogues:
         self._reported: set[str] = set()
 
     async def of(self, profile: Profile, account: str) -> Catalogue | None:
-        """Return the catalogue of a profile, read through `account`; None if it is not available."""
+        """Return the catalogue of a profile, read through `account`; None if it cannot be read or is disabled."""
         if self._is_off:
             return None
         if profile.name not in self._read:

@@ -16,7 +16,7 @@ from batchkiln.store import JobRecipe, PriceQuestion, Reader
 class Price:
     """The price of one recipe.
 
-    `cost_credits` is None if there is none; `reason` says why. `items` counts the items with this recipe.
+    If `cost_credits` is None, `reason` says why there is no price. `items` counts the items with this recipe.
     """
 
     job: str
@@ -27,7 +27,7 @@ class Price:
 
     @property
     def title(self) -> str:
-        """The recipe's name for people."""
+        """The recipe's name, as shown to people."""
         return recipe_title(self.recipe.model, self.recipe.mode, dict(self.recipe.parameters), self.recipe.inputs_count)
 
 
@@ -47,7 +47,7 @@ def planned_prices(plan: Plan) -> Iterator[Price]:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A queued job's profile, the account to ask, and its recipes with their known prices."""
+    """The profile of a queued job, the account to ask for prices, and the job's recipes with their known prices."""
 
     name: str
     profile: str

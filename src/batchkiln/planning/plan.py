@@ -72,7 +72,7 @@ class RefusedClass:
 
 @dataclass(frozen=True, slots=True)
 class AffectedItem:
-    """An item that would be rejected, and its place."""
+    """An item that would be rejected, and its place in the manifest."""
 
     name: str
     file: str
@@ -109,17 +109,17 @@ class JobPlan:
 
     @property
     def unpriced_items(self) -> int:
-        """Number of items without a price."""
+        """The number of items without a price."""
         return sum(group.items for group in self.unpriced)
 
     @property
     def to_make(self) -> int:
-        """Number of items to queue that are made from images which are not there yet."""
+        """The number of items to queue whose input images are still to be made by other items."""
         return sum(self.manifest.chains.to_make.values())
 
     @property
     def to_make_unpriced(self) -> int:
-        """Number of those without a price."""
+        """The number of items of `to_make` that have no price."""
         priced = {entry.price_key for entry in self.manifest.counts if entry.cost_credits is not None}
         return sum(items for key, items in self.manifest.chains.to_make.items() if key not in priced)
 
@@ -131,7 +131,7 @@ class JobPlan:
 
     @property
     def to_send(self) -> int:
-        """Number of items to queue."""
+        """The number of items to queue."""
         return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
 
 
@@ -185,7 +185,7 @@ class Plan(Shown):
 
     @property
     def unpriced(self) -> int:
-        """Number of items without a price."""
+        """The number of items without a price."""
         return sum(cost.unpriced for cost in self.costs)
 
     @property
@@ -307,7 +307,7 @@ def _check_jobs_differ(manifests: Sequence[ManifestPlan], digests: Mapping[str, 
 
 
 def _paying_accounts(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) -> list[tuple[str, str]]:
-    """Return the accounts that would pay, each once."""
+    """Return the accounts that would pay, without duplicates."""
     return list(
         dict.fromkeys(
             (manifest.profile, account)

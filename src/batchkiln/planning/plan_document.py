@@ -25,7 +25,7 @@ class ModelCostDocument(TypedDict):
 
 
 class CostDocument(TypedDict):
-    """The cost of a plan in credits. `at_most` is null if it has no bound."""
+    """The cost of a plan in credits. `at_most` is null if the cost has no bound."""
 
     credits: int
     at_most: int | None
@@ -35,7 +35,7 @@ class CostDocument(TypedDict):
 
 
 class PlanWarningDocument(TypedDict):
-    """A warning, about a job or about all."""
+    """A warning about one job, or about all jobs."""
 
     code: str
     job: str | None
@@ -43,7 +43,7 @@ class PlanWarningDocument(TypedDict):
 
 
 class PlanDocument(TypedDict):
-    """What a run would do, and what it would cost."""
+    """The effects and the cost of a run."""
 
     jobs: list[dict[str, Any]]
     cost: CostDocument

@@ -101,7 +101,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
 
 
 def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:
-    """Return how the prices were found of items whose images are still to be made; "" without such items."""
+    """Return a note on how items were priced whose images are still to be made; an empty text without such items."""
     if not job.to_make:
         return ""
     verb, image = ("is", "an image that is") if job.to_make == 1 else ("are", "images that are")
@@ -170,7 +170,7 @@ def _never_sent_warnings(unpayable: Unpayable, named: Sequence[AffectedItem]) ->
 
 
 def _names(count: int, named: Sequence[AffectedItem]) -> str:
-    """Return the items as the end of a sentence; an empty text without any."""
+    """Return the names of items as the end of a sentence; an empty text without items."""
     if not named:
         return ""
     shown = ", ".join(map(str, named[:_NAMES]))

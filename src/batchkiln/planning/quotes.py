@@ -54,7 +54,7 @@ TRIES: Final = 3
 class AccountState:
     """The usage of an account according to the queue: today's usage, recent requests, and imposed waits.
 
-    `logged` has the requests of all accounts of the profile, oldest first.
+    `logged` contains the recent requests of all accounts of the profile, oldest first.
     """
 
     now: datetime
@@ -159,8 +159,8 @@ class AccountUnavailable(Exception):
 class QuoteSession:
     """A session with one account's service, for reads and quotes within the account's rate limits.
 
-    If `is_shared`, another process may run the queue, and learns of these reads only at its next start. `released` are
-    the released requests of `rates` when `known` was read.
+    If `is_shared`, another process may run the queue, and counts these reads only after its next start. `released` is
+    the value of `rates.released()` at the time when `known` was read.
     """
 
     client: ServiceClient
@@ -202,7 +202,7 @@ class QuoteSession:
             await self.pause(seconds)
 
     async def pause(self, seconds: float) -> None:
-        """Wait that many service seconds."""
+        """Wait for a number of service seconds."""
         await self.clock.sleep_until(self.clock.monotonic() + seconds, asyncio.Event())
 
 
@@ -241,7 +241,7 @@ async def open_quote_session(
 async def _ask_account(
     session: QuoteSession, profile: str, account: str, questions: Sequence[PriceQuestion], quotes: Quotes
 ) -> None:
-    """Ask for all prices and the balance of one account. Raise `AccountUnavailable` if it cannot be asked further."""
+    """Ask for all prices and the balance of one account. Raise `AccountUnavailable` if it can no longer be asked."""
     described = await session.client.describe()  # has the service's time, and counts in no limit
     if session.clock.is_doubted:
         await session.clock.await_witness()

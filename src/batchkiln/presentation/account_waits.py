@@ -26,7 +26,7 @@ UNREPORTED_WAITS: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, W
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The wait of an account's only slot. `until` is None if only a change can end it."""
+    """The wait of an account's only slot. `until` is None if only a change of the queue can end the wait."""
 
     reason: WaitReason
     until: datetime | None

@@ -27,7 +27,7 @@ def source_name(source: ItemSource, job: str) -> str:
 
 
 def waits_text(sources: Sequence[ItemSource], job: str) -> str:
-    """Describe what an item waits for; return "" if all its inputs exist."""
+    """Describe the inputs that an item waits for; return an empty text if all of them exist."""
     parts = []
     for source in sources:
         if source.is_open:
@@ -37,7 +37,7 @@ def waits_text(sources: Sequence[ItemSource], job: str) -> str:
 
 
 def _end(source: ItemSource) -> str:
-    """Describe why a source makes nothing more; return "" if its output is still to come."""
+    """Return the reason why a source makes no more outputs; an empty text if its output is still to come."""
     if source.state is ItemState.DONE:
         return f"which has no output {source.output} to be made from" if source.output > 1 else "which is not kept"
     return "" if source.state is None else _ENDS.get(source.state, "")
@@ -67,7 +67,7 @@ def _remedy(job: str, item: str, state: ItemState | None) -> str | None:
 
 
 def stale_text(sources: Sequence[ItemSource], job: str) -> str:
-    """Name the sources that were made again after the item was sent; return "" if none was."""
+    """Return the names of the sources that were made again after the item was sent; an empty text if there are none."""
     names = [source_name(source, job) for source in sources if source.is_stale]
     return f"stale: it was made from an earlier version of {' and '.join(names)}" if names else ""
 

@@ -226,7 +226,7 @@ def _queued(detail: ItemDetail, summary: JobSummary, context: ItemContext, error
 
 
 def _not_supplied(detail: ItemDetail) -> str:
-    """Describe a quote or upload that has always failed; return "" if none has."""
+    """Describe a quote or upload that has failed every time; return "" if there is none."""
     kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
     last = next((event for event in reversed(detail.events) if event.kind in {*kinds, "quoted"}), None)
     if last is None or last.kind not in kinds or (last.kind == "price_not_had" and detail.quote_credits is not None):
@@ -318,7 +318,7 @@ def charged(detail: ItemDetail) -> str:
 
 
 def _cost(attempt: AttemptDetail) -> str:
-    """Describe the cost of one attempt; return "" if the service replied that nothing was created."""
+    """Describe the cost of one attempt; return "" if the service stated that nothing was created."""
     quote = plural(attempt.quote_credits, "credit")
     cost = quote if attempt.cost_credits is None else plural(attempt.cost_credits, "credit")
     match attempt.state:

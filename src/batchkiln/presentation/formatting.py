@@ -86,7 +86,7 @@ def zone_name(instant: datetime) -> str:
 def end_text(end_at: datetime | None, now: datetime, time_scale: float) -> str | None:
     """Format an estimated end in service time; None if it is not known.
 
-    The clock of a service that runs faster is not the person's, so only the real time that is left is named.
+    The clock of a service that runs faster differs from the person's, so only the remaining real time is given.
     """
     if end_at is None:
         return None
@@ -95,7 +95,7 @@ def end_text(end_at: datetime | None, now: datetime, time_scale: float) -> str |
 
 
 def service_note(*, is_embedded: bool, time_scale: float) -> str | None:
-    """Return what is made up about a service, as text; None for a service that is not a local one."""
+    """Return a text that names what a local service simulates; None for a service that is not local."""
     if not is_embedded and time_scale == 1:
         return None
     speed = "" if time_scale == 1 else f", and its clock runs {time_scale:g} times as fast"

@@ -42,7 +42,7 @@ class ErrorDocument(TypedDict):
 
 
 class SourceDocument(TypedDict):
-    """An item that another one is made from, and is still to be made."""
+    """An input that another item still has to make."""
 
     job: str
     item: str
@@ -50,7 +50,7 @@ class SourceDocument(TypedDict):
 
 
 class ItemFields(TypedDict):
-    """What every document of an item has."""
+    """The fields that all item documents share."""
 
     item: str
     index: int
@@ -83,7 +83,7 @@ class SkippedDocument(TypedDict):
 
 
 def item_fields(item: "ItemSummary") -> ItemFields:
-    """Return what every document of an item has."""
+    """Return the fields that all item documents share."""
     return {
         "item": item.name,
         "index": item.index,

@@ -22,7 +22,7 @@ class CreditsDocument(TypedDict):
 
 
 class BudgetDocument(TypedDict):
-    """The budget of a job, and the known cost of what is queued."""
+    """The budget of a job, and the known cost of its queued items."""
 
     credits: int | None
     credits_per_day: int | None
@@ -161,7 +161,7 @@ def _under_way(entry: UnderWay, view: JobView) -> UnderWayDocument:
 
 
 class TodayDocument(TypedDict):
-    """What an account has used today. Limits are null if its profile is not configured."""
+    """The usage of an account on the current service day. Limits are null if its profile is not configured."""
 
     credits: int
     credits_limit: int | None
@@ -257,7 +257,7 @@ class DriverDocument(TypedDict):
 
 
 class UndrivenDocument(TypedDict):
-    """An account with work that nobody drives."""
+    """An account with work that no worker drives."""
 
     profile: str
     account: str
@@ -284,7 +284,7 @@ class _Accounts(TypedDict):
 
 
 class AccountsDocument(_Accounts, total=False):
-    """The accounts, and who runs the queue. The other fields are included only if workers share the queue."""
+    """The accounts, and the process that runs the queue. The other fields exist only if workers share the queue."""
 
     workers: list[str]
     undriven: list[UndrivenDocument]
@@ -292,7 +292,7 @@ class AccountsDocument(_Accounts, total=False):
 
 
 def accounts_document(overview: Overview) -> AccountsDocument:
-    """Return the accounts, and who runs the queue."""
+    """Return the accounts, and the process that runs the queue."""
     lease, shared_by = overview.lease, overview.shared_by
     document: AccountsDocument = {
         "accounts": [account_document(view, shared_by) for view in overview.accounts],

@@ -44,7 +44,7 @@ class JobView(Shown):
         yield "service", self.service_note
 
     def money(self, amount: int) -> str:
-        """Return what an amount of credits costs, in parentheses; empty if the price of a credit is not configured."""
+        """Return the price of an amount of credits, in parentheses; empty if no price of a credit is configured."""
         return "" if self.credit_price is None else f" ({self.credit_price.of(amount)})"
 
     @property
@@ -61,7 +61,7 @@ class JobView(Shown):
 
     @property
     def service_note(self) -> str | None:
-        """What is made up about the job's service, as text; None for a service that is not a local one."""
+        """A text that names what the job's local service simulates; None for a service that is not local."""
         return service_note(is_embedded=self.is_embedded, time_scale=self.time_scale)
 
 
@@ -77,7 +77,7 @@ class AccountView:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Overview(Shown):
-    """The jobs and accounts of a queue, and what runs it.
+    """The jobs and accounts of a queue, and the processes that run it.
 
     `lease` is that of the process that runs the queue; None if no process does. `shared_by` has the workers of a queue
     in a database; None if no worker ever shared it.
@@ -202,13 +202,13 @@ def _outlooks(
 
 
 def service_notes(views: Sequence[JobView]) -> list[str]:
-    """Return what is made up about the services of jobs, one sentence each."""
+    """Return one sentence for each local service of the jobs, which names what it simulates."""
     notes = sorted({view.service_note for view in views if view.service_note is not None})
     return [f"{note[0].upper()}{note[1:]}." for note in notes]
 
 
 def review_line(summary: JobSummary) -> str | None:
-    """Return a sentence about what waits for a person's review, with the command; None if nothing does."""
+    """Return a sentence about the items that wait for a person's review, with the command; None if there are none."""
     parts = []
     if summary.to_choose:
         parts.append(

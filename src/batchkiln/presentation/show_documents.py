@@ -54,7 +54,7 @@ class InputDocument(TypedDict):
 
 
 class RequestDocument(TypedDict):
-    """What an item asks of the service."""
+    """The request of an item."""
 
     model: str
     mode: str
@@ -102,7 +102,7 @@ class RecordedEventDocument(TypedDict):
 
 
 class ShownItemDocument(ItemFields):
-    """An item with its history. `story`, `charged` and `next` are sentences; `commands` are those in `next`."""
+    """An item with its history. `story`, `charged` and `next` are sentences; `commands` are the commands in `next`."""
 
     waits_for: WaitDocument | None
     job: str
@@ -123,7 +123,7 @@ class ShownItemDocument(ItemFields):
 
 
 class ReviewStepDocument(TypedDict):
-    """What is reviewed together: an item, or the variants of a group."""
+    """The items that are reviewed together: one item, or the variants of a group."""
 
     group: str | None
     choose: int | None

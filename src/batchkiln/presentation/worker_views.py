@@ -1,4 +1,4 @@
-"""Reads the workers that share a queue, the accounts that each drives, and the accounts that nobody drives."""
+"""Reads the workers that share a queue, the accounts that each drives, and the accounts without a worker."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ FULL = "each address with its API key carries as many accounts as it can"
 
 @dataclass(frozen=True, slots=True)
 class Undriven:
-    """An account with work that no worker drives or is about to take, and the reason."""
+    """An account with work that no worker drives or is about to take, with the reason."""
 
     profile: str
     account: str
@@ -37,7 +37,7 @@ class Undriven:
 
 @dataclass(frozen=True, slots=True)
 class SharedBy:
-    """The workers of a queue, the accounts that they drive, and those that nobody drives.
+    """The workers of a queue, the accounts that they drive, and the accounts without a worker.
 
     `awaited` are the machines whose journals a restored database waits for before anything is sent. `takeovers` counts,
     by profile and account, how often a worker took the account, and `fenced_writes` the writes that the fence refused.
@@ -52,7 +52,7 @@ class SharedBy:
 
     @property
     def warnings(self) -> Iterator[str]:
-        """Yield a sentence without its end for each machine that is waited for, and each account that nobody drives."""
+        """Yield a sentence, without its full stop, for each machine that is awaited and each undriven account."""
         for each in self.awaited:
             yield (
                 f"nothing is sent since {format_minute(each.since)}: the database was restored, and waits for the "
@@ -84,9 +84,9 @@ class SharedBy:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker: the requests of its address in the last minute of the busiest service, and its accounts.
+    """One worker, the requests from its address in the last minute to the busiest service, and its accounts.
 
-    `waits` contains each reason for which its idle accounts wait, with the number of these accounts.
+    `waits` contains each reason why its idle accounts wait, with the number of these accounts.
     """
 
     state: WorkerState
@@ -102,7 +102,7 @@ class WorkerView:
 
 
 def read_shared_by(reader: Reader, config: Config) -> SharedBy | None:
-    """Read the workers of a queue; None if no worker ever shared it."""
+    """Read the workers of a queue; None if no worker has ever shared it."""
     workers = reader.workers
     states, awaited = tuple(workers.all()), tuple(workers.awaited())
     if not states and not awaited:
@@ -115,7 +115,7 @@ def read_shared_by(reader: Reader, config: Config) -> SharedBy | None:
 def _accounts_without_worker(
     reader: Reader, config: Config, states: Sequence[WorkerState], drivers: Sequence[Driver]
 ) -> Iterator[Undriven]:
-    """Yield the accounts with work but without a worker, except those that a worker takes at its next renewal."""
+    """Yield the accounts that have work but no worker, except those that a worker will take at its next renewal."""
     driven = {(each.profile, each.account) for each in drivers}
     ids = {(each.profile, each.name): each.id for each in reader.accounts.summaries()}
     alive = [state for state in states if state.is_alive]

@@ -1,4 +1,4 @@
-"""An open queue with all that a Python program can do: also plan, rehearse, export and report."""
+"""An open queue with all operations of a Python program, including plans, rehearsals, exports and reports."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ class Queue(api_queue.Queue):
         prune: bool = False,
         allow_duplicates: bool = False,
     ) -> Plan:
-        """Return what `enqueue` and `run` would do with a manifest: the changes, the cost in credits and the days.
+        """Return the effects of `enqueue` and `run` on a manifest: the changes, the cost in credits and the days.
 
         Neither the queue nor the account changes. Unknown prices are requested from the service, which is free. Raise
         `InputError` with all mistakes.
@@ -150,13 +150,13 @@ def _exported(
 
 
 async def _in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Return the result of work in another thread. Canceling sets the event, and waits for the thread."""
+    """Return the result of work in another thread. On cancellation, set the event and wait for the thread."""
     stop = threading.Event()
     return await _ended(asyncio.ensure_future(asyncio.to_thread(partial(work, stop))), stop)
 
 
 async def _ended(work: "asyncio.Future[T]", stop: threading.Event) -> T:
-    """Return the result of a thread's work, which `stop` ends. Canceling waits until it has ended."""
+    """Return the result of a thread's work. On cancellation, set `stop` and wait until the thread has ended."""
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0414  re-exports are marked by an alias
-"""The openings of a queue, and the modules of the other names that `import batchkiln` offers."""
+"""Functions that open a queue, and the modules of all other names that `import batchkiln` offers."""
 
 import os
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ AnyConfig = Config | Mapping[str, object] | str | os.PathLike[str] | None
 
 
 class OpeningQueue(AbstractAsyncContextManager[Queue]):
-    """What `open_queue` returns: the queue is opened by `async with`."""
+    """The result of `open_queue`. `async with` opens the queue."""
 
     def __init__(self, app: AppContext) -> None:
         """Use `open_queue` instead."""
@@ -74,7 +74,7 @@ def open_queue(
     profile: str | None = None,
     working_dir: str | os.PathLike[str] | None = None,
 ) -> OpeningQueue:
-    """Open a queue by `async with`; create it if it does not exist.
+    """Return a context manager for `async with` that opens a queue, and creates it if it does not exist.
 
     `config` is a configuration file or its content; without it, the rules of the commands apply. `profile` takes
     precedence over a manifest's profile. Outputs and inputs are relative to `working_dir`, by default the current

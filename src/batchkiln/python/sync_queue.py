@@ -1,6 +1,6 @@
 """An open queue for scripts and notebooks without asyncio.
 
-A thread of its own has the event loop, so that the calls also work where another loop runs, as in a notebook.
+The event loop runs in a separate thread, so that the calls also work beside another loop, as in a notebook.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ T = TypeVar("T")
 def _waiting(
     call: Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["SyncQueue", P], T]:
-    """Return a method that waits for the end of a call of `Queue`."""
+    """Return a method that waits for the end of a method of `Queue`."""
 
     @wraps(call)
     def wait(self: "SyncQueue", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -33,7 +33,7 @@ def _waiting(
 def _iterating(
     call: Callable[Concatenate[Queue, P], AsyncGenerator[T]],
 ) -> Callable[Concatenate["SyncQueue", P], Iterator[T]]:
-    """Return a method that iterates over what a call of `Queue` yields."""
+    """Return a method that iterates over the values that a method of `Queue` yields."""
 
     @wraps(call)
     def iterate(self: "SyncQueue", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -49,7 +49,7 @@ def _iterating(
 
 
 class SyncQueue:
-    """An open queue whose calls wait for their end. They are those of `Queue`, with the same arguments and results.
+    """An open queue with the methods of `Queue`, which have the same arguments but wait for their results.
 
     Close it by `close`, or use it in a `with` statement. Ctrl-C during a call cancels the call, which is as safe as
     killing the program.

@@ -1,4 +1,4 @@
-"""The durable queue. `__init__.pyi` names all that other packages use of it. No other package knows SQLite.
+"""The durable queue. `__init__.pyi` lists the names that other packages may use. No other package knows SQLite.
 
 A name is imported on first use: `status` runs often, and does not need the modules that apply manifests.
 """

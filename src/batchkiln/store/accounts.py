@@ -43,7 +43,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """The status of one account. `is_ready` is true if it has all images of the item."""
+    """The status of one account. `is_ready` is true if all images of the item are uploaded to the account."""
 
     account: str
     holder: SlotHolder | None
@@ -68,7 +68,7 @@ class Accounts:
     """Reads accounts."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def summaries(self) -> tuple[AccountSummary, ...]:
@@ -108,7 +108,7 @@ class Accounts:
         ]
 
     def logged_requests(self, profile: str, last_seconds: float) -> list[LoggedRequest]:
-        """Return a profile's requests within some seconds before its last one, oldest first."""
+        """Return a profile's requests of the `last_seconds` before its last request, oldest first."""
         return logged_requests(self._connection, profile, last_seconds)
 
     def misunderstood(self, account_id: int) -> tuple[Misunderstood, ...]:

@@ -45,10 +45,10 @@ or make it again with the new request."""
 class ApplyOptions:
     """Options of applying a manifest. `dry_run` only computes the report.
 
-    `agreed` is the digest of what a person confirmed: if the manifest has changed since, nothing is enqueued.
-    `earlier_jobs` are those of manifests that are applied before this one; items may be made from what they will have.
-    `allow_duplicates`: new items may repeat requests that the job has paid for. A dry run reports changed and repeated
-    requests; with `is_trial` they are mistakes in it as well.
+    `agreed` is the digest of the content that a person confirmed: if the manifest has changed since, nothing is
+    enqueued. `earlier_jobs` are the jobs of manifests that are applied before this one; inputs may refer to their
+    items. `allow_duplicates`: new items may repeat requests that the job has paid for. A dry run reports changed and
+    repeated requests; with `is_trial` they are mistakes in it as well.
     """
 
     on_change: OnChange = "error"
@@ -61,7 +61,7 @@ class ApplyOptions:
 
     @property
     def is_told_only(self) -> bool:
-        """Whether changed and repeated requests are only reported."""
+        """Whether changed and repeated requests are reported without being mistakes."""
         return self.dry_run and not self.is_trial
 
 
@@ -72,10 +72,11 @@ class ApplyReport:
     `updated` counts known items whose request or settings changed. `changed` names the first 20 of `changed_count`
     items whose request changed after they were sent; `kept` counts them if they were kept on purpose. `requeued` items
     may run again because of a larger budget, a fixed request or a restored image. `redone` items had ended and are made
-    again with their new request; they may cost `redo_cost` credits by the known quotes, which `redo_unquoted` of them
-    lack. `missing` items are in the job, not canceled and not in the manifest; `pruned` of them were canceled. `digest`
-    is a hash of the manifest's whole content, images included. `warnings` are the catalogue's objections that are
-    uncertain or concern queued items. `paid_before` counts new items whose requests the job has as done or under way.
+    again with their new request; they may cost `redo_cost` credits by the known quotes, `redo_unquoted` of them have no
+    quote. `missing` items are in the job, not canceled and not in the manifest; `pruned` of them were canceled.
+    `digest` is a hash of the manifest's whole content, images included. `warnings` are the catalogue's objections that
+    are uncertain or concern queued items. `paid_before` counts new items whose requests equal those of items of the job
+    that are done or under way.
     """
 
     job_id: int | None
@@ -174,7 +175,7 @@ class ManifestApplication:
         now: int,
         options: ApplyOptions,
     ) -> None:
-        """Find the job, and the ids that it has from earlier versions. Compare nothing yet."""
+        """Find the job, and the ids that its items had in earlier versions. Nothing is compared yet."""
         self.mistakes: list[Diagnostic] = []
         self.omitted = 0
         self.report = ApplyReport(job_id=None)
@@ -192,7 +193,7 @@ class ManifestApplication:
         )
 
     def profile_mistakes(self) -> list[Diagnostic]:
-        """Return an error if a sent job would change its profile: its generations belong to an account there."""
+        """Return an error if a job with sent items would change its profile, whose account has its generations."""
         if self._old_profile in {None, self._profile} or not self._one("has_attempts"):
             return []
         reason = (
@@ -203,11 +204,11 @@ class ManifestApplication:
         return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
     def variant_mistakes(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
-        """Return an error for each group of variants whose name an item of the job has."""
+        """Return an error for each group of variants whose name an item of the job already has."""
         return self._staging.variants.collisions(self._job_id, self._staging.files, diagnostic_at)
 
     def reference_mistakes(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
-        """Return the errors of inputs that other items make; find out which known items have other sources."""
+        """Return the errors of inputs that other items make, and mark the known items whose sources changed."""
         references = self._staging.references
         earlier_jobs = self._options.earlier_jobs
         found = references.mistakes(self._job_id, self._staging.files, diagnostic_at, earlier_jobs=earlier_jobs)
@@ -309,7 +310,7 @@ class ManifestApplication:
         return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
     def store(self, report: ApplyReport) -> ApplyReport:
-        """Write the changes in several transactions, and return the report of what was done.
+        """Write the changes in several transactions, and return the report of the changes made.
 
         An item that was sent after the comparison stays unchanged and is reported.
         """
@@ -367,7 +368,7 @@ class ManifestApplication:
         )
 
     def _change_choices(self, job_id: int) -> None:
-        """Give known items their groups and reviews as the manifest has them now."""
+        """Update the groups and reviews of known items to those in the manifest."""
         item_id: int | None = 0
         while item_id is not None:
             with transaction(self._connection):

@@ -4,16 +4,16 @@ For a queue in PostgreSQL, it is a file of the machine that drives the queue (`l
 
 Each attempt has a line, flushed before its first send. If the queue does not know an attempt of the journal, a restored
 copy has lost it, and `store.lost_attempts` records it again. A line names the attempt and contains no prompt, no signed
-link and no API key (Law 8). Its CRC-32 detects a damaged line, which is skipped: an attempt under a wrong key would be
-paid again.
+link and no API key (Law 8). The CRC-32 of a line detects damage. A damaged line is skipped, because an attempt under a
+wrong key would be paid again.
 
 An attempt is committed to the queue first, then appended here, then sent. A crash in between leaves a row without a
 line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, a
 crash would leave a line without a row. That looks like a restored copy, and would delay every account by a minute.
 
 A refused attempt gets a second line after its outcome was committed. A restored copy that does not know the attempt
-never uses its number again, so that each key belongs to one attempt: of two copies, one may have the refusal, and the
-other may lead to an attempt that is paid.
+never uses its number again, so that each key belongs to one attempt: otherwise one copy could record the refusal of a
+key, while another copy uses the same key for an attempt that is paid.
 """
 
 import fcntl
@@ -37,9 +37,9 @@ _CRC_DIGITS: Final = 8
 class JournalEntry:
     """One attempt. `checksum` is the checksum of the queue's row; `recorded_at` is milliseconds of service time.
 
-    `delivered` has the numbers of the item's earlier attempts with saved files: they were paid, and the item is made
-    again. `input_urls` has the addresses of the uploaded images in the request: those of a restored copy may be others.
-    A refused attempt created nothing.
+    `delivered` contains the numbers of the item's earlier attempts with saved files, if the item is made again.
+    `input_urls` contains the addresses of the uploaded images in the request, which may differ in a restored copy. A
+    refused attempt created nothing.
     """
 
     queue_uid: str
@@ -58,7 +58,7 @@ class JournalEntry:
     is_refused: bool = False
 
     def lines(self) -> bytes:
-        """Return its line, with more values where it has them; a refused attempt has a second line."""
+        """Return the entry's line, with the optional values that it has; a refused attempt has a second line."""
         *others, delivered, urls = (getattr(self, name) for name in _FIELDS)
         more = [list(delivered), list(urls)] if urls else [list(delivered)] if delivered else []
         line = _line([*others, *more])
@@ -107,7 +107,7 @@ class AttemptJournal:
     """The journal of one queue file. Its functions run in the thread of the queue's connection."""
 
     def __init__(self, queue: Path) -> None:
-        """Use the journal beside a queue file, or beside the path that stands for a database. Open nothing."""
+        """Use the journal beside a queue file, or beside the path that stands for a database. Nothing is opened yet."""
         self.path = Path(f"{queue}.attempts")
         self._handle: int | None = None
         self.is_torn = False
@@ -164,7 +164,7 @@ class AttemptJournal:
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Yield whether this process alone has the journal, until the end of the context or of the process."""
+        """Yield whether this process alone has claimed the journal, until the end of the context or of the process."""
         make_folder(self.path.parent)
         handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
         try:

@@ -1,6 +1,6 @@
 """New attempts, resends and requests. Each is on the disk before anything is sent (Laws 1 and 5).
 
-`store.commit` records what a reply means. Every function takes a connection inside a transaction.
+`store.commit` records the outcome of a reply. Every function takes a connection inside a transaction.
 """
 
 from collections.abc import Mapping
@@ -137,7 +137,7 @@ def record_request(
 ) -> None:
     """Record a request before it is sent (Law 5). A read of a generation names its attempt, for the poll gap.
 
-    `is_further`: the request is recorded already, and its reply came after a reset. It then counts in the new days too.
+    `is_further` is true for a recorded request whose reply came after a reset. It then counts on the new days too.
     """
     if is_further:
         count_in_days(connection, request)

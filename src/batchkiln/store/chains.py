@@ -1,7 +1,7 @@
-"""Items that are made from other items: their open inputs are filled when the source is done, and chosen.
+"""Items that are made from other items: fills their open inputs when the source is done and chosen.
 
 An input is filled in the transaction that makes its source available, so that a crash leaves both or neither. Only
-queued items are changed: what was sent was made from the file that it was sent with. `store/transitions.py` calls these
+queued items are changed, because a sent item keeps the file that it was sent with. `store/transitions.py` calls these
 functions at each change of state that concerns them. `now` is milliseconds of service time.
 """
 
@@ -13,19 +13,19 @@ from batchkiln.store.sql import query
 
 
 def fill_dependents(connection: Session, source_ids: Sequence[int], now: int) -> int:
-    """Fill, exchange or open again the inputs of queued items that are made from these items or their groups.
+    """Fill, replace or reopen the inputs of queued items that are made from these items or their groups.
 
     Call it in the transaction that chooses a version of an item, or keeps or drops it. Return the number of items that
-    wait for no input any more.
+    no longer wait for an input.
     """
     rows = connection.execute(query("dependents"), {"ids": json.dumps(list(source_ids))}).fetchall()
     return _fill(connection, [item_id for (item_id,) in rows], now)
 
 
 def refresh_inputs(connection: Session, item_ids: Sequence[int], now: int, *, is_logged: bool = True) -> int:
-    """Fill the inputs of those of the items that are queued, as `fill_dependents` does.
+    """Fill the inputs of the queued ones among these items, as `fill_dependents` does.
 
-    Call it in the transaction that queues them. Without `is_logged`, their histories do not get the change.
+    Call it in the transaction that queues them. Without `is_logged`, the change is not added to their histories.
     """
     rows = connection.execute(query("queued_with_sources"), {"ids": json.dumps(list(item_ids))}).fetchall()
     found = [item_id for (item_id,) in rows]
@@ -35,12 +35,12 @@ def refresh_inputs(connection: Session, item_ids: Sequence[int], now: int, *, is
 
 
 def rebuild_inputs(connection: Session, item_id: int) -> None:
-    """Write the inputs of an item from what they were filled with."""
+    """Write the list of an item's inputs anew from the files that fill them."""
     connection.execute(query("rebuild_inputs"), {"ids": json.dumps([item_id])})
 
 
 def _fill(connection: Session, item_ids: Sequence[int], now: int, *, is_logged: bool = True) -> int:
-    """Give items what their sources offer; return the number of items whose last open input this closed."""
+    """Fill the inputs of items from their sources; return the number of items whose last open input was filled."""
     if not item_ids:
         return 0
     ids = {"ids": json.dumps(item_ids)}

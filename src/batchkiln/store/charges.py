@@ -53,10 +53,10 @@ def accept(connection: Session, row: Row, record: GenerationRecord, now: int, da
 
 
 def confirm(connection: Session, row: Row, record: GenerationRecord, now: int, day_of: DayOf) -> Row:
-    """Record creation time and cost of a generation that a person named; both were estimates until now.
+    """Record creation time and cost of a generation that a person named, in place of the estimates.
 
-    The creation time decides the retention and the day of the credits (Service section 8). A record without a date may
-    have been created just now: a result is given up only when it is surely gone (Law 3). Return the updated attempt.
+    The creation time decides the retention and the day of the credits (Service section 8). For a record without a date,
+    the latest possible time is assumed, so that no result is given up too early (Law 3). Return the updated attempt.
     """
     made_at, cost = made_at_of(row, record, now), cost_of(row, record)
     day = day_of_charge(row, made_at, now, day_of)
@@ -70,7 +70,7 @@ def confirm(connection: Session, row: Row, record: GenerationRecord, now: int, d
 
 
 def free(connection: Session, row: Row) -> None:
-    """Release the credits reserved for an attempt if the service says that nothing was created."""
+    """Release the credits reserved for an attempt if the service states that nothing was created."""
     give_back_credits(
         connection,
         account_id=row["account_id"],
@@ -91,7 +91,7 @@ def refund(connection: Session, row: Row) -> None:
 
 
 def move_credits(connection: Session, row: Row, *, day: int, cost: int) -> None:
-    """Replace the reserved quote by the cost, on the day in which the service counts it or may count it."""
+    """Replace the reserved quote by the cost, on the day on which the service counts it or may count it."""
     if (day, cost) == (row["day_start_at"], row["quote_credits"]):
         return
     account_id, job_id = row["account_id"], row["job_id"]
@@ -150,7 +150,7 @@ def day_of_charge(row: Row, made_at: int | None, now: int, day_of: DayOf) -> int
 def recharge(connection: Session, row: Row, record: GenerationRecord, now: int) -> Row:
     """Record the cost in a further record of an active generation; return the updated attempt.
 
-    The day's credits never decrease: the service may still count there what it had reserved (Service rule 3.1).
+    The day's credits never decrease, because the service may still count the reserved credits there (Service rule 3.1).
     """
     before, cost = row["cost_credits"], cost_of(row, record)
     if cost == before:
@@ -173,7 +173,7 @@ def recharge(connection: Session, row: Row, record: GenerationRecord, now: int) 
 def note_overcharge(connection: Session, row: Row, cost: int, now: int) -> None:
     """Log a charge above `max_cost_credits` (Service section 7), and pause the job until a person resumes it.
 
-    The price of the next item is then doubtful too. `row` is the attempt before this cost was known.
+    The prices of the next items are then doubtful too. `row` is the attempt without this cost.
     """
     if cost <= _booked(row):
         return

@@ -67,7 +67,7 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
 def _download_of(connection: Session, attempt_id: int) -> DownloadTask | None:
     """Return the data needed to download the files; None if their folder cannot be resolved.
 
-    The outcome is stored in any case, because it is paid. The download will report the error.
+    The outcome is stored in any case, because the generation is paid. The download then reports the error.
     """
     try:
         return download_task(connection, attempt_id)
@@ -76,9 +76,9 @@ def _download_of(connection: Session, attempt_id: int) -> DownloadTask | None:
 
 
 def attempt_row(connection: Session, attempt_id: int, key: str | None = None) -> Row:
-    """Return an attempt's row. Raise `LeaseLost` where there is none, or where it has another idempotency key.
+    """Return an attempt's row. Raise `LeaseLost` if it does not exist, or if it has another idempotency key.
 
-    A database that was restored meanwhile may lack the attempt, and may give its id to another one.
+    A database that was restored meanwhile may lack the attempt, and may have given its id to another one.
     """
     row: Row | None = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
     if row is None or key not in {None, row["idempotency_key"]}:
@@ -90,8 +90,8 @@ def attempt_row(connection: Session, attempt_id: int, key: str | None = None) ->
 class _Commit:
     """The application of one outcome. `row` is the attempt as it was last read.
 
-    `event` is the last event so far, and `kept_error` the error that the item keeps. `made_ready` items waited for its
-    files alone.
+    `event` is the last event so far, and `kept_error` the error that the item keeps. `made_ready` items waited only for
+    its files.
     """
 
     connection: Session
@@ -135,7 +135,7 @@ class _Commit:
         return settled, self.log_outcome(settled, start, error, known)
 
     def take_over(self, outcome: Outcome) -> None:
-        """Store the record that a read returned, whatever the outcome."""
+        """Store the record in a reply to a read, whatever the outcome."""
         facts, record = self.facts, self.facts.record
         if outcome.event is Event.GENERATION_LOST:
             parameters = {"attempt_id": self.row["id"], "now": self.now}
@@ -154,7 +154,7 @@ class _Commit:
         self.take_over_status(record)
 
     def take_over_status(self, record: GenerationRecord) -> None:
-        """Store and log a new status word or the end of a denial, and log an unknown word that counts as a success."""
+        """Store and log a new status word or the end of a denial. Log an undocumented word that counts as a success."""
         kinds, word = [], record.status_word
         if word != self.row["generation_status"] or self.row["lost_since"] is not None:
             self.connection.execute(query("note_status"), {"attempt_id": self.row["id"], "status": word})
@@ -199,7 +199,7 @@ class _Commit:
         return int(self.connection.execute(query(name), own | parameters).fetchone()[0])
 
     def error(self, outcome: Outcome, settled: Outcome, known: Known) -> ErrorInfo | None:
-        """Return the error that the item keeps, with the queue's own knowledge if that is part of it."""
+        """Return the error that the item keeps, completed with facts from the queue where they apply."""
         facts = self.facts
         if outcome.event is Event.ACCEPTED and settled is not outcome and facts.record is not None:
             return outcome_errors.id_taken(facts.record.id)

@@ -1,7 +1,8 @@
 """Moving a whole queue to another database: every row, in one transaction at the target, compared before it commits.
 
 The source is marked before anything is copied, and again when the target has committed. A crash in between leaves a
-source that nobody drives, and the same copy run again finishes it: at no moment can both be driven.
+source that cannot be driven, and repeating the command finishes the copy. Source and target can never be driven at the
+same time.
 """
 
 import hashlib
@@ -57,9 +58,9 @@ _ROWS_AT_ONCE: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The numbers of rows by table. `is_finished_only`: an earlier copy had committed, and was marked now.
+    """The number of copied rows of each table. `is_finished_only`: an earlier copy had committed, and was marked now.
 
-    `staged_on`: the machines with complete files that are still to be written to a URL.
+    `staged_on` names the machines with complete files that are still to be written to a URL.
     """
 
     rows: dict[str, int]
@@ -68,20 +69,20 @@ class Copied:
 
     @property
     def total(self) -> int:
-        """All rows."""
+        """The number of all rows."""
         return sum(self.rows.values())
 
 
 def copy_queue(
     source: QueueLocation, target: QueueLocation, *, keep_image: Callable[[InputFile], None], now: datetime
 ) -> Copied:
-    """Move an idle queue to a place that holds none, or an empty one. `keep_image` gets the images still to be sent.
+    """Move an idle queue to a place with no or an empty queue. `keep_image` gets the images still to be sent.
 
-    A source that is an older copy of itself first learns what it has lost from the journal beside it, at the machine's
-    time `now`.
+    If the source is a restored older copy, the attempts that it lost are first recorded from the journal beside it, at
+    the machine's time `now`.
 
-    Raise `QueueInUse` where somebody drives the queue, and `QueueUnusable` where the target is not empty or the source
-    was moved elsewhere.
+    Raise `QueueInUse` if a process drives the queue, and `QueueUnusable` if the target is not empty or the source was
+    moved elsewhere.
     """
     if _name(source) == _name(target):
         raise QueueUnusable(f"{source}: the queue is there already; name another place")
@@ -96,9 +97,9 @@ def copy_queue(
 
 
 def keep_queue(source: QueueLocation, target: QueueLocation) -> None:
-    """Take the mark of an interrupted copy from its source: the target is lost, and the source stays the queue.
+    """Remove the mark of an interrupted copy from its source: the target is lost, and the source stays the queue.
 
-    Raise `QueueUnusable` where no such copy was begun, where it ended, or where the target holds the queue.
+    Raise `QueueUnusable` if no copy was begun, if the copy was completed, or if the target contains the queue.
     """
     with drivers.copy_session(source, may_make=False) as old, old.translating():
         text = read_meta(old.session, MOVED)
@@ -114,7 +115,7 @@ def keep_queue(source: QueueLocation, target: QueueLocation) -> None:
 
 
 def _holds(target: QueueLocation, uid: str) -> bool:
-    """Return whether a copy of the queue has jobs at a place that can be reached."""
+    """Return whether the target can be reached and contains jobs of this queue."""
     try:
         with drivers.copy_session(target, may_make=False) as new, new.translating():
             has_jobs = new.session.execute("SELECT 1 FROM job LIMIT 1").fetchone() is not None
@@ -166,7 +167,7 @@ class _Copy:
         self._tables = [*known, *sorted(self._columns.keys() - set(known))]
 
     def run(self) -> Copied:
-        """Copy everything, or finish what an earlier copy committed."""
+        """Copy everything, or finish a copy that was committed but not finished."""
         new = self._new.session
         new.execute("BEGIN IMMEDIATE")
         try:
@@ -184,7 +185,7 @@ class _Copy:
         return copied
 
     def _was_committed(self) -> bool:
-        """Return whether the target holds this queue from a copy that was interrupted; raise where it is not empty."""
+        """Return whether an interrupted copy committed this queue to the target. Raise for a target in other use."""
         old, new = self._old.session, self._new.session
         tables = (_quoted([table])[0] for table in self._tables)
         if not any(new.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables):  # noqa: S608  as below
@@ -204,7 +205,7 @@ class _Copy:
             raise
 
     def _mark(self, *, is_done: bool | None) -> None:
-        """Mark the source as moved, or as being moved; with None take the mark away."""
+        """Mark the source as moved, or as being moved. None removes the mark."""
         mark = None if is_done is None else json.dumps({"to": _name(self._target), "is_done": is_done})
         with _writing(self._old.session) as old:
             write_meta(old, MOVED, mark)
@@ -212,7 +213,7 @@ class _Copy:
                 old.execute(f"UPDATE {table} SET epoch = epoch + 1, expires_at = 0")  # noqa: S608  words of ours
 
     def _fill(self) -> Copied:
-        """Copy all rows on one state of the source, and compare what the target then holds with them."""
+        """Copy all rows from one snapshot of the source, and compare the target's rows with them."""
         with _writing(self._old.session) as old:
             rows = {table: self._copy_table(table) for table in self._tables}
             self._copy_meta()
@@ -245,7 +246,7 @@ class _Copy:
         return found.count
 
     def _moved(self, table: str, names: Sequence[str], row: Row) -> tuple[Any, ...]:
-        """Return a row with its paths as the target holds them."""
+        """Return a row with its paths in the form for the target."""
         values = list(row)
         old, new = self._old.session, self._new.session
         if table == "job":
@@ -309,7 +310,7 @@ def _writing(session: Session) -> Iterator[Session]:
 
 
 def _pages(session: Session, table: str, names: Sequence[str]) -> Iterator[Sequence[Row]]:
-    """Yield the rows of a table; the long tables have ids, and come page by page."""
+    """Yield the rows of a table. Long tables have ids, and are read page by page."""
     select = f"SELECT {', '.join(_quoted(names))} FROM {_quoted([table])[0]}"  # noqa: S608  names of the schema
     if "id" not in names:
         yield session.execute(select).fetchall()
@@ -325,14 +326,14 @@ def _quoted(names: Iterable[str]) -> list[str]:
 
 
 class _Sum:
-    """The number of rows, and a sum of their hashes that is the same in any order."""
+    """A number of rows, and a sum of their hashes that does not depend on their order."""
 
     def __init__(self) -> None:
         self.count = 0
         self._sum = 0
 
     def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Count rows in."""
+        """Add rows to the sum."""
         for row in rows:
             self._sum += int.from_bytes(hashlib.sha256(repr(row).encode()).digest())
         self.count += len(rows)

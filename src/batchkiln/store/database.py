@@ -26,7 +26,7 @@ class Database(ABC):
     location: QueueLocation
 
     def __init__(self) -> None:
-        """Create a database without waiting writes. Use a driver's `open_for_writing` or `open_for_reading` instead."""
+        """Initialize without waiting writes. Use a driver's `open_for_writing` or `open_for_reading` instead."""
         self._waiting: deque[_Write] = deque()
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -72,17 +72,17 @@ class Database(ABC):
         return await self._run_in_thread(work, *args, **kwargs)
 
     def clock(self, session: Session) -> int:
-        """Return the database's own time, in milliseconds since 1970: leases expire by it alone."""
+        """Return the database's own time, in milliseconds since 1970, by which leases expire."""
         from batchkiln.store.leases import database_clock  # noqa: PLC0415  only workers of a fleet need it
 
         return database_clock(session)
 
     async def incarnation(self) -> str | None:
-        """Return a text that changes when the server restores the database; None where nothing tells."""
+        """Return a text that changes when the server restores the database; None if this cannot be detected."""
         return None
 
     def may_take_leases(self, session: Session) -> bool:
-        """Return whether no process has the whole queue, until the end of the transaction."""
+        """Return whether no process has locked the whole queue. The answer holds until the end of the transaction."""
         del session
         return True
 
@@ -118,7 +118,7 @@ class Database(ABC):
 
     @abstractmethod
     async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
-        """Run `work(session, …)` in the connection's thread, in the order of the calls, even if nobody waits for it."""
+        """Run `work(session, …)` in the connection's thread, in the order of the calls, even for a cancelled caller."""
 
 
 def _nothing(_: Session) -> None:
@@ -184,7 +184,7 @@ def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) 
 
 
 def _follow(connection: Session, writes: list[_Write]) -> None:
-    """Call the functions that follow the commit, once for all writes with an equal function."""
+    """Call the functions that follow the commit: once for all writes that share the same function."""
     valid = [write for write in writes if write.error is None]
     for follow in dict.fromkeys(write.follow for write in valid if write.follow is not None):
         alike = [write for write in valid if write.follow == follow]

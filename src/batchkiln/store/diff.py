@@ -34,7 +34,7 @@ _REDO_EVENTS: Final = {
 
 
 class DiffKind(Enum):
-    """The treatment of a difference."""
+    """The way in which a difference is applied."""
 
     SAME = auto()  # differs only in what the item's state no longer uses
     TAKE_OVER = auto()
@@ -49,8 +49,9 @@ class Difference:
     """The difference of one known item. `seq`, `file` and `line` come from the staging.
 
     The recipe ids are those of the item's current recipe and of the manifest's recipe. `new_cost` is the quote of the
-    latter, if known. `may_redo`: a sent item whose request changed is made again, if no attempt of it is open.
-    `is_relinked`: it is made from other items than before. `has_sources`: it was made from other items before.
+    latter, if known. With `may_redo`, a sent item whose request changed is made again, unless an attempt of it is open.
+    `is_relinked` is true if the item is now made from other items than before, and `has_sources` if it was made from
+    other items before.
     """
 
     seq: int
@@ -156,7 +157,7 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
 
 
 def apply_change(connection: Session, difference: Difference, now: int) -> None:
-    """Apply a difference to the item inside the caller's transaction, as far as its verdict allows."""
+    """Apply a difference to the item inside the caller's transaction, as far as its kind allows."""
     params = {"seq": difference.seq, "item_id": difference.item_id}
     match difference.kind:
         case DiffKind.TAKE_OVER:
@@ -180,7 +181,7 @@ def apply_change(connection: Session, difference: Difference, now: int) -> None:
 
 
 def _take_over_sources(connection: Session, difference: Difference, now: int) -> None:
-    """Store what an item is made from now. The inputs were read before: a source may have been made since."""
+    """Store the new sources of an item, after they are read again: a source may have been made since the comparison."""
     if difference.is_relinked:
         relink(connection, difference.seq, difference.item_id, now)
     elif difference.has_sources:

@@ -46,7 +46,7 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
 
 
 def _staged_files(events: str, saved: Mapping[int, str]) -> tuple[SavedOutput, ...]:
-    """Return the files of staging events without a recorded object, each number once: the last event of it counts."""
+    """Return the staged files without a recorded object: for each number, the file of the last staging event."""
     details = (json.loads(event) for _, event in sorted(json.loads(events).items(), key=lambda told: int(told[0])))
     found = {each["number"]: each for each in details if each["number"] not in saved}
     return tuple(
@@ -61,7 +61,7 @@ def _staged_files(events: str, saved: Mapping[int, str]) -> tuple[SavedOutput, .
 
 
 def _gone_files(connection: Session, row: Row, saved: Mapping[int, str]) -> tuple[SavedOutput, ...]:
-    """Return the files in a folder that were gone, each number once. Earlier versions recorded less of them."""
+    """Return the files whose absence was recorded, each number once. Earlier versions recorded fewer details."""
     details = (json.loads(event) for _, event in sorted(json.loads(row["gone"]).items(), key=lambda told: int(told[0])))
     found = {each["number"]: each for each in details if each["number"] not in saved and "size_bytes" in each}
     return tuple(
@@ -92,7 +92,7 @@ def staged_detail(staged: SavedOutput) -> Detail:
 
 
 def taken_paths(connection: Session, task: DownloadTask, number: int) -> frozenset[str]:
-    """Return those of an output's possible paths that another output has: a person may have removed its file."""
+    """Return an output's possible paths that are recorded for another output, whether or not the file still exists."""
     paths = [stored_path(connection, path) for path in output_paths(task, number)]
     parameters = {"paths": json.dumps(paths), "attempt_id": task.attempt.id, "number": number}
     return frozenset(
@@ -115,7 +115,7 @@ def count_outputs(connection: Session, attempt_id: int | None) -> int:
 
 
 def count_staged_elsewhere(connection: Session, attempt_id: int) -> int:
-    """Return how many files of an attempt are complete on another machine, which is to write them to a URL."""
+    """Return how many files of an attempt are complete on another machine, which still has to write them to a URL."""
     row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
     events = (json.loads(event) for event in json.loads(row["staged"]).values())
     saved = json.loads(row["saved"])
@@ -125,7 +125,7 @@ def count_staged_elsewhere(connection: Session, attempt_id: int) -> int:
 def is_name_taken(connection: Session, attempt_id: int, saved: SavedOutput) -> bool:
     """Return whether a file is recorded as another output, so that this output needs another name.
 
-    Both outputs had the same bytes. This file was mistaken for one that a crash had left, while the other output was
+    Both outputs have the same bytes, and this file was taken for the leftover of a crash while the other output was
     being recorded.
     """
     path = stored_path(connection, saved.file.path)

@@ -55,7 +55,7 @@ def is_file_missing(path: Path) -> bool:
 
 
 def check_there(location: QueueLocation) -> None:
-    """Raise `QueueUnusable` if there is no queue, for commands that do not create one."""
+    """Raise `QueueUnusable` if there is no queue. For commands that do not create one."""
     if isinstance(location, DatabaseUrl):
         return  # a database is made by `batchkiln migrate` alone, so that opening it checks this
     from batchkiln.store.sqlite import preflight
@@ -79,7 +79,7 @@ def open_session(location: QueueLocation) -> Iterator[Session]:
 
 
 def copy_session(location: QueueLocation, *, may_make: bool) -> AbstractContextManager[CopySession]:
-    """Return a context with a session for a copy of the queue, which nobody drives meanwhile. Raise `QueueInUse`."""
+    """Return a context with a session for copying the queue, in which no process can drive it. Raise `QueueInUse`."""
     if isinstance(location, DatabaseUrl):
         from batchkiln.store.postgres.database_copying import copy_session as of_database
 

@@ -38,7 +38,7 @@ class Events:
     """Reads the event log forward."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def after(self, after: int, limit: int = 1000) -> list[LoggedEvent]:

@@ -1,8 +1,8 @@
 """Rows for datasets and reports, page by page.
 
 Each page of a dataset is read in its own snapshot (`Store.run`), so that a running process never waits for an export.
-Items that a manifest adds in the meantime belong to the next export. A report sums the rows that it shows, so its
-totals match its pictures even if the queue changes.
+Items that a manifest adds meanwhile are left for the next export. A report sums the rows that it shows, so its totals
+match its pictures even if the queue changes.
 """
 
 import json
@@ -27,7 +27,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class ItemShape:
-    """What an item contributes to a dataset's columns, in any state."""
+    """The types that an item adds to a dataset's columns, in any state."""
 
     makes_video: bool
     parameters: Mapping[str, Any]
@@ -52,11 +52,11 @@ class Exports:
     """Reads rows for datasets and reports. Unknown jobs raise `InputError`."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def item_count(self, job_name: str) -> int:
-        """Return how many items a job has had: all have an index below. Raise `InputError` for an unknown job."""
+        """Return how many items a job has ever had; every index is smaller. Raise `InputError` for an unknown job."""
         return Jobs(self._connection).item_count(job_name)
 
     def shapes(self, job_name: str, *, below: int) -> Iterator[ItemShape]:
@@ -69,9 +69,9 @@ class Exports:
                     yield ItemShape(makes_video, _parameters(row["parameters"]), _metadata(row["metadata"]))
 
     def rows(self, job_name: str, wanted: Filter = _ANY, *, below: int) -> Iterator[DatasetRow]:
-        """Yield the outputs of matching items with an index below, by index and number: of their current versions.
+        """Yield the current outputs of matching items with an index below `below`, by index and number.
 
-        An item that is being made again, or whose redo failed, still has the files that it had.
+        An item that is being made again, or whose redo failed, still has its earlier files.
         """
         for page in _pages(self._connection, job_name):
             ids = matching_ids(self._connection, page, wanted, PAGE) if wanted.is_by_content else page

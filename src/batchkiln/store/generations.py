@@ -19,7 +19,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """The paid generations of the whole queue: known ones, those not refunded, and the items that have one of those."""
+    """The paid generations of the whole queue: all known ones, those not refunded, and the items of the latter."""
 
     generations: int
     kept: int
@@ -45,7 +45,7 @@ class Generations:
     """Reads attempts and their generations."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def paid(self) -> Paid:

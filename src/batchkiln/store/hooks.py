@@ -1,8 +1,9 @@
-"""The work of the hook `on_saved`: which saved items it has not seen yet, and what it decides about them.
+"""The work of the hook `on_saved`: finds the saved items that it has not seen yet, and records its decisions.
 
 Its position in the event log is in `meta`, with the items that processes have taken beyond it. An item is taken before
 the program starts, and ended after its decision is recorded: after a crash, the next start runs the program again. A
-decision names the attempt whose files the program saw, so that running it twice decides nothing twice (Law 2).
+decision names the attempt whose files the program saw, so that a second run of the program does not apply a decision
+twice (Law 2).
 """
 
 import json
@@ -32,7 +33,7 @@ _BY: Final = "on_saved"
 
 
 class HookDecision(StrEnum):
-    """What the hook's exit status decides about an item."""
+    """The hook's decision about an item, stated by its exit status."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -41,7 +42,7 @@ class HookDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SavedItem:
-    """An item whose files are saved, for the hook: `files` has each output's number and file."""
+    """An item whose files are saved, as the hook receives it: `files` has each output's number and file."""
 
     event_id: int
     attempt_id: int
@@ -51,7 +52,7 @@ class SavedItem:
 
 @dataclass(frozen=True, slots=True)
 class RedoBounds:
-    """How often the hook may have one item made again, and for how many credits in one job."""
+    """The bounds for repetitions by the hook: how often for one item, and for how many credits in one job."""
 
     redos: int
     credits: int
@@ -59,7 +60,7 @@ class RedoBounds:
 
 @dataclass(slots=True)
 class _Position:
-    """The event up to which all is ended, what was taken beyond it (owner and end in ms), and what has ended there."""
+    """The event up to which all items are ended, and those taken beyond it (owner and end in ms) or ended beyond it."""
 
     cursor: int
     taken: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -84,8 +85,8 @@ def take(
 ) -> list[SavedItem]:
     """Take the next items for the hook, at most `limit`.
 
-    `owner` is this process, and `running` are the events that it works on. What another process has taken is left to it
-    until its time ends, `each_ms` for each file; what this owner took before a crash is taken again.
+    `owner` is this process, and `running` are the events that it works on. An item that another process has taken is
+    left to that process for `each_ms` per file. Items that this owner took before a crash are taken again.
     """
     position, found = _read(connection), list[SavedItem]()
     for row in _events(connection, position):
@@ -106,7 +107,7 @@ def take(
 
 
 def end(connection: Session, event_id: int) -> None:
-    """Record that an item needs the hook no more."""
+    """Record that the hook is done with an item."""
     position = _read(connection)
     position.taken.pop(str(event_id), None)
     if event_id > position.cursor:
@@ -115,7 +116,7 @@ def end(connection: Session, event_id: int) -> None:
 
 
 def decide(connection: Session, attempt_id: int, decision: HookDecision, bounds: RedoBounds, now: int) -> str | None:
-    """Record a decision of the hook; return why it is refused, or None. `now` is milliseconds of service time."""
+    """Record a decision of the hook; return the reason for a refusal, or None. `now` is in ms of service time."""
     row = connection.execute(query("hooked_item"), {"attempt_id": attempt_id}).fetchone()
     if row["state"] != ItemState.DONE or row["version_id"] != attempt_id:
         return "it has changed meanwhile"
@@ -168,7 +169,7 @@ def _files(connection: Session, attempt_id: int) -> Iterator[tuple[int, SavedFil
 
 
 def _advance(connection: Session, position: _Position) -> None:
-    """Move the position over all events that need nothing more, and store it."""
+    """Move the position over all events that are completely handled, and store it."""
     for row in _events(connection, position):
         if _is_due(row, position):
             break

@@ -1,7 +1,7 @@
 """The identity of staged items: ids of earlier versions, and requests that are made more than once.
 
 A request is the model, mode, parameters, prompt and images of an item. The cap and the number of attempts are not part
-of it, because they do not change what is made.
+of it, because they do not change the outputs.
 """
 
 import json
@@ -25,7 +25,7 @@ _BY_POSITION: Final = "item"
 
 @dataclass(frozen=True, slots=True)
 class SameRequest:
-    """A new item, its place, and an item of the job with the same request that was paid, or is being paid."""
+    """A new item, its place, and an item of the job with the same request that is paid or under way."""
 
     name: str
     file: int
@@ -63,7 +63,7 @@ def new_job_detail(manifest_path: str, *, has_old_ids: bool) -> dict[str, str]:
 
 
 def find_paid_before(connection: Session, job_id: int, *, has_references: bool = False) -> int:
-    """Stage the new items whose requests the job has as done or under way; return their number.
+    """Stage the new items whose requests equal those of done or sent items of the job; return their number.
 
     An item that is made from another one repeats a request if it is made from the same content, or from an item that
     itself repeats the request of the earlier source.

@@ -1,4 +1,4 @@
-"""Checks that what is stored is what was written: an attempt's checksum, and states that contradict each other.
+"""Checks that stored data is unchanged since it was written, and that the states of items and attempts agree.
 
 An attempt is compared with its checksum before it is sent again, because a database does not detect a changed byte in
 an idempotency key or body.

@@ -1,4 +1,4 @@
-"""Reads what items are made from: whether it is there, what it waits for, and whether it was made again since."""
+"""Reads the sources of items: whether their outputs exist, and whether these were made again since."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ class ItemSource:
 
     `place` is its place among the inputs, from 1. `item` is the name of an item, with its state, or of a group, whose
     `state` is None and whose `choice` is the rank of the kept item. `sha256` is the content that the input was filled
-    with; None while it is open. `is_stale`: the item was sent with it, and its source offers another file now.
+    with; None while it is open. `is_stale` is true if the item was sent with it, and its source now has another current
+    file.
     """
 
     place: int
@@ -30,12 +31,12 @@ class ItemSource:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the item waits for it."""
+        """Return whether the input does not exist yet, so that the item waits for it."""
         return self.sha256 is None
 
 
 def sources_of(connection: Session, item_ids: Sequence[int]) -> dict[int, tuple[ItemSource, ...]]:
-    """Return the sources of those of the items that have some, in the order of their inputs."""
+    """Return the sources of the items that have any, in the order of their inputs."""
     found: dict[int, list[ItemSource]] = {}
     for row in connection.execute(query("item_sources"), {"ids": json.dumps(list(item_ids))}):
         found.setdefault(row["item_id"], []).append(_source(row))
@@ -43,17 +44,17 @@ def sources_of(connection: Session, item_ids: Sequence[int]) -> dict[int, tuple[
 
 
 def waiting_for(connection: Session, item_ids: Sequence[int]) -> int:
-    """Return how many other queued items wait for what these items make."""
+    """Return how many other queued items wait for outputs of these items."""
     return int(connection.execute(query("waiting_for"), {"ids": json.dumps(list(item_ids))}).fetchone()[0])
 
 
 def waiting_for_queued(connection: Session, job_id: int) -> int:
-    """Return how many queued items of other jobs wait for what the queued items of a job make."""
+    """Return how many queued items of other jobs wait for outputs of the queued items of a job."""
     return int(connection.execute(query("waiting_for_queued"), {"job_id": job_id}).fetchone()[0])
 
 
 def stale_items(connection: Session, job_id: int) -> int:
-    """Return how many items of a job were sent with what their source has made again since."""
+    """Return how many items of a job were sent with an input whose source was made again since."""
     return int(connection.execute(query("job_stale"), {"job_id": job_id}).fetchone()[0])
 
 

@@ -62,7 +62,7 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class ProblemGroup:
-    """A group of failed, rejected, expired or held items with the same cause. `example` is the latest message."""
+    """A group of failed, rejected, expired or held items with the same cause. `example` is the latest error message."""
 
     state: ItemState
     code: str
@@ -87,9 +87,9 @@ class JobSummary:
     `items` contains every state, even those without items. `queued_cost` is the cost of the queued items by the known
     quotes; `queued_unquoted` of them have no quote. If `is_finished`, only a person can change an item.
 
-    `waiting` of the queued items wait for what other items make. `stuck` of those wait for a person, as far as nothing
-    else of the job can begin. `blockers` are the items that they wait for in vain, those with the most first.
-    `to_review` done items wait for a review, `to_choose` groups of variants for a choice.
+    `waiting` of the queued items wait for outputs of other items. If nothing else of the job can begin, `stuck` of
+    these wait for a person. `blockers` are the items without a result that they wait for, those with the most waiting
+    items first. `to_review` done items wait for a review, `to_choose` groups of variants for a choice.
     """
 
     name: str
@@ -145,7 +145,7 @@ class JobAtWork:
 class Work:
     """Jobs that may begin new attempts, and (profile, account) pairs that have something under way.
 
-    `unfinished` are those of these pairs with more than items held for a person.
+    `unfinished` contains the pairs whose items are not all held for a person.
     """
 
     jobs: tuple[JobAtWork, ...]
@@ -163,7 +163,7 @@ class Jobs:
     """Reads jobs by name."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def names(self) -> tuple[str, ...]:

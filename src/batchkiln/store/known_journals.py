@@ -1,12 +1,12 @@
-"""The machines that keep journals of attempts of one queue in a database, and which of them a restored one waits for.
+"""The machines that keep journals of attempts for one database, and those that a restored database still waits for.
 
-A database that was restored to an older state lacks attempts that only the journal of the machine which sent them
-knows. Until each machine has compared its journals with the database, no account may be taken: the item of a lost
-attempt would be paid again by another account.
+A database that was restored to an older state lacks attempts that are recorded only in the journal of the machine that
+sent them. No account may be taken until each machine has compared its journals with the database: otherwise another
+account would pay again for the item of a lost attempt.
 
-A restore is noticed in four ways: a journal has an attempt that the database lacks; the database lacks an event that a
-worker of the machine has seen; the server says that the database is another one (its incarnation); or a worker's last
-beat is not in it. Every function takes a session inside a transaction.
+A restore is detected in four ways: a journal has an attempt that the database lacks; the database lacks an event that a
+worker of the machine has seen; the server reports another incarnation of the database; or the database lacks a worker's
+last heartbeat. Every function takes a session inside a transaction.
 """
 
 import json
@@ -40,7 +40,7 @@ _DAY_MS: Final = 24 * 3600 * 1000
 class Machine:
     """A folder of journals on one machine. `token` is in a file beside them, and `place` is their path without number.
 
-    `incarnation` is the server's word for the database as it is now; None where it says nothing.
+    `incarnation` identifies the present state of the database at the server; None if the server does not report it.
     """
 
     token: str
@@ -50,13 +50,13 @@ class Machine:
 
     @property
     def newest_event(self) -> int:
-        """The newest event of the queue that a worker of this machine has seen; 0 if none has."""
+        """The id of the newest event of the queue that a worker of this machine has seen; 0 if none has."""
         with suppress(OSError, ValueError):
             return int(self._seen.read_text())
         return 0
 
     def remember(self, newest_event: int) -> None:
-        """Keep the newest event that a worker of this machine has seen. A power cut or a full disk may lose it."""
+        """Store the newest event that a worker of this machine has seen. A power cut or a full disk may lose it."""
         new = self._seen.with_name(f"{self._seen.name}-{os.getpid()}")
         with suppress(OSError):
             new.touch(PRIVATE_MODE)
@@ -68,7 +68,7 @@ class Machine:
         return self.place.with_name(f"{self.place.name}.seen")
 
     def others(self, own: AttemptJournal) -> list[AttemptJournal]:
-        """Return the journals of this machine's other processes, those that have ended among them."""
+        """Return the journals of this machine's other processes, including those that have ended."""
         return [journal for journal in journals_at(self.place) if journal.path != own.path]
 
 
@@ -83,7 +83,7 @@ def _is_numbered(path: Path, place: Path) -> bool:
 
 
 def machine_at(place: Path, incarnation: str | None) -> Machine:
-    """Return the machine that keeps its journals here; its token is made at the first call."""
+    """Return the machine that keeps its journals at a place. Its token is created at the first call."""
     make_folder(place.parent)
     path = place.with_name("machine")
     if path.exists() and not path.read_text():  # a power cut may have left it so, under an earlier version
@@ -94,7 +94,7 @@ def machine_at(place: Path, incarnation: str | None) -> Machine:
 
 
 def _make_token(path: Path) -> None:
-    """Create the token of a machine, whole and on the disk; of several processes at once, one creates it."""
+    """Create the token of a machine atomically and durably. Only one of several processes creates it."""
     new = path.with_name(f"machine-{secrets.token_hex(8)}")
     new.touch(PRIVATE_MODE)
     with new.open("w") as file:
@@ -110,7 +110,7 @@ def _make_token(path: Path) -> None:
 def compared(connection: Session, machine: Machine, now: int, *, has_lost: bool) -> None:
     """Record that a machine's journals were compared with this database; `now` is the database's clock.
 
-    If they show that it was restored, wait for those of all other machines.
+    If they show that the database was restored, it now waits for the journals of all other machines.
     """
     known = _read(connection, _KNOWN)
     known[machine.token] = {"host": machine.host, "seen_at": now}
@@ -127,10 +127,10 @@ def compared(connection: Session, machine: Machine, now: int, *, has_lost: bool)
 
 
 def await_all(connection: Session, now: int) -> None:
-    """Take the database for restored: nobody takes an account before each machine's journals were compared with it.
+    """Mark the database as restored: no account is taken before each machine has compared its journals with it.
 
-    Workers that drive accounts already lose them. Machines that were not seen for the service's retention, counted
-    from the newest word of any, have nothing to say.
+    Workers that already drive accounts lose them. Machines that were last seen longer ago than the service's retention,
+    counted from the newest sign of any machine, are not waited for.
     """
     known = _read(connection, _KNOWN)
     if _read(connection, _AWAITED).keys() != known.keys():
@@ -141,15 +141,15 @@ def await_all(connection: Session, now: int) -> None:
 
 
 def revoke_leases(connection: Session) -> None:
-    """End all leases: what a worker still writes by one of them is refused."""
+    """End all leases, so that later writes under them are refused."""
     connection.execute(query("revoke_leases"))
 
 
 def seen(connection: Session, machine: Machine, now: int) -> bool:
-    """Record once a day that a machine is there; return whether its journals are to be compared again.
+    """Record once a day that a machine is present; return whether its journals must be compared again.
 
-    They are as well where the database does not know the machine: it was restored to a state from before its first
-    worker, or a person took the machine for gone.
+    They must also be compared if the database does not know the machine: it was restored to a state from before the
+    machine's first worker, or a person declared the machine gone.
     """
     rows = {row["key"]: row["value"] for row in connection.execute(query("journal_machines"))}
     known: dict[str, Any] = json.loads(rows.get(_KNOWN, "{}"))
@@ -173,7 +173,7 @@ def awaited_hosts(connection: Session) -> list[str]:
 
 
 def forget_machine(connection: Session, host: str) -> int:
-    """Wait no longer for the journals of a machine that is gone; return how many of its folders were known."""
+    """Stop waiting for the journals of a machine that is gone; return how many of its folders were known."""
     gone = {token for token, each in _read(connection, _KNOWN).items() if each["host"] == host}
     for token in gone:
         _arrive(connection, token)

@@ -67,7 +67,7 @@ class FencedDatabase:
     """A database for the worker of one account. Each write first checks that the worker's lease is still valid."""
 
     def __init__(self, database: Transactions, fence: Fence) -> None:
-        """Create a database that refuses each write once another worker has taken the account or the address."""
+        """Initialize with the fence: each write is refused once another worker has taken the account or the address."""
         self._database = database
         self._fence = fence
 
@@ -113,9 +113,9 @@ class Leases:
         machine: Machine | None = None,
         compare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Use an open database and its clock. `may_take` tells that no process has the whole queue.
+        """Initialize. `may_take` returns whether no process has locked the whole queue.
 
-        `compare` compares the journals of `machine` with the database, if that turns out to be restored.
+        `compare` compares the journals of `machine` with the database if it proves to be restored.
         """
         self._machine = machine
         self._compare = compare
@@ -129,7 +129,7 @@ class Leases:
     async def renew(
         self, worker: WorkerIdentity, egress: Egress, epoch: int | None, driven: Collection[int]
     ) -> LeaseRenewal:
-        """Renew the lease of the address, if the worker has one (`epoch`), and those of the accounts that it drives.
+        """Renew the lease of the worker's address, if it holds one (`epoch`), and those of the accounts that it drives.
 
         Raise `InputError` if another worker of the address uses another limit.
         """
@@ -145,14 +145,15 @@ class Leases:
         """
         return await self._database.write(roster, self._clock, worker, able, driven)
 
-    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
-        """Record, by account id, which accounts of the worker can do nothing until something outside of it changes."""
-        await self._database.write(tell_rests, worker, rests)
+    async def report_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+        """Record, by account id, which of the worker's accounts can do nothing until something outside it changes."""
+        await self._database.write(report_rests, worker, rests)
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Lease accounts that nobody drives; return the epochs of those that were still free.
+        """Lease accounts that no worker drives; return the epochs of those that were still free.
 
-        None is, while one process has the whole queue, or while a restored database waits for a machine's journals.
+        No account counts as free while one process has locked the whole queue, or while a restored database waits for
+        journals.
         """
         epochs, awaited = await self._database.write(self._take, worker, account_ids)
         if awaited != self._awaited:
@@ -161,7 +162,7 @@ class Leases:
         return epochs
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
-        """End the lease of an account, which is free at once."""
+        """End the lease of an account, which is then free immediately."""
         await self._database.write(release, self._clock, worker, fence)
 
     async def leave(self, worker: WorkerIdentity, epoch: int | None) -> None:
@@ -238,7 +239,7 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
 ) -> LeaseRenewal:
     """Renew a worker's leases, and lease its address if it is free.
 
-    `beaten_at` is when the worker renewed before. If the database does not have this beat any more, it was restored.
+    `beaten_at` is the time of the worker's last renewal. If the database lacks that renewal, it was restored.
     """
     is_recent = beaten_at is not None and now - beaten_at < FORGOTTEN_AFTER_MS
     beat = {"name": worker.name, "now": now, "beaten_at": beaten_at}
@@ -270,7 +271,7 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
 
 
 def _renew_egress(session: Session, worker: WorkerIdentity, egress: Egress, epoch: int | None, now: int) -> int | None:
-    """Renew the lease of an address, or take it if it is free; return its epoch, None if another worker has it."""
+    """Renew the lease of an address, or take it if it is free. Return its epoch; None if another worker has it."""
     parameters = {
         "egress": egress.name,
         "worker": worker.name,
@@ -316,8 +317,8 @@ def roster(
     return Roster(senders, able_accounts - taken)
 
 
-def tell_rests(session: Session, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
-    """Record which accounts of a worker rest. They are beside the worker's row, since few workers have any."""
+def report_rests(session: Session, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+    """Record which accounts of a worker rest. They are stored in a separate row, because few workers have any."""
     entries = {account_id: _rest_as_list(rest) for account_id, rest in rests.items()}
     write_meta(session, f"rests/{worker.name}", json.dumps(entries) if entries else None)
 
@@ -359,7 +360,7 @@ def leave(session: Session, clock: StoreClock, worker: WorkerIdentity, epoch: in
         parameters = {"egress": worker.egress, "worker": worker.name, "epoch": epoch, "now": clock(session)}
         session.execute(query("release_egress"), parameters)
     session.execute(query("forget_worker"), {"name": worker.name})
-    tell_rests(session, worker, {})
+    report_rests(session, worker, {})
 
 
 def database_clock(session: Session) -> int:
@@ -391,7 +392,7 @@ class Workers:
     """Reads the workers of a queue and their leases."""
 
     def __init__(self, connection: Session, now: int | None = None) -> None:
-        """Read on this connection; `now` takes the place of the database's clock, in milliseconds since 1970."""
+        """Read from this connection; `now` replaces the database's clock, in milliseconds since 1970."""
         self._connection = connection
         self._now = database_clock(connection) if now is None else now
 
@@ -418,11 +419,11 @@ class Workers:
         ]
 
     def awaited(self) -> list[AwaitedMachine]:
-        """Return the machines whose journals a restored database waits for; nothing is sent before."""
+        """Return the machines whose journals a restored database waits for. Until then, nothing is sent."""
         return known_journals.awaited_machines(self._connection)
 
     def drivers(self) -> list[Driver]:
-        """Return who drives which account."""
+        """Return the worker that drives each driven account."""
         return [
             Driver(row["profile"], row["name"], row["worker"], row["epoch"], from_milliseconds(row["since"]))
             for row in self._connection.execute(query("drivers"), {"now": self._now})

@@ -57,7 +57,7 @@ class Means:
     by_recipe: Mapping[int, tuple[int, float]]
 
     def expected(self, recipe_id: int, mode: Mode, limits: Limits) -> float:
-        """Return for how many seconds an item occupies the slot: its recipe's average, weighted with the overall."""
+        """Return the seconds that an item occupies the slot: its recipe's average, weighted with the overall one."""
         usual = with_poll_delay(CLIP_SECONDS if mode.makes_video else IMAGE_SECONDS, limits)
         count, mean = self.by_recipe.get(recipe_id, (0, 0.0))
         return (PRIOR_WEIGHT * usual + count * mean) / (PRIOR_WEIGHT + count)
@@ -67,7 +67,7 @@ class Loads:
     """Reads the loads of jobs."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def queued(self, limits: Mapping[str, Limits], days: Mapping[str, datetime]) -> list[QueuedLoad]:

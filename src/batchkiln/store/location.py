@@ -18,9 +18,9 @@ _SECRET: Final = re.compile(r"(?<=password=)[^&]+")
 class DatabaseUrl:
     """The URL of a PostgreSQL database that holds a queue. Its text shows no password (Law 8).
 
-    `may_lose_commits`: the person accepts a server that may lose a commit which it acknowledged. `shared_dir`: the
-    folder of all results and input images, where this machine mounts it, or a URL of object storage; None: each path is
-    of the machine that enqueued.
+    `may_lose_commits` accepts a server that may lose a commit which it acknowledged. `shared_dir` is the folder of all
+    results and input images, as this machine mounts it, or a URL of object storage. If it is None, each path is valid
+    only on the machine that enqueued the item.
     """
 
     secret: str = field(repr=False)

@@ -13,7 +13,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The process that runs the queue, or was killed while it did."""
+    """The process that runs the queue, or that was killed while it ran the queue."""
 
     pid: int
     host: str
@@ -38,7 +38,7 @@ class Lease:
 
 
 def in_use(connection: Session, place: object) -> str:
-    """Return the message that a process already drives the queue; `place` names the queue."""
+    """Return the error that a process already drives the queue; `place` names the queue."""
     row = connection.execute(query("get_lease")).fetchone()
     who = "another process"
     if row is not None:
@@ -51,7 +51,7 @@ def in_use(connection: Session, place: object) -> str:
 
 
 def in_use_for_decision(place: object) -> str:
-    """Return the message that refuses a decision about an item that a running process may be sending."""
+    """Return the error that refuses a decision about an item, because a running process may be sending it."""
     return (
         f"{place}: a process runs this queue, and may be sending this request; nothing was changed. Stop it with "
         "Ctrl-C, which is safe, then repeat the command"
@@ -59,7 +59,7 @@ def in_use_for_decision(place: object) -> str:
 
 
 def record_lease(connection: Session, command: str, now: int) -> None:
-    """Record this process as the one that runs the queue. Raise `QueueUnusable` for one that was moved elsewhere."""
+    """Record this process as the one that runs the queue. Raise `QueueUnusable` for a queue that was moved."""
     refuse_moved(connection, "this queue")  # it may have been moved since it was opened
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "now": now}
     connection.execute(query("set_lease"), holder)

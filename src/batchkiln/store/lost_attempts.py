@@ -1,7 +1,7 @@
 """Attempts that a restored copy of the queue has lost: found in the journal beside it, and recorded again.
 
-The service charged for them, or may have. Each is recorded again for the same account, with the same key and bytes, as
-an attempt in doubt, and is replayed like any other (Law 2). Until then, its item cannot begin another attempt
+The service charged for them, or may have charged. Each is recorded again for the same account, with the same key and
+bytes, as an attempt in doubt, and is replayed like any other (Law 2). Until then, its item cannot begin another attempt
 (`lost_item`).
 """
 
@@ -50,7 +50,7 @@ log = structlog.get_logger()
 class _Compared:
     """A comparison of journal and queue: the lost attempts, and the journal's new content if needed.
 
-    `ended` names the items that the queue has as ended and that a lost attempt followed.
+    `ended` names the items that have ended according to the queue, but were followed by a lost attempt.
     """
 
     lost: int
@@ -62,9 +62,9 @@ class _Compared:
 async def open_journal(database: Database, journal: AttemptJournal, now: int, machine: Machine | None = None) -> None:
     """Compare the journal with the queue, record the lost attempts, and open the journal for appending.
 
-    `now` is the machine's time in milliseconds. Where several machines drive the queue, it is the database's, and the
+    `now` is the machine's time in milliseconds. If several machines drive the queue, it is the database's time, and the
     journals of this machine's other processes are compared too. Raise `QueueBusy` if the disk fails, and
-    `QueueUnusable` if the journal is no file.
+    `QueueUnusable` if the journal is not a file.
     """
     entries, damaged = await database.run(_read, journal)
     others = [] if machine is None else await database.run(_read_others, machine.others(journal))
@@ -77,9 +77,9 @@ async def open_journal(database: Database, journal: AttemptJournal, now: int, ma
 
 
 def record_lost(connection: Session, journals: Sequence[AttemptJournal], now: int) -> int:
-    """Record what the queue has lost, without a change of the journals; return the number of attempts.
+    """Record the attempts that the queue has lost, without changing the journals; return their number.
 
-    For a queue that is copied elsewhere: there, the journals are others. Belongs in a write transaction.
+    This is for a queue that is copied to another place, which has other journals. Call it in a write transaction.
     """
     entries = _read_others(connection, journals)
     return _compare(connection, entries, now).lost
@@ -169,8 +169,8 @@ def _compare(
 def _record_lost(connection: Session, entry: JournalEntry) -> bool:
     """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded.
 
-    Of several lost attempts, the last one counts, and each whose files were saved before the item was made again. The
-    lines may be in the journals of several machines, which are compared in any order.
+    Of several lost attempts of one item, the last one is recorded, and each whose files were saved before the item was
+    made again. Their lines may be in the journals of several machines, which are compared in any order.
     """
     columns = _columns(entry)
     connection.execute(query("forget_followed"), columns)
@@ -190,8 +190,8 @@ def _record_refusal(connection: Session, entry: JournalEntry) -> None:
 def _end_outlived(connection: Session, refused: Collection[str], now: int) -> None:
     """End attempts of the restored copy that were refused, or followed by a lost attempt of the same item.
 
-    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation, unless
-    its files were saved and the item was made again: then the same key gives back the generation that was paid.
+    Such an attempt had ended before the lost one began (Law 2). Resending it would create a second generation. It stays
+    if its files were saved and the item was made again, because the same key then returns the paid generation.
     """
     rows = connection.execute(query("refused_since"), {"keys": json.dumps(sorted(refused))}).fetchall()
     rows += connection.execute(query("outlived_attempts")).fetchall()
@@ -237,7 +237,7 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
 
 
 def journal_entry(connection: Session, attempt_id: int) -> JournalEntry:
-    """Return an attempt as the journal has it."""
+    """Return the journal entry of an attempt."""
     return _entry_of(connection.execute(query("recorded_attempt"), {"attempt_id": attempt_id}).fetchone())
 
 
@@ -250,9 +250,9 @@ def found_at(connection: Session) -> datetime | None:
 def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     """Record the oldest lost attempt of an account again, as one that may have been sent.
 
-    Its checksum comes from the journal. If its image was uploaded or made again, the bytes are those with the images
-    that the journal names. If the item was changed, the resend detects that and holds it for a person. Return None if
-    there is no lost attempt, or if the account has an unresolved one (Law 4).
+    Its checksum comes from the journal. If its image was uploaded or made again since, the body contains the image
+    addresses from the journal. If the item was changed, the resend detects this by the checksum, and the item is held
+    for a person. Return None if there is no lost attempt, or if the account has an unresolved one (Law 4).
     """
     viewpoint, request = wanted.viewpoint, wanted.request
     place = {"profile": viewpoint.profile, "account": viewpoint.account}
@@ -295,9 +295,9 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
 
 
 def _identity(row: Row, lost: Row, urls: list[str]) -> tuple[dict[str, Any], bool]:
-    """Return what the checksum of a lost attempt is of, and whether that has other images than the item has now.
+    """Return the columns that the checksum of a lost attempt covers, and whether its images differ from the item's.
 
-    These are the images of the journal, if only they give the checksum.
+    The images of the journal are used if only they match the checksum.
     """
     recipe, sent = recipe_of(row), json.loads(lost["input_urls"])
     found = [

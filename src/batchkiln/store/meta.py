@@ -49,7 +49,7 @@ def refuse_moved(connection: Session, place: object, *, unless_to: str | None = 
 
 @dataclass(frozen=True, slots=True)
 class SharedMark:
-    """What tells the folder that a queue's machines share from others: a token in it, and the machine that wrote it."""
+    """The mark by which machines recognise the folder that they share: a token in it, and the machine that wrote it."""
 
     token: str
     host: str
@@ -70,7 +70,7 @@ def mark_shared_folder(connection: Session, mark: SharedMark) -> SharedMark:
 
 
 def queue_uid(connection: Session) -> str:
-    """Return the queue's unique id, which distinguishes the ids of different queues."""
+    """Return the queue's unique id, by which the ids of different queues differ."""
     uid = read_meta(connection, "queue_uid")
     assert uid is not None, "migration 1 has set it"
     return uid
@@ -80,7 +80,7 @@ def new_key(connection: Session, row: Row, number: int) -> str:
     """Return the idempotency key of an item's new attempt; `row` has `id`, `item_name` and `job_name`.
 
     If a queue derives keys from ids, an item that was enqueued again may get the id of another item, and so that item's
-    key. Such a key belongs to another request; this item's key is then derived from its name.
+    key. Such a key belongs to another request, so this item's key is then derived from its name.
     """
     uid, keys_from = connection.execute(query("key_origin")).fetchone()
     if keys_from != "names":

@@ -9,7 +9,7 @@ from batchkiln.store.location import DatabaseUrl, QueueLocation
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A migration's result. `version` before is 0 without a queue; `latest` is this program's version."""
+    """A migration's result. `before` is 0 if there was no queue. `latest` is this program's version."""
 
     before: int
     after: int

@@ -24,7 +24,7 @@ class AskedAgain:
 
 
 def ask_misunderstood(connection: Session, account_id: int) -> Cursor:
-    """Query the calls that an account did not understand. Each row is one entry."""
+    """Send the query for the calls that an account did not understand. Each row is one entry."""
     return connection.execute(query("misunderstood"), {"account_id": account_id})
 
 
@@ -34,7 +34,7 @@ def misunderstood(connection: Session, account_id: int) -> tuple[Misunderstood, 
 
 
 def all_misunderstood(connection: Session) -> dict[int, tuple[Misunderstood, ...]]:
-    """Return the calls whose replies were not understood, by the id of the account, where there are any."""
+    """Return the calls whose replies were not understood, by account id. Other accounts are left out."""
     found: dict[int, tuple[Misunderstood, ...]] = {}
     for row in connection.execute(query("all_misunderstood")):
         found[row["account_id"]] = (*found.get(row["account_id"], ()), entry_of(row))
@@ -69,7 +69,7 @@ def forget_misunderstood(connection: Session, account_id: int, call: Call) -> No
 def forget_other_circumstances(connection: Session, account_id: int, circumstances: Circumstances) -> None:
     """Delete the entries from another program, configuration or description than the current ones.
 
-    A description that could not be read, then or now, does not count as another one.
+    A description that could not be read, then or now, does not count as different.
     """
     params = {
         "account_id": account_id,
@@ -94,8 +94,8 @@ def ask_again(connection: Session, account: str | None = None) -> tuple[AskedAga
 def end_waits(connection: Session, account: str | None = None) -> tuple[str, ...]:
     """End the stored waits that the service asked for, of one account (PROFILE/NAME) or of all.
 
-    A single wrong Retry-After may block an account for days. Return the accounts that had a wait. A process that
-    received the wait itself observes it until it ends. Raise `InputError` for an unknown account.
+    A single wrong Retry-After may block an account for days. Return the accounts that had a wait. A running process
+    that received the wait still observes it until its end. Raise `InputError` for an unknown account.
     """
     names = _names(connection)
     ended = connection.execute(query("end_waits"), {"account_id": _chosen(names, account)}).fetchall()

@@ -31,11 +31,11 @@ class NotificationPosition:
     cursor: int
     ids: tuple[str, ...] = ()
 
-    def also(self, notice_id: str) -> "NotificationPosition":
+    def with_delivered(self, notification_id: str) -> "NotificationPosition":
         """Return a copy with one more delivered notification."""
-        return NotificationPosition(self.cursor, (*self.ids, notice_id)[-DELIVERED_IDS_KEPT:])
+        return NotificationPosition(self.cursor, (*self.ids, notification_id)[-DELIVERED_IDS_KEPT:])
 
-    def at(self, cursor: int) -> "NotificationPosition":
+    def moved_to(self, cursor: int) -> "NotificationPosition":
         """Return a copy with a later event as its position."""
         return NotificationPosition(cursor, self.ids)
 
@@ -53,7 +53,7 @@ class Notifications:
     """Reads the deliveries and their recipients."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def audience(self, jobs: Iterable[str]) -> frozenset[str] | None:

@@ -71,8 +71,8 @@ class RetryReport:
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
     `paying_again` counts items whose first result may have been paid: expired, canceled by the service, or given up by
-    a person. `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows with each of them
-    that is tried again.
+    a person. `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of
+    them is tried again.
     """
 
     requeued: Mapping[ItemState, int]
@@ -85,7 +85,7 @@ class RetryReport:
 
 @dataclass(frozen=True, slots=True)
 class CancelReport:
-    """The number of canceled items; canceling is free. `waiting` other items wait for what these would have made."""
+    """The number of canceled items; canceling is free. `waiting` other items wait for outputs of the canceled ones."""
 
     canceled: int
     skipped: tuple[Skipped, ...]
@@ -97,7 +97,7 @@ class RedoReport:
     """The number of done items that are made again.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
-    `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows with each of them that is
+    `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of them is
     made again.
     """
 
@@ -109,7 +109,7 @@ class RedoReport:
 
 
 def preview_retry(connection: Session, job_name: str, item_names: Sequence[str]) -> RetryReport:
-    """Return what `retry` would do and may cost; nothing is changed."""
+    """Return the effect and the possible cost of `retry`, without a change."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
     if item_names:
@@ -153,7 +153,7 @@ def retry(
 
 
 def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) -> RedoReport:
-    """Return what `redo` would do and may cost; nothing is changed."""
+    """Return the effect and the possible cost of `redo`, without a change."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_REDONE)
     rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)}).fetchall()
@@ -189,7 +189,7 @@ def make_again(connection: Session, item_ids: Sequence[int], now: int) -> None:
 
 
 def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]) -> CancelReport:
-    """Return what `cancel` would do; nothing is changed."""
+    """Return the effect of `cancel`, without a change."""
     job_id = Jobs(connection).id_of(job_name)
     ids, lost, skipped = _cancelable(connection, job_id, job_name, item_names)
     waiting = _waiting_for(connection, job_id, ids, item_names)
@@ -201,7 +201,7 @@ def preview_cancel(connection: Session, job_name: str, item_names: Sequence[str]
 
 
 def _waiting_for(connection: Session, job_id: int, ids: Sequence[int], item_names: Sequence[str]) -> int:
-    """Return how many items wait for what the named items make, or the queued items of a job."""
+    """Return how many items wait for outputs of the named items, or of the queued items of a job."""
     return waiting_for(connection, ids) if item_names else waiting_for_queued(connection, job_id)
 
 
@@ -237,9 +237,9 @@ def cancel(
 def _cancelable(
     connection: Session, job_id: int, job_name: str, item_names: Sequence[str]
 ) -> tuple[list[int], set[int], tuple[Skipped, ...]]:
-    """Return the ids of the named items whose state allows it, the ids not to cancel nevertheless, and the reasons.
+    """Return the ids of the named items in a state that allows it, the ids that stay nevertheless, and the reasons.
 
-    A queued item is not canceled if a restored copy of the queue lost an attempt of it, which may be paid.
+    A queued item is not canceled if a restored copy of the queue lost an attempt of it, which may have been charged.
     """
     ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
     rows = connection.execute(query("lost_items_of_job"), {"job_id": job_id})
@@ -331,7 +331,7 @@ def _each(
     act: Callable[[Sequence[int], ItemState], None],
     on_moved: Callable[[int], None] = lambda _: None,
 ) -> dict[ItemState, int]:
-    """Call `act` for the items in each of `states`, with one transaction per page; return their number by state."""
+    """Call `act` for each page of items in each of `states`, each in a transaction; return their number by state."""
     counts: dict[ItemState, int] = {}
     for page in pages:
         with transaction(connection):

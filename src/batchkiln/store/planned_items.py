@@ -1,4 +1,4 @@
-"""The items of a job as they would be after a manifest was applied: the selected ones, and the first ones."""
+"""The items of a job after a manifest would be applied: the selected ones, and the first ones to send."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -30,7 +30,7 @@ class PlannedItem:
 
 
 class PlannedItems:
-    """The items of a compared manifest and its job. `requeued` holds known items that a change queues again."""
+    """The items of a compared manifest and its job. `requeued` contains known items that a change queues again."""
 
     def __init__(
         self, connection: Session, job_id: int | None, selection: Selection, *, requeued: Collection[int]
@@ -54,7 +54,8 @@ class PlannedItems:
     def count_sources(self) -> Counter[int]:
         """Return the numbers of sources that the selected items need, by recipe, and stage their names.
 
-        They are to be queued, and not selected themselves. They are found through chains.
+        A source counts if it is to be sent and is not selected itself. Chains of sources are followed to their
+        beginning.
         """
         found: Counter[int] = Counter()
         for step in count():

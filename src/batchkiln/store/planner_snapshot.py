@@ -34,7 +34,7 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
     """Return the planner's input. The time depends on the number of classes of items, not on the number of items.
 
     A driver that pipelines needs two round trips: one for independent queries, one for the queries that depend on them.
-    What an account rarely has is asked only where it has any: downloads, and calls that it did not understand.
+    Downloads and misunderstood calls are rare, and are queried only if there are any.
     """
     own = {"account_id": viewpoint.account_id, "first": to_milliseconds(days[0]), "last": to_milliseconds(days[-1])}
     standing = connection.execute(query("account_standing"), own)
@@ -104,7 +104,7 @@ class _Unwanted:
     ) -> "_Unwanted | None":
         """Send the queries. Return None for an attempt that is not resent, and for one that is always resent.
 
-        An attempt is always resent if its generation may exist.
+        An attempt is always resent if it may have created a generation.
         """
         if attempt is None or attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
             return None
@@ -115,7 +115,7 @@ class _Unwanted:
         return cls(attempt, job, ask_job_credits(connection, job_id, days), selected)
 
     def is_so(self, viewpoint: Viewpoint) -> bool:
-        """Return whether job, selection, cap or budgets would forbid to begin the attempt now."""
+        """Return whether job, selection, cap or budgets would prevent the attempt from being begun now."""
         job = self.job.fetchone()
         if self.selected is not None and not self.selected.fetchone()[0]:
             return True
@@ -201,7 +201,7 @@ class _Class:
         )
 
     def _missing(self, heads: Sequence[Row]) -> tuple[int, ...]:
-        """Return the inputs of the next items that are not uploaded, in the order in which they are needed."""
+        """Return the inputs of the next items that are not uploaded yet, the first ones needed first."""
         if self.ready is None:
             return ()
         ready = {input_id for (input_id,) in self.ready}

@@ -38,7 +38,7 @@ _ALL_ITEMS: Final = Selection()
 
 
 class ChangeKind(StrEnum):
-    """How applying the manifest affects an item."""
+    """The effect on an item of applying the manifest."""
 
     NEW = "new"
     UPDATED = "updated"
@@ -51,7 +51,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One new or differing item. `fields` are the differences; `reason` says why an ended item had ended."""
+    """One new or differing item. `fields` are the differences; `reason` says why the item had ended."""
 
     kind: ChangeKind
     item: str
@@ -71,7 +71,7 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True)
 class PriceQuestion:
-    """A missing price and one item to ask with. `urls` are as many of the account's assets as the item has images."""
+    """A missing price, and an item whose request is used for the quote. `urls` has an uploaded asset per image."""
 
     profile: str
     account: str
@@ -89,10 +89,10 @@ class ManifestPlan:
     `recipes` are those of the items to send, by the id in `counts`. `numbers` counts the changes, each item once;
     `changes` names the first few of each kind. `committed` is the job's cost so far, `taken` its use of the current
     day. `new_names` are the relative output names of the first new items, with any extension. `paid_before` names the
-    first new items whose requests the job has as done or under way. `equal_requests` is the number of items that repeat
-    the request of an earlier one of the manifest, and the first of them, each with that one. `unselected` counts items
-    to send that a selection leaves out; `counts` has the others, among them `needed` sources of selected
-    items. `shown` are the first items that would be sent.
+    first new items whose requests equal those of items that are done or under way. `equal_requests` is the number of
+    items that repeat the request of an earlier item of the manifest, and the first such pairs. `unselected` counts
+    items to send that a selection leaves out; `counts` has the others, among them `needed` sources of selected items.
+    `shown` are the first items that would be sent.
     """
 
     spec: JobSpec
@@ -129,7 +129,7 @@ class ManifestPlan:
         return replace(self, counts=counts, shown=shown)
 
     def load(self, limits: Limits, *, is_new_day: bool = False) -> QueuedLoad:
-        """Return the job's load for the forecast. `is_new_day`: `taken` belongs to the day before."""
+        """Return the job's load for the forecast. `is_new_day` is true if `taken` belongs to the previous day."""
         budget = self.spec.budget_credits
         load = JobLoad(
             name=self.spec.name,
@@ -181,7 +181,7 @@ class _RecipeCounter:
             self._add(difference.new_recipe_id, 1, difference.seq)
 
     def count(self, report: ApplyReport, show: int) -> None:
-        """Count the items to queue for each recipe after all differences are known; note the first `show` of them."""
+        """Count the items to queue for each recipe, once all differences are known; keep the first `show` of them."""
         self._report = report
         if report.job_id is not None:
             for entry in Loads(self._connection).recipe_counts(report.job_id, self._profile):
@@ -205,7 +205,7 @@ class _RecipeCounter:
         return {recipe_id: self._quotes.get(key) for recipe_id, key in self._price_keys.items()}
 
     def _is_requeued_by_settings(self, difference: Difference) -> bool:
-        """Return whether only new settings queue the item again; such items are counted with the moves."""
+        """Return whether only new settings queue the item again; such items are counted by `PlannedItems`."""
         if difference.state not in {ItemState.REJECTED, ItemState.HELD} or difference.requeues:
             return False
         params = {"item_id": difference.item_id}
@@ -339,7 +339,7 @@ class Plans:
     """Compares manifests with the queue without changing it."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def compare(
@@ -418,7 +418,7 @@ class Plans:
 
 
 def _known_first(entry: tuple[int, Recipe]) -> tuple[bool, int]:
-    """Return the sort key of a recipe: known recipes first, then new ones in order, which is the order of their ids."""
+    """Return the sort key of a recipe: known recipes come before new ones, as in the order of their later ids."""
     recipe_id = entry[0]
     return recipe_id < 0, abs(recipe_id)
 

@@ -85,7 +85,7 @@ def _ended(connection: Session, candidate: Candidate, result: End) -> list[int]:
 
 
 def _log_failing(connection: Session, candidate: Candidate, failing: Failing, now: int) -> None:
-    """Log that a price or an upload cannot be had for now, in the history of the next item concerned."""
+    """Log in the history of the next item concerned that a price or an upload is not available for now."""
     kind = "price_not_had" if failing.input_id is None else "upload_not_had"
     for head in _heads(connection, candidate):
         if failing.input_id is None or failing.input_id in input_ids_of(head["inputs"]):
@@ -113,7 +113,7 @@ def never_fits_error(never_fits: NeverFits, cost: int) -> ErrorInfo:
 
 
 def alike(connection: Session, candidate: Candidate, number: int) -> int:
-    """Return the id of one of the next items with a candidate's recipe and no image beyond the candidate's own."""
+    """Return the id of one of the next items that shares the candidate's recipe and needs no further image."""
     heads = _heads(connection, candidate, EXAMPLES)
     own = next((head for head in heads if head["id"] == candidate.item_id), None)
     ids = [head["id"] for head in heads if own is not None and head["inputs"] == own["inputs"]]
@@ -165,7 +165,7 @@ def item_request(connection: Session, item_id: int) -> Row:
 
 
 def asset_urls(connection: Session, inputs: str | None, account_id: int) -> list[str] | None:
-    """Return the URLs of an item's images on an account, in order; None if one is not ready, or still to be made."""
+    """Return the URLs of an item's images on an account, in order; None if one is not uploaded or made yet."""
     urls = []
     for input_id in [] if inputs is None else json.loads(inputs):
         row = connection.execute(query("asset_url"), {"account_id": account_id, "input_id": input_id}).fetchone()

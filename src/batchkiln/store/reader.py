@@ -87,7 +87,7 @@ class Reader:
 
     @property
     def reviews(self) -> "Reviews":
-        """Return what is to be reviewed."""
+        """Return the reviews, pending and decided."""
         from batchkiln.store.reviews import Reviews  # noqa: PLC0415  slow to import, and few need it
 
         return Reviews(self._connection)
@@ -112,19 +112,19 @@ class Reader:
         return lease(self._connection)
 
     def preview_retry(self, job_name: str, item_names: Sequence[str]) -> "RetryReport":
-        """Return what `Writer.retry` would do and may cost. Raise `InputError` for unknown names."""
+        """Return the effect and the possible cost of `Writer.retry`. Raise `InputError` for unknown names."""
         from batchkiln.store.operations import preview_retry  # noqa: PLC0415  as above
 
         return preview_retry(self._connection, job_name, item_names)
 
     def preview_cancel(self, job_name: str, item_names: Sequence[str]) -> "CancelReport":
-        """Return what `Writer.cancel` would do. Raise `InputError` for unknown names."""
+        """Return the effect of `Writer.cancel`. Raise `InputError` for unknown names."""
         from batchkiln.store.operations import preview_cancel  # noqa: PLC0415  as above
 
         return preview_cancel(self._connection, job_name, item_names)
 
     def preview_redo(self, job_name: str, item_names: Sequence[str]) -> "RedoReport":
-        """Return what `Writer.redo` would do and may cost. Raise `InputError` for unknown names."""
+        """Return the effect and the possible cost of `Writer.redo`. Raise `InputError` for unknown names."""
         from batchkiln.store.operations import preview_redo  # noqa: PLC0415  as above
 
         return preview_redo(self._connection, job_name, item_names)

@@ -1,7 +1,7 @@
 """The references of a staged manifest: inputs that other items make, found by name, checked, and stored.
 
-An item may be made from one that is staged with it, or from one of the queue, also of another job. Whatever there is to
-refuse is refused before anything is stored: names that do not exist, sources that make no images, and circles.
+An item may be made from one that is staged with it, or from one of the queue, also of another job. Mistakes are found
+before anything is stored: names that do not exist, sources that make no images, and circles.
 """
 
 import difflib
@@ -41,7 +41,7 @@ def refs_of(spec: ItemSpec) -> Iterator[tuple[int, SourceRef]]:
 
 
 class References:
-    """The staged references of one manifest, for the job `job_id` named `job`; None if it is new."""
+    """The staged references of one manifest, for the job `job_id` named `job`. `job_id` is None for a new job."""
 
     def __init__(self, connection: Session, job: str) -> None:
         """Create the empty tables. Nothing is staged yet."""
@@ -74,9 +74,9 @@ class References:
         *,
         earlier_jobs: Iterable[str] = (),
     ) -> list[Diagnostic]:
-        """Find the sources; return a mistake for each place with references that cannot be.
+        """Find the sources; return a mistake for each place with invalid references.
 
-        What is not there yet of `earlier_jobs` is no mistake.
+        References to items that `earlier_jobs` are still to add are valid.
         """
         if not self:
             return []
@@ -95,7 +95,7 @@ class References:
         return found
 
     def compare(self, job_id: int) -> None:
-        """Find the known items whose sources differ, and give the others the inputs that the queue has for them."""
+        """Find the known items whose sources differ, and give the others their stored inputs from the queue."""
         if not self:
             return
         for name in ("find_relinks", "fill_staged_inputs", "use_words_of_queue"):
@@ -119,14 +119,14 @@ class References:
         return [self._circle(members, job_id, files, diagnostic_at) for members in _circles(edges)]
 
     def rank(self, job_id: int) -> None:
-        """Record with which new item both ends of each reference are in the queue."""
+        """Record, for each reference, the rank of the new item with which both of its ends are in the queue."""
         if self:
             self._connection.execute(query("own_job_of_references"), {"job_id": job_id})
             for name in ("resolve_groups", "index_fresh", "rank_references", "index_ranks"):  # new groups are stored
                 self._connection.execute(query(name))
 
     def link_fresh(self, job_id: int, *, after: int, upto: int, last_id: int, now: int) -> None:
-        """Store the sources of new items in the caller's transaction, and fill the inputs that are there already.
+        """Store the sources of new items in the caller's transaction, and fill the inputs that exist already.
 
         The new items are those with an id above `last_id`; `after` and `upto` are their ranks.
         """
@@ -142,7 +142,7 @@ class References:
         return None if ref.job == self._job else ref.job
 
     def _described(self, row: Row) -> tuple[str, str]:
-        """Return the reason and the remedy of a reference that cannot be."""
+        """Return the reason and the remedy of an invalid reference."""
         dependent, source, job = row["dependent"], row["item"], row["job"]
         made = f"the item {dependent!r} is made from {source!r}"
         match row["problem"]:
@@ -197,10 +197,11 @@ class References:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChains:
-    """What a plan tells of items that are made from others.
+    """The figures of a plan about items that are made from others.
 
-    `to_make` has the number of items to queue whose input is not there yet, by price key. `stale` items were sent with
-    what their source has made again since. `waiting_for_pruned` items wait for what `--prune` would cancel.
+    `to_make` has the number of items to queue whose input does not exist yet, by price key. `stale` items were sent
+    with an input whose source was made again since. `waiting_for_pruned` items wait for items that `--prune` would
+    cancel.
     """
 
     to_make: Mapping[str, int] = field(default_factory=dict)
@@ -209,7 +210,7 @@ class PlannedChains:
 
 
 def planned_chains(connection: Session, job_id: int | None, *, is_selected: bool = False) -> PlannedChains:
-    """Return the chains of a staged and compared manifest. `is_selected`: only the chosen items are to be sent."""
+    """Return the chains of a staged and compared manifest. With `is_selected`, only the chosen items are to be sent."""
     params = {"job_id": job_id, "is_selected": int(is_selected)}
     rows = connection.execute(query("items_to_make_for"), params).fetchall()
     if job_id is None:
@@ -222,7 +223,7 @@ def planned_chains(connection: Session, job_id: int | None, *, is_selected: bool
 
 
 def relink(connection: Session, seq: int, item_id: int, now: int) -> None:
-    """Store the sources of a known item as its manifest has them now, in the caller's transaction."""
+    """Store the sources that a known item has in its manifest now, in the caller's transaction."""
     connection.execute(query("unlink_item"), {"item_id": item_id})
     connection.execute(query("link_item"), {"seq": seq, "item_id": item_id})
     connection.execute(query("mark_sources_of_item"), {"item_id": item_id})

@@ -40,7 +40,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The result of a decision. `may_pay_again`: one of the item's attempts had an id, or no definite reply."""
+    """The result of a decision. `may_pay_again` is true if an attempt of the item had an id, or no definite reply."""
 
     state: ItemState
     attempt_id: int | None
@@ -78,8 +78,8 @@ def resolve(
 ) -> Resolved:
     """End a hold inside the caller's transaction. Raise `InputError` if the decision does not apply.
 
-    `is_undriven`: the caller has locked the queue, so an item under way may be ended as well. `decided_by` is recorded
-    in the history: "journal" if the journal of attempts shows that the attempt had ended.
+    With `is_undriven`, the caller has locked the queue, so an item under way may be ended as well. `decided_by` is
+    recorded in the history: "journal" if the journal of attempts shows that the attempt had ended.
 
     The credits that the account used today stay counted, because the service may count them (Service section 8).
     """
@@ -104,7 +104,7 @@ def resolve(
 
 
 def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> None:
-    """Raise `InputError` for an item that needs no decision."""
+    """Raise `InputError` if no decision about the item is needed."""
     if state is ItemState.HELD or (is_undriven and state in WITH_SERVICE):
         return
     reason = f"the item {item_name!r} is {state}: only held items can be resolved"
@@ -142,7 +142,7 @@ def _leave(connection: Session, held: _Held, event: Event, now: int, *, decided_
 
 
 def _fetch(connection: Session, held: _Held, generation_id: str | None, now: int) -> Resolved:
-    """Continue the attempt with the generation id that a person found in the service."""
+    """Continue the attempt with the generation id that a person found at the service."""
     attempt = held.attempt
     if not generation_id:
         raise InputError("the decision 'generation' requires the generation's id from the service")

@@ -1,7 +1,8 @@
-"""Reviews: a person keeps or drops what was made, and takes that back. Each is a fact with who, when and which version.
+"""Reviews: a person keeps or drops done items, or takes a verdict back. Each has a time, an author and a version.
 
-Changes run inside the caller's transaction (for `Store.write`), which also fills or opens the inputs of what is made
-from the item. `now` is milliseconds of service time. Unknown names raise `InputError` before anything is changed.
+Changes run inside the caller's transaction (for `Store.write`), which also fills or opens the inputs of items that are
+made from the reviewed one. `now` is milliseconds of service time. Unknown names raise `InputError` before anything is
+changed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ from batchkiln.store.transitions import Detail, log_event
 
 
 class Decided(StrEnum):
-    """What a person decides about an item."""
+    """A decision of a person about an item."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -44,9 +45,9 @@ _EVENTS: Final = {Decided.KEEP: "kept", Decided.DROP: "dropped", Decided.UNDO: "
 
 @dataclass(frozen=True, slots=True)
 class ReviewReport:
-    """The items whose verdict changed, and why other named items stay as they are.
+    """The items whose verdict changed, and the reasons why other named items stay unchanged.
 
-    `made_ready` counts the queued items that waited for nothing else.
+    `made_ready` counts the queued items that waited only for these verdicts.
     """
 
     changed: tuple[str, ...]
@@ -56,10 +57,10 @@ class ReviewReport:
 
 @dataclass(frozen=True, slots=True)
 class ReviewStep:
-    """What is reviewed together: an item, or the items of a group of variants. `at` is the place for paging.
+    """The items that are reviewed together: one item, or a group of variants. `at` is the place for paging.
 
-    `choose` is the number of items to keep of the group. `inputs` are what they are made from. `next_at` is the place
-    of the next step, `previous_at` that of the one before; None at the ends.
+    `choose` is the number of items to keep of the group. `inputs` are the images that the items are made from.
+    `next_at` is the place of the next step, and `previous_at` that of the previous one; None at the ends.
     """
 
     job: str
@@ -89,8 +90,8 @@ def review(
 ) -> ReviewReport:
     """Keep or drop done items, or take a verdict back.
 
-    `named` has the version of each item that the person saw, from 1; None for the current one. An item of which another
-    version is current, or that is not done, stays as it is. `by` is who decided.
+    `named` has the version of each item that the person saw, from 1; None for the current one. An item stays unchanged
+    if it is not done, or if another version is current. `by` is the name of the person who decided.
     """
     job_id = Jobs(connection).id_of(job_name)
     found = Jobs(connection).items_named(job_id, job=job_name, names=list(named))
@@ -112,7 +113,7 @@ def review(
 
 
 def _objection(row: Row, version: int | None, decided: Decided, arguments: str) -> str | None:
-    """Return why a verdict about an item is refused, or None."""
+    """Return the reason why a verdict about an item is refused, or None."""
     if row["state"] != ItemState.DONE:
         return f"it is {row['state']}, and only a done item can be reviewed"
     if version is not None and version != row["version"]:
@@ -127,10 +128,10 @@ def _objection(row: Row, version: int | None, decided: Decided, arguments: str) 
 
 
 class Reviews:
-    """Reads what is to be reviewed. Unknown jobs raise `InputError`."""
+    """Reads the steps of reviews. Unknown jobs raise `InputError`."""
 
     def __init__(self, connection: Session) -> None:
-        """Read on this connection."""
+        """Read from this connection."""
         self._connection = connection
 
     def step(self, job_name: str, at: int | None = None, *, is_all: bool = False) -> ReviewStep | None:
@@ -174,7 +175,7 @@ class Reviews:
         return Items(self._connection).of_ids([item_id])[0] if is_there else None
 
     def waiting(self, job_name: str, *, is_all: bool = False) -> Iterator[ReviewStep]:
-        """Yield all steps with something to review, or with `is_all` all steps. In `Store.run`, each is a snapshot."""
+        """Yield all steps with something to review, or all steps. In `Store.run`, each comes from its own snapshot."""
         step = self.step(job_name, is_all=is_all)
         while step is not None:
             yield step

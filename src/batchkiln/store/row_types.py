@@ -44,7 +44,7 @@ def attempt_of(row: Row) -> Attempt:
 
 
 def is_for(viewpoint: Viewpoint, job: Row) -> bool:
-    """Return whether the account works on a job in this run. A person may change that at any time."""
+    """Return whether the account works on a job in this run. A person may change the job's accounts at any time."""
     is_its_profile = bool(job["profile"] == viewpoint.profile)
     return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 
@@ -67,7 +67,7 @@ def input_file_of(row: Row) -> InputFile:
 
 
 def input_ids_of(text: str | None) -> tuple[int, ...]:
-    """Parse the column with an item's input ids, without the inputs that are still to be made."""
+    """Parse the column with an item's input ids. Inputs that are still to be made are left out."""
     return () if text is None else tuple(input_id for input_id in json.loads(text) if input_id is not None)
 
 

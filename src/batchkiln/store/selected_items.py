@@ -1,11 +1,11 @@
 """The selection of a run: the items that it may begin, in a temporary table of the connection that drives the queue.
 
-The sources that selected items wait for belong to it too, through chains: without them a selected item would wait for
-ever. Sources that have ended, and sources of other jobs than those of the run, do not.
+The selection includes the sources that selected items wait for, and their sources in turn: without them a selected item
+would wait forever. Sources that have ended, and sources in jobs outside the run, are not included.
 
-The queue itself keeps nothing of it. Two runs do not see each other's selection, a crash leaves none, and the same
-command selects the same items again. The planner reads the next selected items of a class by an index, in a time that
-depends neither on the job nor on the selection.
+The selection is not stored in the queue. Two runs do not see each other's selection, a crash leaves nothing behind, and
+the same command selects the same items again. The planner reads the next selected items of a class by an index, in a
+time that depends neither on the job nor on the selection.
 """
 
 import json
@@ -66,7 +66,7 @@ def selectable(connection: Session, job_id: int) -> Iterator[Selectable]:
 
 
 def follow_changes(connection: Session, scope: Scope) -> None:
-    """Take over what another process has changed: recipes, priorities, and which sources the selected items need."""
+    """Update the selection after changes by another process: recipes, priorities, and the sources that are needed."""
     connection.execute(query("move_selected"))
     _select_sources(connection, scope)
 
@@ -83,13 +83,13 @@ def selected_heads(connection: Session, job_id: int, recipe_id: int, limit: int)
 
 
 def selected_ready_inputs(connection: Session, job_id: int, recipe_id: int, limit: int, *, account_id: int) -> Cursor:
-    """Return which inputs of the same next items the account has as assets."""
+    """Return which inputs of the next selected items are uploaded to the account."""
     params = {"job_id": job_id, "recipe_id": recipe_id, "limit": limit, "account_id": account_id}
     return connection.execute(query("selected_ready_inputs"), params)
 
 
 def ask_selected(connection: Session, item_id: int) -> Cursor:
-    """Ask whether an item is selected."""
+    """Send the query whether an item is selected."""
     return connection.execute(query("item_is_selected"), {"item_id": item_id})
 
 
@@ -98,7 +98,7 @@ def selected_queued(
 ) -> tuple[int, int]:
     """Return how many selected items are queued, and how many of them in paused jobs, counted up to a bound.
 
-    Items that wait for their inputs count `with_waiting`.
+    Items that wait for their inputs are counted only `with_waiting`.
     """
     rows = connection.execute(query("selected_queued"), {"limit": at_most, "waiting": int(with_waiting)})
     found = {bool(row["is_paused"]): int(row["n"]) for row in rows}

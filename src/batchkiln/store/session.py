@@ -96,7 +96,7 @@ class CopySession(Protocol):
         ...
 
     def continue_ids(self, table: str) -> None:
-        """Continue a table's ids above all that its rows have ever had."""
+        """Let a table's new ids continue above all that its rows have ever had."""
         ...
 
     def now(self) -> int:
@@ -104,5 +104,5 @@ class CopySession(Protocol):
         ...
 
     def translating(self) -> AbstractContextManager[None]:
-        """Return a context that raises the database's errors as this program's."""
+        """Return a context that translates the database's errors into this program's."""
         ...

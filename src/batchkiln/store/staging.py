@@ -1,7 +1,8 @@
 """Staging of a manifest's items in temporary tables until all of them are known.
 
 The database keeps them on disk, so that memory stays constant. They are never synced, and end with the connection. The
-queue is only read, except that missing recipes and images are stored at once, which is harmless if nothing follows.
+queue is only read, except that missing recipes and images are stored at once, which is harmless if the manifest is then
+refused.
 """
 
 import hashlib
@@ -72,12 +73,12 @@ class Placed(Protocol):
 
     @property
     def has_default_id(self) -> bool:
-        """Return whether the id is `item` and the position."""
+        """Return whether the id is the default: `item` and the position."""
 
 
 @contextmanager
 def staging_of(connection: Session, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
-    """Yield an empty staging for one manifest. Without `may_store`, the queue keeps every byte."""
+    """Yield an empty staging for one manifest. Without `may_store`, the queue is not changed at all."""
     with drivers.staging(connection):
         for name in (
             "stage_placed",
@@ -276,7 +277,7 @@ class Staging:
         return number
 
     def _keys_of(self, recipe: Recipe) -> tuple[str, str]:
-        """Return the keys of recipe and price, cached by object identity: equality would not tell 1 from true."""
+        """Return the keys of recipe and price, cached by object identity, because 1 and true are equal."""
         if self._last_recipe is None or self._last_recipe[0] is not recipe:
             self._last_recipe = (recipe, recipe_key(recipe), price_key(recipe))
         return self._last_recipe[1:]
@@ -312,7 +313,7 @@ class Staging:
         self._input_ids.update(zip(unknown, self._learn("input", rows), strict=True))
 
     def _learn(self, noun: str, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        """Return the ids of recipes or images, and stage their data. Store new ones."""
+        """Return the ids of recipes or images, and stage their data. New ones are stored."""
         if not rows:
             return []
         find = query(f"find_{noun}")

@@ -64,7 +64,7 @@ class Store:
 
     @classmethod
     async def open_inline(cls, path: Path) -> Self:
-        """Open a queue file without a thread, for an event loop in virtual time. It is not durable."""
+        """Open a queue file without a thread, for an event loop in virtual time. Its writes are not durable."""
         store = cls(await drivers.open_inline(path))
         store._keeps_journal = False  # nothing is paid in a simulation
         return store
@@ -101,7 +101,7 @@ class Store:
         return await self._database.run(_writing, work, args, kwargs)
 
     async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work(…)`, which uses no queue, in the connection's thread. An interrupt does not wait for its end."""
+        """Run `work(…)`, which does not use the queue, in the connection's thread. An interrupt does not await it."""
         return await self._database.run(_working, work, args, kwargs)
 
     async def data_version(self) -> int:
@@ -134,7 +134,7 @@ class Store:
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
-        """Work by leases beside other processes, with a journal of attempts that no other process has open."""
+        """Share the queue with other processes by leases, with a journal of attempts that no other process has open."""
         if not isinstance(self.location, DatabaseUrl):
             yield
             return
@@ -143,7 +143,7 @@ class Store:
 
     @asynccontextmanager
     async def _sharing(self, place: Path) -> AsyncIterator[None]:
-        """Keep a journal at a place, beside those of this machine's other processes."""
+        """Keep a journal at a place, beside the journals of this machine's other processes."""
         self._shared_place = place
         with self._own_journal(place) as journal:
             await self._open_journal(await self._database.read(self._database.clock), journal)
@@ -155,7 +155,7 @@ class Store:
 
     @contextmanager
     def _own_journal(self, place: Path) -> "Iterator[AttemptJournal]":
-        """Yield the first journal of this machine that no other process has; a crash gives it back."""
+        """Yield the first journal of this machine that no other process uses. A crash releases it."""
         from batchkiln.store.attempt_journal import AttemptJournal  # noqa: PLC0415  only who drives needs it
 
         for number in count(1):
@@ -180,7 +180,7 @@ class Store:
         self._journal = journal
 
     async def _compare_again(self) -> None:
-        """Compare the journals with the database once more, which another machine takes for restored."""
+        """Compare the journals with the database again, because another machine has marked it as restored."""
         if self._journal is not None:
             await self._open_journal(await self._database.read(self._database.clock), self._journal)
 
@@ -208,7 +208,7 @@ class Store:
         return from_milliseconds(await self._database.read(self._database.clock))
 
     async def reconnect(self) -> None:
-        """Open the connection again after it was lost. Raise `QueueBusy` where the database is away still.
+        """Open the connection again after it was lost. Raise `QueueBusy` if the database is still unreachable.
 
         After a failover, the database may be an older copy, so it is compared with the journal again.
         """

@@ -31,8 +31,8 @@ def transition(
 ) -> ItemState:
     """Apply `event` to an item inside the caller's transaction, and return its new state.
 
-    `now` is milliseconds of service time. An item that returns to the queue has no attempt any more; one that fails
-    keeps `error`. Raise `InvariantBroken` if the item is not in the expected state.
+    `now` is milliseconds of service time. An item that returns to the queue no longer has an attempt. An item that
+    fails keeps `error`. Raise `InvariantBroken` if the item is not in the expected state.
     """
     state = apply(expected, event)
     move(connection, item_id, expected, state, event=event, now=now, attempt_id=attempt_id, error=error)
@@ -56,7 +56,7 @@ def move(
     """Move an item by events that the caller logs; `event` is the last.
 
     Items that are made from it get its files, or wait again, in the same transaction. Return how many items this made
-    ready. Raise `InvariantBroken` in an unexpected state.
+    ready. Raise `InvariantBroken` if the item is in an unexpected state.
     """
     moved = connection.execute(
         query("move_item"),
@@ -101,7 +101,7 @@ def transition_all(
 
 @contextmanager
 def _counted_at_once(connection: Session, ids: str, expected: ItemState, state: ItemState) -> Iterator[None]:
-    """Count items that change from one state at rest to another at once, in place of each by the schema's triggers."""
+    """Update the counters once for many items that change between two states at rest, without the triggers."""
     groups = connection.execute(query("items_by_tally"), {"ids": ids}).fetchall()
     connection.execute(query("begin_counted_change"))
     yield

@@ -43,7 +43,7 @@ def count_in_days(connection: Session, request: RequestNote) -> None:
 def logged_requests(connection: Session, profile: str, last_seconds: float) -> list[LoggedRequest]:
     """Return a profile's requests from its last period of activity, oldest first.
 
-    The period ends with the log's last entry, not with a clock: at a start, the service's time is not known yet.
+    The period ends with the log's last entry, because the service's time is not known yet at a start.
     """
     params = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
     rows = connection.execute(query("logged_requests"), params)
@@ -65,7 +65,7 @@ def usages(connection: Session, account_id: int, days: Sequence[datetime]) -> tu
 def cap_holds(connection: Session, account_id: int, now: datetime, logged_at: datetime | None) -> None:
     """Shorten an account's stored waits to the longest that the service may have asked for.
 
-    If the log's last request is later than `now`, the clock was wrong then, and so are the waits.
+    If the log's last request is later than `now`, the clock was wrong at that time, and the waits are wrong too.
     """
     ahead = 0 if logged_at is None else max(0, to_milliseconds(logged_at) - to_milliseconds(now))
     params = {"account_id": account_id, "ahead": ahead, "longest": to_milliseconds(now + LONGEST_HOLD)}

@@ -1,7 +1,7 @@
 """The groups and reviews of a staged manifest: checked, stored with new items, and changed as settings of known ones.
 
-Whether an item belongs to a group, how many of the group are chosen, and whether it needs a review is never sent to the
-service. Such a change costs nothing; it only decides when other items may be made from it.
+Groups, the number of items to choose, and reviews are never sent to the service. A change of them costs nothing, and
+only affects when other items may be made from the item.
 """
 
 import json
@@ -36,7 +36,7 @@ class Variants:
         connection.execute(query("stage_variants"))
 
     def stage(self, specs: Iterable[ItemSpec], first: int) -> None:
-        """Stage items by their numbers, which begin with `first`, as far as they belong to a group or need a review."""
+        """Stage the items that belong to a group or need a review, by their numbers, which begin with `first`."""
         rows = [
             (
                 seq,
@@ -51,7 +51,7 @@ class Variants:
             self._connection.executemany(query("stage_variant"), rows)
 
     def collisions(self, job_id: int | None, files: Sequence[str], mistake_at: VariantMistakeAt) -> list[Diagnostic]:
-        """Return a mistake for each group whose name an item has. Groups and items of a job share their names."""
+        """Return a mistake for each group with the name of an item. Groups and items of a job share one namespace."""
         self._connection.execute(query("index_variants"))
         params = {"job_id": job_id, "limit": MISTAKES_SHOWN}
         remedy = "use a different id for the variants: their group and the items of a job share the ids"
@@ -72,14 +72,14 @@ class Variants:
         self._connection.execute(query("insert_groups"), {"job_id": job_id})
 
     def attach_fresh(self, job_id: int, last_id: int) -> None:
-        """Store groups and reviews of new items, in the transaction that inserts them: those above `last_id`."""
+        """Store groups and reviews of new items (with ids above `last_id`) in the transaction that inserts them."""
         self._connection.execute(query("attach_fresh"), {"job_id": job_id, "last_id": last_id})
 
     def change_page(self, job_id: int, after: int, now: int) -> int | None:
         """Change the groups and reviews of some known items in the caller's transaction.
 
-        The items are those with an id above `after`. Return the last one's id; None if none is left. What is made from
-        them waits, or starts, as it would if the manifest had said so from the beginning.
+        The items are those with an id above `after`. Return the last one's id; None if none is left. Items that are
+        made from them then wait or become ready according to the new settings.
         """
         params = {"job_id": job_id, "after": after, "limit": _AT_ONCE}
         rows = self._connection.execute(query("items_with_other_choice"), params).fetchall()

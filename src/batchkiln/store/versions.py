@@ -86,9 +86,10 @@ def _attempt_of(connection: Session, item_id: int, label: str, version: int) -> 
 
 
 def queue_lost(connection: Session, now: int, item_id: int | None = None) -> list[str]:
-    """Queue ended items again of which a restored copy of the queue lost a later attempt: it may be paid (Law 2).
+    """Queue ended items again if a restored copy of the queue lost a later attempt, which may be paid (Law 2).
 
-    All such items, or one; return their names. Each is then replayed by `lost_attempts.recover_attempt`.
+    Without `item_id`, queue all such items. Return their names. `lost_attempts.recover_attempt` records the attempt of
+    each again, to be replayed.
     """
     rows = connection.execute(query("ended_lost"), {"item_id": item_id}).fetchall()
     for row in rows:
@@ -102,9 +103,9 @@ def queue_lost(connection: Session, now: int, item_id: int | None = None) -> lis
 def saved_files(
     connection: Session, job_name: str, item_names: Sequence[str]
 ) -> tuple[list[SavedOutputFile], tuple[Skipped, ...]]:
-    """Return the recorded files of done items, and why the other named items have none to fetch.
+    """Return the recorded files of done items, and the reasons why the other named items have none.
 
-    Without names, all done items of the job.
+    Without names, return those of all done items of the job.
     """
     job_id = Jobs(connection).id_of(job_name)
     if item_names:
@@ -133,8 +134,9 @@ def _saved_file(connection: Session, row: Row) -> SavedOutputFile:
 def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: int) -> int:
     """Forget files that are gone from the disk, and download them again; return the number of items.
 
-    It costs nothing: the generation is read again under its id (Law 3). An item is left alone if it is no longer done,
-    if another version is current or the files were saved again meanwhile, or if the service did not keep its result.
+    It costs nothing, because the generation is read again by its id (Law 3). An item stays unchanged if it is no longer
+    done, if another version is current or the files were saved again meanwhile, or if the service did not keep its
+    result.
     """
     by_item: dict[tuple[int, int], list[SavedOutputFile]] = {}
     for file in missing:
@@ -163,7 +165,8 @@ def fetch_again(connection: Session, missing: Sequence[SavedOutputFile], now: in
 def _forget(connection: Session, file: SavedOutputFile, now: int) -> bool:
     """Forget a file that is gone; return False if it was saved again since.
 
-    Its hash stays in the history, to be compared with what comes in its place, or with the file itself if it is back.
+    Its hash stays in the history, to be compared with the file that is downloaded instead, or with the same file if it
+    reappears.
     """
     place = {"attempt_id": file.attempt_id, "number": file.number, "saved_at": file.saved_at}
     gone = connection.execute(query("forget_output"), place).fetchone()

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Listener:
-    """The waiting tracks of one account: their wake-up event, the version of their news, and what each track awaits."""
+    """The waiting tracks of one account: their wake-up event, their newest version, and what each of them awaits."""
 
     event: asyncio.Event = field(default_factory=asyncio.Event)
     news_at: int = 0
@@ -130,7 +130,7 @@ class WorkerStore:
         keep_requests_seconds: float,
         journal: AttemptJournal | None = None,
     ) -> None:
-        """Use an open database. Requests older than `keep_requests_seconds` count in no minute window any more.
+        """Use an open database. Requests older than `keep_requests_seconds` no longer count in a minute window.
 
         Without `journal`, nothing may be paid, as in a rehearsal or in a command that begins no attempt.
         """
@@ -162,7 +162,7 @@ class WorkerStore:
         await self._database.write(remember_time, self._profile, now)
 
     async def lost_attempts_found_at(self) -> datetime | None:
-        """Return the machine's time at which the queue was found to be an older copy; None if it never was."""
+        """Return the machine's time at which the queue was found to be an older copy; None if it never was one."""
         return await self._database.read(lost_attempts.found_at)
 
     async def remembered_time(self) -> datetime | None:
@@ -208,7 +208,7 @@ class WorkerStore:
     ) -> None:
         """Record a request before it is sent (Law 5), a read with its attempt.
 
-        `is_further`: it is recorded already, and now counts in the days after a reset as well.
+        `is_further` is true for a recorded request that now also counts on the day after a reset.
         """
         await self._database.write(
             attempts.record_request, request, keep_seconds=self._keep, attempt_id=attempt_id, is_further=is_further

@@ -89,7 +89,7 @@ class Writer(Reader):
     def review(
         self, job_name: str, named: Mapping[str, int | None], decided: Decided, *, by: str, machine_now: datetime
     ) -> ReviewReport:
-        """Keep or drop items, each in the version that was seen, or take a verdict back. Raise `InputError`."""
+        """Keep or drop items, each in the version that the person saw, or take a verdict back. Raise `InputError`."""
         return review(self._connection, job_name, named, decided, by=by, now=self._now(job_name, machine_now))
 
     def begin_hooks(self) -> None:
@@ -103,17 +103,17 @@ class Writer(Reader):
         return hooks.take(self._connection, owner, running=running, limit=limit, now=now, each_ms=each_ms)
 
     def end_hook(self, event_id: int) -> None:
-        """Record that a taken item needs the hook no more."""
+        """Record that the hook is done with a taken item."""
         hooks.end(self._connection, event_id)
 
     def decide_by_hook(
         self, job_name: str, attempt_id: int, decision: HookDecision, bounds: RedoBounds, machine_now: datetime
     ) -> str | None:
-        """Record a decision of the hook; return why it is refused, or None."""
+        """Record a decision of the hook; return the reason for a refusal, or None."""
         return hooks.decide(self._connection, attempt_id, decision, bounds, self._now(job_name, machine_now))
 
     def pause(self, job_name: str, machine_now: datetime) -> bool:
-        """Pause a job: nothing new of it is sent. Return whether this changed anything."""
+        """Pause a job, so that none of its items is sent. Return whether this changed anything."""
         return operations.pause(self._connection, job_name, self._now(job_name, machine_now))
 
     def unpause(self, job_name: str, machine_now: datetime) -> bool:
@@ -132,7 +132,7 @@ class Writer(Reader):
     ) -> Resolved:
         """End the hold of an item. Raise `InputError` if the decision does not apply.
 
-        `is_undriven`: the caller has locked the queue, so an item under way may be ended as well.
+        With `is_undriven`, the caller has locked the queue, so an item under way may be ended as well.
         """
         return resolve(
             self._connection,
@@ -145,7 +145,7 @@ class Writer(Reader):
         )
 
     def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
-        """Forget which replies of one account (PROFILE/NAME) or of all were not understood; return the calls."""
+        """Delete the records of misunderstood replies of one account (PROFILE/NAME) or of all; return their calls."""
         return misunderstood.ask_again(self._connection, account)
 
     def end_waits(self, account: str | None = None) -> tuple[str, ...]:
@@ -153,15 +153,15 @@ class Writer(Reader):
         return misunderstood.end_waits(self._connection, account)
 
     def select(self, job_ids: Sequence[int] | None, selection: Selection) -> Scope:
-        """Select the items that a run on this connection may begin; return its scope. None: of all jobs with work."""
+        """Select the items that a run on this connection may begin; return its scope. No `job_ids` means all jobs."""
         return select(self._connection, job_ids, selection)
 
     def follow_changes_of_selected(self, scope: Scope) -> None:
-        """Take over what another process has changed of the selected items of a run, and of their sources."""
+        """Update the selection of a run after changes by another process of the selected items and of their sources."""
         follow_changes(self._connection, scope)
 
     def count_selected(self) -> int:
-        """Return the number of selected items that are queued, their sources among them."""
+        """Return the number of selected items that are queued, including their sources."""
         return selected_queued(self._connection, at_most=_ALL, with_waiting=True)[0]
 
     def count_needed(self) -> int:
@@ -176,12 +176,12 @@ class Writer(Reader):
         return drain(self._connection, name)
 
     def await_journals(self) -> list[str]:
-        """Take the database for restored, as a person says; return the machines whose journals it waits for."""
+        """Mark the database as restored, at a person's request; return the machines whose journals it waits for."""
         known_journals.await_all(self._connection, database_clock(self._connection))
         return known_journals.awaited_hosts(self._connection)
 
     def forget_machine(self, host: str) -> int:
-        """Wait no longer for the journals of a machine; return how many of its folders were known."""
+        """Stop waiting for the journals of a machine; return how many of its folders were known."""
         return known_journals.forget_machine(self._connection, host)
 
     def keep_quotes(self, *, profile: str, prices: Mapping[str, int], now: int) -> None:
@@ -193,7 +193,7 @@ class Writer(Reader):
         write_cursor(self._connection, notifier, cursor)
 
     def mark_shared_folder(self, mark: SharedMark) -> SharedMark:
-        """Record the mark of the folder that the queue's machines share, unless there is one; return the queue's."""
+        """Record the mark of the folder that the machines share, unless there is one; return the recorded mark."""
         return mark_shared_folder(self._connection, mark)
 
     def name_queue(self, uid: str) -> None:

@@ -25,7 +25,7 @@ class FileStamp:
 def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, FileStamp]:
     """Return the manifests in a folder by name, without subfolders. Raise `OSError` if the folder cannot be read.
 
-    Links, hidden files, `ignored` names and anything that is not a regular file are left out, so that nothing outside
+    Links, hidden files, `ignored` names and anything that is not a regular file are left out, so that no file outside
     the folder is ever read as a manifest.
     """
     found: dict[str, FileStamp] = {}

@@ -20,7 +20,7 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """The first fields of a result file. `manifest` is a file name; `job` is None if the manifest was refused."""
+    """The leading fields of a result file. `manifest` is a file name; `job` is None if the manifest was refused."""
 
     manifest: str
     sha256: str
@@ -39,7 +39,7 @@ def result_name(manifest: str, others: Collection[str]) -> str:
 
 
 def read_result(path: Path) -> ResultFile | None:
-    """Return a result file's head; None if there is no file, or it is a link or not a result file."""
+    """Return the leading fields of a result file; None if the file is missing, a link or not a result file."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             document: Any = orjson.loads(file.read(_MAX_BYTES))
@@ -58,7 +58,7 @@ def read_result(path: Path) -> ResultFile | None:
 
 
 def results_in(folder: Path) -> list[ResultFile]:
-    """Return the result files of a folder whose name fits the manifest inside; none if it cannot be read."""
+    """Return the result files of a folder whose name fits the manifest that they name; empty if it cannot be read."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(RESULT_SUFFIX))
     except OSError:

@@ -82,7 +82,7 @@ class Watcher:
             await self._pause()
 
     async def report_as_they_end(self, next_change: Callable[[], asyncio.Event]) -> None:
-        """Report jobs as they end, until cancelled; `next_change` returns the event of the next change."""
+        """Update result files as jobs end, until cancelled; `next_change` returns the event of the next change."""
         while True:
             change = next_change()  # before reading, so that no change is missed
             await self.report_ended()
@@ -93,7 +93,7 @@ class Watcher:
         await self.clock.sleep_until(self.clock.monotonic() + PAUSE_SECONDS, asyncio.Event())
 
     async def drain(self) -> None:
-        """Handle all manifests that are there now, each as soon as it is stable."""
+        """Handle all manifests that are present now, each as soon as it is stable."""
         await self.scan()
         while self._stability.next_due_at < inf:
             await self.clock.sleep_until(self._stability.next_due_at, asyncio.Event())
@@ -124,7 +124,7 @@ class Watcher:
                 await self._handle(name)
 
     async def report_ended(self) -> None:
-        """Rewrite the result file of each job that has ended. Await a job again if a person has resumed it."""
+        """Rewrite the result file of each job that has ended. A job that a person has resumed is awaited again."""
         async with self._lock:
             open_jobs = await self._mark_open()
             for name, result in list(self.results.items()):
@@ -176,7 +176,7 @@ class Watcher:
         """Return whether a result for the same content makes another attempt unnecessary.
 
         A refused manifest is tried again, because the cause may be outside it. An accepted one is enqueued again if its
-        queue was replaced. An ended one is final, because it was charged.
+        queue was replaced. The result of an ended job is final, because the job was charged.
         """
         match result.status:
             case "ended":

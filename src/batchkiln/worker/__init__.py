@@ -1,1 +1,1 @@
-"""Drives accounts: snapshot, choose, wait, act, record."""
+"""Drives accounts: reads a snapshot, chooses the next action, waits, acts and records the result."""

@@ -1,4 +1,4 @@
-"""The worker of one account: its snapshots of the queue, its waits, and its records of requests.
+"""The worker of one account: snapshots of the queue, waits, records of requests, and delays after failures.
 
 Each request is recorded before it is sent.
 """
@@ -37,9 +37,9 @@ from batchkiln.core.responses import (
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.core.wakes import Awaited, Change
-from batchkiln.worker.backoffs import REASONS, Backoff, Backoffs, describe_failure, is_content, told_seconds
-from batchkiln.worker.brakes import Brakes
+from batchkiln.worker.backoffs import REASONS, Backoff, Backoffs, describe_failure, is_content, requested_seconds
 from batchkiln.worker.download_state import DownloadState
+from batchkiln.worker.failure_counts import FailureCounts
 from batchkiln.worker.lease_keeper import ALWAYS_HELD, Lease
 from batchkiln.worker.poll_timing import PollTiming
 from batchkiln.worker.ports import Clock, Inputs, Objects, Outputs, Queue, Service
@@ -49,10 +49,10 @@ from batchkiln.worker.spans import Spans
 log = structlog.get_logger()
 
 STANDSTILL_SECONDS: Final = 5.0
-"""A request that is sent so long after its record, in service seconds, is recorded again."""
+"""The service seconds between record and send after which a request is recorded again."""
 
 STALE_PLANS_IN_A_ROW: Final = 1000
-"""Another account or a person may overtake a plan, but not so often in a row: that would be a bug of ours."""
+"""The overtaken plans in a row that count as a bug: other accounts and people overtake fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _CachedSnapshot:
     """A snapshot, the version of the queue at which it was read, and the circumstances of the read."""
 
     snapshot: Snapshot
@@ -96,11 +96,11 @@ class AccountWorker:
     spans: Spans = field(default_factory=Spans)
     credits: RunCredits = field(init=False)
     backoffs: Backoffs = field(default_factory=Backoffs)
-    brakes: Brakes = field(default_factory=Brakes)
+    failure_counts: FailureCounts = field(default_factory=FailureCounts)
     downloads: DownloadState = field(default_factory=DownloadState)
     _stale_plans: int = 0
-    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _look: _Look | None = None  # the last snapshot, while it is valid
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _cached: _CachedSnapshot | None = None  # the last snapshot, while it is valid
     _misunderstood: frozenset[Call] = frozenset()  # as of the last snapshot
     _understood: set[Call] = field(default_factory=set)  # the calls among these that were understood since
 
@@ -123,7 +123,7 @@ class AccountWorker:
         """Return the circumstances that decide how replies are understood."""
         return Circumstances(self.digest, self.host.description)
 
-    # --- looking ---
+    # --- snapshots ---
 
     async def snapshot(self, now: ClockReading, *, is_current: bool = False) -> tuple[QueueView, AccountView, int]:
         """Return the planner's input, and the version of the queue at which it was read.
@@ -133,12 +133,12 @@ class AccountWorker:
         """
         while self._understood:
             await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
-        async with self._looking:  # the tracks wake together, and one of them reads for all
-            look, days = self._look, self.rates.days(now)
-            if look is None or not self._holds(look, days, is_current=is_current):
+        async with self._reading:  # the tracks wake together, and one of them reads for all
+            look, days = self._cached, self.rates.days(now)
+            if look is None or not self._is_valid(look, days, is_current=is_current):
                 version, released = self.ports.queue.changes.version, self.rates.released()
                 found = await self.ports.queue.snapshot(self.viewpoint, days)
-                look = self._look = _Look(found, version, days, self.viewpoint, released)
+                look = self._cached = _CachedSnapshot(found, version, days, self.viewpoint, released)
         self._notice_understood(look.snapshot)
         return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
 
@@ -146,8 +146,8 @@ class AccountWorker:
         """Return whether a change since a version, for any account, may have outdated a plan for new work."""
         return self.ports.queue.changes.plans_outdated_at > version
 
-    def _holds(self, look: "_Look", days: tuple[datetime, ...], *, is_current: bool) -> bool:
-        """Return whether a snapshot is still valid: nothing that concerns the account has changed since."""
+    def _is_valid(self, look: "_CachedSnapshot", days: tuple[datetime, ...], *, is_current: bool) -> bool:
+        """Return whether a snapshot is still valid: nothing that concerns the account has changed since it was read."""
         changes = self.ports.queue.changes
         is_old = changes.has_news(self.account_id, look.version) or (is_current and self.is_overtaken(look.version))
         # Requests in progress at that time now count twice, which matters only if they seem to fill the day.
@@ -155,7 +155,7 @@ class AccountWorker:
         return not (is_old or is_miscounted) and (look.days, look.viewpoint) == (days, self.viewpoint)
 
     def _notice_understood(self, snapshot: Snapshot) -> None:
-        """Resume at once the calls whose records as not understood a person has deleted."""
+        """Resume the calls whose records as misunderstood a person has deleted."""
         known, self._misunderstood = self._misunderstood, frozenset(entry.call for entry in snapshot.misunderstood)
         for call in known - self._misunderstood:
             self.backoffs.reset(call)
@@ -211,17 +211,19 @@ class AccountWorker:
         news, was_expected = changes.next(self.account_id), changes.expect(self.account_id, track, awaited)
         if changes.has_news(self.account_id, version) or self.control.is_over_for(self.account_id):
             return
-        if not was_expected and self.is_overtaken(version):  # it may have come about before anybody knew of the wait
-            self._look = None
+        if not was_expected and self.is_overtaken(
+            version
+        ):  # the awaited change may have come before the wait was recorded
+            self._cached = None
             return
-        self.control.rest(self.account_id, track, version, due)
+        self.control.record_wait(self.account_id, track, version, due)
         if track == "slot":
-            self.spans.rest(due.reason)
+            self.spans.record_wait(due.reason)
         at, now = due.at, self.ports.clock.now()
         if self.control.starts_until is not None and self.control.may_start_at(now.instant):
             at = min(at, now.monotonic_of(self.control.starts_until))
         await self.ports.clock.sleep_until(at, news)
-        self.control.work(self.account_id, track)
+        self.control.record_work(self.account_id, track)
 
     async def wait_for_news(self, version: int) -> None:
         """Wait until the queue changes. The track still counts as working, because it has a call in progress."""
@@ -286,7 +288,7 @@ class AccountWorker:
 
     @asynccontextmanager
     async def rate_limited(self, request: RequestNote) -> AsyncIterator[None]:
-        """Occupy the request's places in the minute windows from before it is recorded until it is over."""
+        """Occupy the request's places in the minute windows from before it is recorded until it has ended."""
         self.rates.acquire(request.kind)
         try:
             yield
@@ -297,18 +299,18 @@ class AccountWorker:
             if self.host.is_clock_set(now):
                 self.announce(Change.CLOCK_SET)
         if request.kind is RequestKind.UPLOAD:
-            self._look = None  # only the queue counts the files and bytes of the day
+            self._cached = None  # only the queue counts the files and bytes of the day
         further = tuple(day for day in self.rates.days(now) if day not in request.days)
         if further:
             further_request = replace(request, at=now.instant, days=further)
             await self.ports.queue.record_request(further_request, is_further=True)
-            self._look = None
+            self._cached = None
 
     async def restore_windows(self, logged: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Restore the minute windows from the requests of an earlier run.
 
-        Any of them may have been in progress when that run ended. Without the service's own time, each counts as over
-        only now, because a wrong clock may make it look old. A request that may have arrived after the day's reset also
+        Any of them may have been in progress when that run ended. Without the service's own time, each counts as ended
+        now, because a wrong clock may make it look old. A request that may have arrived after the day's reset also
         counts in the new day (Law 5).
         """
         own = [request for request in logged if request.account_id == self.account_id]
@@ -322,12 +324,12 @@ class AccountWorker:
                 await self.ports.queue.record_request(note, is_further=True)
 
     async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
-        """Apply an outcome to attempt, item, credits and history, and end the spans of what it ends."""
+        """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
         days, viewpoint, released = self.rates.days(now), self.viewpoint, self.rates.released()
         look = (viewpoint, days) if facts.record is not None else None  # the slot plans again
         committed, found = await self.ports.queue.commit(attempt, outcome, facts, now, look)
         if found is not None:
-            self._look = _Look(found, self.ports.queue.changes.version, days, viewpoint, released)
+            self._cached = _CachedSnapshot(found, self.ports.queue.changes.version, days, viewpoint, released)
         if committed.download is not None:
             self.downloads.keep_task(committed.download)
         await self.spans.committed(attempt, facts, committed)
@@ -340,14 +342,14 @@ class AccountWorker:
 
         `key` is the fingerprint of the API key that the service accepted, if it may be an older key.
         """
-        self.host.passed += 1
+        self.host.answered += 1
         if self.backoffs.calls[call].failures:
             self.announce(Change.ACCOUNT)  # another track may still wait because of the last failure
         self.backoffs.reset(call)
         if call in self._misunderstood:
             self._understood.add(call)
         if key is not None:
-            self.brakes.key_accepted(key)
+            self.failure_counts.key_accepted(key)
 
     async def on_failure(
         self,
@@ -364,8 +366,8 @@ class AccountWorker:
         requests, if other requests of the same call need not wait for them.
         """
         now, described = self.ports.clock.now(), describe_failure(failure)
-        is_old = any(described == each.said for each in (self.backoffs.calls[call], *own))
-        self._say(call, described, "request_troubled", is_old=is_old)
+        is_old = any(described == each.last_error for each in (self.backoffs.calls[call], *own))
+        self._log_failure(call, described, "request_troubled", is_old=is_old)
         if isinstance(failure, AccountBlocked):
             self.control.block(self.account_id, failure, is_cut_off=about_paid)
         else:
@@ -376,7 +378,7 @@ class AccountWorker:
                 now=now.monotonic,
                 draws=[self.ports.clock.draw() for _ in range(1 + len(own))],
                 reason=reason or REASONS[type(failure)],
-                passed=self.host.passed,
+                answered=self.host.answered,
             )
             if isinstance(failure, EdgeBlocked) and not (is_alone and is_content(own)):
                 # The window may have begun with our last request, so a whole one has to pass.
@@ -385,19 +387,19 @@ class AccountWorker:
             if isinstance(failure, NotUnderstood) and self.backoffs.count_misunderstood(
                 call, now.monotonic, self.rates.limits.minute_seconds
             ):
-                await self.rest(call, failure, now)
+                await self.report_misunderstood(call, failure, now)
             await self._hold_window(call, failure, now)
             if self.host.is_given_up(failure, now.monotonic):
                 silent = AccountBlocked(AccountProblem.UNREACHABLE, ErrorInfo("unreachable", described))
                 self.control.block(self.account_id, silent, is_cut_off=True)
         self.announce(Change.ACCOUNT)
 
-    def _say(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
+    def _log_failure(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
         """Log a failure. Log it as a warning only when it changes, so that a night without network logs one warning."""
         (log.debug if is_old else log.warning)(event, account=self.viewpoint.account, reason=described, **details)
-        self.backoffs.calls[call].said = described
+        self.backoffs.calls[call].last_error = described
 
-    async def rest(self, call: Call, failure: NotUnderstood, now: ClockReading) -> None:
+    async def report_misunderstood(self, call: Call, failure: NotUnderstood, now: ClockReading) -> None:
         """Report a call that is not understood.
 
         If the call may be suspended, suspend it until something changes (Law 10).
@@ -414,18 +416,22 @@ class AccountWorker:
         self._understood.discard(call)
         await self.ports.queue.update_account(self.account_id, CallMisunderstood(entry, self.circumstances), now)
         if call.may_be_suspended:
-            self.backoffs.rest(call)
+            self.backoffs.suspend(call)
 
     async def _hold_window(self, call: Call, failure: TransientError, now: ClockReading) -> None:
         """Block the window that the call shares, as the service asks, or for at most a minute (Service section 8)."""
-        told, own = told_seconds(failure), self.backoffs.calls[call].held
-        if told is None and not isinstance(failure, Throttled):
+        requested, own = requested_seconds(failure), self.backoffs.calls[call].not_before
+        if requested is None and not isinstance(failure, Throttled):
             return
-        at = min(own.at, now.monotonic + self.rates.limits.minute_seconds) if told is None else now.monotonic + told
+        at = (
+            min(own.at, now.monotonic + self.rates.limits.minute_seconds)
+            if requested is None
+            else now.monotonic + requested
+        )
         # Known to all tracks before anything is awaited.
-        is_latest = self.rates.hold(NotBefore(at, own.reason), is_create=call.is_create, is_exact=told is not None)
-        if told is not None and is_latest:
-            until = now.latest + timedelta(seconds=told)
+        is_latest = self.rates.hold(NotBefore(at, own.reason), is_create=call.is_create, is_exact=requested is not None)
+        if requested is not None and is_latest:
+            until = now.latest + timedelta(seconds=requested)
             hold = HoldImposed(is_of_creates=call.is_create, until=until, reason=own.reason)
             await self.ports.queue.update_account(self.account_id, hold, now)
 
@@ -439,23 +445,31 @@ class AccountWorker:
             hold = HoldImposed(is_of_creates=is_create, until=now.instant_of(due.at), reason=due.reason)
             await self.ports.queue.update_account(self.account_id, hold, now)
 
-    def postpone_creates(self, now: ClockReading, seconds: float, reason: WaitReason, told: str) -> None:
-        """Delay creates by at least `seconds` service seconds. Log `told`, the explanation, once."""
+    def postpone_creates(self, now: ClockReading, seconds: float, reason: WaitReason, explanation: str) -> None:
+        """Delay creates by at least `seconds` service seconds. Log the explanation once."""
         own = self.backoffs.calls[Call.CREATE]
-        self._say(Call.CREATE, told, "create_undecided", is_old=told == own.said, retry_after_seconds=seconds)
-        own.held = own.held.after(NotBefore(now.monotonic + seconds, reason))
+        self._log_failure(
+            Call.CREATE,
+            explanation,
+            "create_undecided",
+            is_old=explanation == own.last_error,
+            retry_after_seconds=seconds,
+        )
+        own.not_before = own.not_before.after(NotBefore(now.monotonic + seconds, reason))
         self.announce(Change.ACCOUNT)
 
-    def postpone_uploads(self, now: ClockReading, reason: WaitReason, *, told: float) -> None:
-        """Delay uploads by at least `told` seconds, and longer after each failure in a row. Creates continue."""
+    def postpone_uploads(self, now: ClockReading, reason: WaitReason, *, requested: float) -> None:
+        """Delay uploads by at least `requested` seconds, and longer after each failure in a row. Creates continue."""
         backoff = self.backoffs.calls[Call.UPLOAD]
-        backoff.count(passed=self.host.passed)
-        backoff.wait(now.monotonic, self.ports.clock.draw(), reason, told=told, longest_seconds=RAREST_SECONDS)
+        backoff.count(answered=self.host.answered)
+        backoff.wait(
+            now.monotonic, self.ports.clock.draw(), reason, requested=requested, longest_seconds=RAREST_SECONDS
+        )
         self.announce(Change.ACCOUNT)
 
     def avoid_failing_inputs(self) -> None:
         """Prefer items that need no image whose upload has failed repeatedly."""
-        avoided = frozenset(input_id for input_id, backoff in self.backoffs.inputs.items() if backoff.is_told)
+        avoided = frozenset(input_id for input_id, backoff in self.backoffs.inputs.items() if backoff.is_reported)
         self.viewpoint = replace(self.viewpoint, avoided_inputs=avoided)
 
     def is_of_older_key(self, attempt: Attempt, failure: AccountBlocked) -> bool:
@@ -470,7 +484,10 @@ class AccountWorker:
     async def retry_old_key(self, attempt: Attempt, failure: AccountBlocked, call: Call) -> bool:
         """Delay the next call after a refusal of an older key. Return False once the key was refused for an hour."""
         now = self.ports.clock.now()
-        if self.brakes.key_refused_seconds(attempt.key_fingerprint, now.monotonic) >= LOST_AFTER.total_seconds():
+        if (
+            self.failure_counts.key_refused_seconds(attempt.key_fingerprint, now.monotonic)
+            >= LOST_AFTER.total_seconds()
+        ):
             return False
         await self.on_failure(Unavailable(None, failure.error), call)
         return True

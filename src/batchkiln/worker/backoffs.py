@@ -20,13 +20,13 @@ from batchkiln.core.responses import (
 from batchkiln.core.waits import NO_WAIT, NotBefore, WaitReason
 
 ALIKE_FAILURES: Final = 3
-"""After so many failures in a row of one request, while others pass, a person is told of it as the request's own."""
+"""The failures in a row of one request, while others succeed, after which a person is informed of that request."""
 
 EDGE_REFUSALS_OF_CONTENT: Final = 3
-"""After so many refusals in a row of one request by the firewall, while others pass, its content is the reason."""
+"""The refusals in a row of one request by the firewall, while others pass, that are blamed on its content."""
 
 MISUNDERSTOOD_AT_MOST: Final = 2
-"""A call that succeeds without being understood so often in a row is given up, or a person is told (Law 10)."""
+"""The misunderstood replies in a row after which a call is suspended, or a person is informed (Law 10)."""
 
 REASONS: Final[Mapping[type, WaitReason]] = {
     Throttled: WaitReason.THROTTLED,
@@ -41,25 +41,25 @@ REASONS: Final[Mapping[type, WaitReason]] = {
 class Backoff:
     """The consecutive failures of one kind of call or of one request. A success of the same kind resets them.
 
-    `alone_reason` is the wait reason once the request fails while others succeed. `is_told` is true once a person was
-    informed. `passed` is the number of requests of this machine that had succeeded at the last failure. If it has grown
-    since, the next failure concerns this request alone and is no outage.
+    `alone_reason` is the wait reason once the request fails while others succeed. `is_reported` is true once the
+    failures were reported to a person. `answered` is the number of requests of this machine that had succeeded at the
+    last failure. If it has grown since, the next failure concerns this request alone and is no outage.
     """
 
     failures: int = 0
     misunderstood: int = 0
     edge_refusals: int = 0
-    held: NotBefore = NO_WAIT
-    said: str | None = None
-    passed: int = 0
+    not_before: NotBefore = NO_WAIT
+    last_error: str | None = None
+    answered: int = 0
     alone_reason: WaitReason | None = None
-    is_told: bool = False
+    is_reported: bool = False
 
-    def count(self, *, passed: int, is_edge: bool = False) -> None:
+    def count(self, *, answered: int, is_edge: bool = False) -> None:
         """Record a failure."""
         self.failures += 1
         self.edge_refusals = self.edge_refusals + 1 if is_edge else 0
-        self.passed = passed
+        self.answered = answered
 
     def wait(
         self,
@@ -67,30 +67,30 @@ class Backoff:
         draw: float,
         reason: WaitReason,
         *,
-        told: float = 0.0,
+        requested: float = 0.0,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
         """Begin a wait: the longer of the service's requested wait and the back-off after the failures in a row."""
-        seconds = max(told, delay_seconds(max(self.failures, 1), draw, longest_seconds=longest_seconds))
-        self.held = NotBefore(now + seconds, reason)
+        seconds = max(requested, delay_seconds(max(self.failures, 1), draw, longest_seconds=longest_seconds))
+        self.not_before = NotBefore(now + seconds, reason)
 
-    def wait_alone(self, now: float, draw: float, reason: WaitReason, *, told: float = 0.0) -> None:
+    def wait_alone(self, now: float, draw: float, reason: WaitReason, *, requested: float = 0.0) -> None:
         """Begin a wait as `wait` does, but of up to an hour.
 
         Other requests succeed, so the failure is this request's.
         """
         is_known = self.alone_reason is not None and self.failures >= ALIKE_FAILURES
         reason = self.alone_reason if is_known and self.alone_reason is not None else reason
-        self.wait(now, draw, reason, told=told, longest_seconds=RAREST_SECONDS)
+        self.wait(now, draw, reason, requested=requested, longest_seconds=RAREST_SECONDS)
 
     @property
     def should_report(self) -> bool:
         """Return whether a person should learn of the failures and has not been informed yet."""
-        return self.held.reason is self.alone_reason and not self.is_told
+        return self.not_before.reason is self.alone_reason and not self.is_reported
 
-    def fails_alone(self, passed: int) -> bool:
+    def fails_alone(self, answered: int) -> bool:
         """Return whether the request failed before and other requests have succeeded since."""
-        return self.failures > 0 and passed > self.passed
+        return self.failures > 0 and answered > self.answered
 
 
 @dataclass(slots=True)
@@ -107,24 +107,24 @@ class Backoffs:
     @property
     def last_failure(self) -> str | None:
         """Return a description of the call that fails; None if each kind of call succeeded the last time."""
-        return next((backoff.said for backoff in self.calls.values() if backoff.said is not None), None)
+        return next((backoff.last_error for backoff in self.calls.values() if backoff.last_error is not None), None)
 
     @property
     def waits(self) -> CallWaits:
         """Return the current waits as the planner's input."""
         return CallWaits(
-            calls={call: backoff.held for call, backoff in self.calls.items()},
-            quotes={recipe_id: backoff.held for recipe_id, backoff in self.quotes.items()},
-            inputs={input_id: backoff.held for input_id, backoff in self.inputs.items()},
+            calls={call: backoff.not_before for call, backoff in self.calls.items()},
+            quotes={recipe_id: backoff.not_before for recipe_id, backoff in self.quotes.items()},
+            inputs={input_id: backoff.not_before for input_id, backoff in self.inputs.items()},
         )
 
     def reset(self, call: Call) -> None:
         """Reset a call's failures. Its next failure begins with a short wait again."""
         self.calls[call] = Backoff()
 
-    def rest(self, call: Call) -> None:
-        """End the wait of a call that is now suspended. What was reported about it is kept."""
-        self.calls[call] = Backoff(said=self.calls[call].said)
+    def suspend(self, call: Call) -> None:
+        """End the wait of a call that is now suspended. Its last error is kept."""
+        self.calls[call] = Backoff(last_error=self.calls[call].last_error)
 
     def of_quote(self, recipe_id: int) -> Backoff:
         """Return the back-off of a recipe's quote; create it if there is none."""
@@ -154,28 +154,28 @@ class Backoffs:
         now: float,
         draws: Sequence[float],
         reason: WaitReason,
-        passed: int,
+        answered: int,
     ) -> bool:
         """Delay a call after a failure, and delay the failed requests longer; return whether they fail alone.
 
         `own` contains the back-offs of these requests. `draws` contains one number from 0 to 1 for the call and one for
         each of them. Requests that fail while others succeed do not delay the others.
         """
-        told = told_seconds(failure) or 0.0
+        requested = requested_seconds(failure) or 0.0
         is_edge = isinstance(failure, EdgeBlocked)
         longest = RAREST_SECONDS if isinstance(failure, Throttled | NotUnderstood) else LONGEST_SECONDS
-        is_alone = bool(own) and all(each.fails_alone(passed) for each in own)
+        is_alone = bool(own) and all(each.fails_alone(answered) for each in own)
         backoff = self.calls[call]
         if not is_alone:
-            backoff.count(passed=passed, is_edge=is_edge)
-        backoff.wait(now, draws[0], reason, told=told, longest_seconds=longest)
+            backoff.count(answered=answered, is_edge=is_edge)
+        backoff.wait(now, draws[0], reason, requested=requested, longest_seconds=longest)
         for each, draw in zip(own, draws[1:], strict=True):
-            each.count(passed=passed, is_edge=is_edge)
-            each.said = backoff.said
+            each.count(answered=answered, is_edge=is_edge)
+            each.last_error = backoff.last_error
             if is_alone:
-                each.wait_alone(now, draw, reason, told=told)
+                each.wait_alone(now, draw, reason, requested=requested)
             else:
-                each.wait(now, draw, reason, told=told, longest_seconds=longest)
+                each.wait(now, draw, reason, requested=requested, longest_seconds=longest)
         return is_alone
 
     def count_misunderstood(self, call: Call, now: float, minute_seconds: float) -> bool:
@@ -185,7 +185,7 @@ class Backoffs:
         if call is Call.DESCRIPTION:
             return False
         seconds = min(minute_seconds * 2.0 ** min(own.misunderstood - 1, 16), RAREST_SECONDS)
-        own.held = own.held.after(NotBefore(now + seconds, own.held.reason))
+        own.not_before = own.not_before.after(NotBefore(now + seconds, own.not_before.reason))
         return own.misunderstood == MISUNDERSTOOD_AT_MOST
 
     def is_exhausted(self, call: Call) -> bool:
@@ -198,7 +198,7 @@ class Backoffs:
         own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
 
 
-def told_seconds(failure: TransientError) -> float | None:
+def requested_seconds(failure: TransientError) -> float | None:
     """Return the wait that the service asks for, in service seconds; None if it names none."""
     match failure:
         case Throttled(retry_after=retry_after) | Unavailable(retry_after=retry_after) if retry_after is not None:
@@ -208,7 +208,7 @@ def told_seconds(failure: TransientError) -> float | None:
 
 
 def is_content(own: Sequence[Backoff]) -> bool:
-    """Return whether the firewall refuses these requests because of their content. The present refusal counts."""
+    """Return whether the firewall refuses these requests because of their content. The present refusal is included."""
     return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT for each in own)
 
 

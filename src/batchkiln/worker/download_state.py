@@ -18,7 +18,7 @@ class Failure(Enum):
     """The reason why an output could not be saved."""
 
     BROKEN = auto()  # the storage cannot be reached, refuses even fresh links, or breaks off
-    UNUSABLE = auto()  # all bytes arrived, but they are no output
+    UNUSABLE = auto()  # all bytes arrived, but they are not an output
     BARRED = auto()  # the configuration forbids it: the link's scheme, or the file's size
     FEWER = auto()  # the record lists fewer outputs than before
 
@@ -32,7 +32,7 @@ BOUNDS: Final = {
     Failure.BARRED: (2, 60.0),
     Failure.FEWER: (4, _HOUR),
 }
-"""So many tries, the first and the last so many service seconds apart, are enough."""
+"""The tries, and the service seconds between the first and the last, after which an output is given up."""
 
 WAITS_SECONDS: Final = {
     Failure.BROKEN: (0.0, 0.0, 0.0, 60.0, 300.0, 900.0, _HOUR),  # a new link solves most failures at once
@@ -40,7 +40,7 @@ WAITS_SECONDS: Final = {
     Failure.BARRED: (60.0, _HOUR),
     Failure.FEWER: (60.0, 600.0, _HOUR),
 }
-"""How long to wait after the first failure, the second …; the last holds for all further ones."""
+"""The wait after the first failure, the second, and so on. The last value applies to all further failures."""
 
 
 @dataclass(slots=True)

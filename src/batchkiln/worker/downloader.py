@@ -25,7 +25,7 @@ from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
     AccountBlocked,
     DownloadBroken,
-    DownloadCut,
+    DownloadTruncated,
     DownloadUnusable,
     EdgeBlocked,
     GenerationRecord,
@@ -44,19 +44,19 @@ from batchkiln.worker import object_uploads
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.download_state import Failure, Output
 from batchkiln.worker.ports import Part
-from batchkiln.worker.transfer import NotStreamed, Streamed, pause_seconds, stream, until_stopped
+from batchkiln.worker.transfer import NotStreamed, Streamed, pause_before_retry, stream, until_stopped
 
 log = structlog.get_logger()
 
 AT_ONCE: Final = 4
-"""Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
+"""The downloads that transfer bytes at the same time. A download that pauses after a failure does not count."""
 
 
 async def fetch_downloads(worker: AccountWorker) -> None:
     """Download the finished generations of one account until the run stops; finish those in progress first."""
     running: dict[int, asyncio.Task[int]] = {}
     ended: dict[int, int] = {}  # by attempt: the version of the queue at which its download had ended
-    turns, sends = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(object_uploads.AT_ONCE)
+    download_places, send_places = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(object_uploads.AT_ONCE)
     async with asyncio.TaskGroup() as group:
         while not worker.control.is_over_for(worker.account_id):
             queue, _, version = await worker.snapshot(worker.ports.clock.now())
@@ -66,10 +66,10 @@ async def fetch_downloads(worker: AccountWorker) -> None:
             running = {attempt_id: task for attempt_id, task in running.items() if not task.done()}
             for attempt_id in wanted:
                 if attempt_id not in running:
-                    running[attempt_id] = group.create_task(_fetch(worker, attempt_id, turns, sends))
+                    running[attempt_id] = group.create_task(_fetch(worker, attempt_id, download_places, send_places))
             if not wanted:
                 await worker.wait("downloads", NotBefore(inf, WaitReason.NOTHING), version)
-            elif due := _rest_for_cut_files(worker, wanted):
+            elif due := _wait_for_truncated_files(worker, wanted):
                 await worker.wait("downloads", due, version)
             else:
                 news = group.create_task(worker.wait_for_news(version))
@@ -77,7 +77,7 @@ async def fetch_downloads(worker: AccountWorker) -> None:
                 news.cancel()
 
 
-def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> NotBefore | None:
+def _wait_for_truncated_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> NotBefore | None:
     """Return the wait if all these downloads wait for truncated files, else None.
 
     A run that is to end early does not wait for them: its wait has no end.
@@ -90,11 +90,13 @@ def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> No
     return NotBefore(inf, WaitReason.ENOUGH) if is_ending else NotBefore(at, WaitReason.POLL_INTERVAL)
 
 
-async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphore, sends: asyncio.Semaphore) -> int:
+async def _fetch(
+    worker: AccountWorker, attempt_id: int, download_places: asyncio.Semaphore, send_places: asyncio.Semaphore
+) -> int:
     """Download all outputs of one generation. Request new links as often as needed during its retention.
 
-    Files that are to be objects are sent after they are complete here, and hold up no other download. Return the
-    version of the queue at the end.
+    Files that are to become objects are sent once they are complete on this disk, without delaying other downloads.
+    Return the version of the queue at the end.
     """
     tries = 0
     while not worker.control.is_over_for(worker.account_id):
@@ -104,47 +106,47 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
                 break
             task = await worker.ports.queue.download_task(attempt_id)
         if task.staged:
-            async with sends:
+            async with send_places:
                 if await object_uploads.send_staged(worker, task):
                     break
             if worker.control.is_over_for(worker.account_id):
                 break
             task = await worker.ports.queue.download_task(attempt_id)
-        async with turns:
+        async with download_places:
             tried = await _try(worker, task)
-        if tried is _Tried.STAGED:
+        if tried is _TryResult.STAGED:
             continue
-        if tried is _Tried.ENDED:
+        if tried is _TryResult.ENDED:
             break
         if (at := worker.downloads.truncated.waits_until(attempt_id)) is not None:
             tries = 0
             await worker.ports.clock.sleep_until(at, worker.control.stopping)
-            worker.downloads.truncated.go_on(attempt_id)
+            worker.downloads.truncated.end_wait(attempt_id)
         else:
             tries += 1
-            await pause_seconds(worker, tries)
+            await pause_before_retry(worker, tries)
     worker.polls.forget(attempt_id)
     worker.downloads.forget(attempt_id)
     return worker.ports.queue.changes.version
 
 
-class _Tried(Enum):
+class _TryResult(Enum):
     ENDED = auto()  # nothing is left to download, for good or in this run
     STAGED = auto()  # files are complete on the local disk, and are to be sent
     AGAIN = auto()
 
 
-async def _try(worker: AccountWorker, task: DownloadTask) -> _Tried:
+async def _try(worker: AccountWorker, task: DownloadTask) -> _TryResult:
     """Try once to download an attempt's files."""
     if record := worker.downloads.take_links(task.attempt.id):
-        return await _use(worker, task, record)
+        return await _save_record(worker, task, record)
     match await _record_with_links(worker, task):
         case GenerationRecord() as record:
-            return await _use(worker, task, record)
+            return await _save_record(worker, task, record)
         case _Links.LATER:
-            return _Tried.AGAIN
+            return _TryResult.AGAIN
         case _Links.NEVER:
-            return _Tried.ENDED
+            return _TryResult.ENDED
 
 
 class _Links(Enum):
@@ -164,7 +166,7 @@ async def _record_with_links(worker: AccountWorker, task: DownloadTask) -> Gener
 
 async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord | _Links:
     clock, attempt = worker.ports.clock, task.attempt
-    assert attempt.generation_id is not None, "what is downloaded was generated"
+    assert attempt.generation_id is not None, "a download belongs to a generation"
     request = worker.new_request(RequestKind.READ, clock.now())
     async with worker.rate_limited(request):
         await worker.record_request(request, attempt_id=attempt.id)
@@ -180,7 +182,7 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
                 await _commit(worker, task, Download.GONE)
                 return _Links.NEVER
             _fail(worker, task, 0, Failure.BROKEN, "the service no longer knows the generation")
-            return _Links.NEVER if await _leave(worker, task, [(attempt.id, 0)]) else _Links.LATER
+            return _Links.NEVER if await _postpone(worker, task, [(attempt.id, 0)]) else _Links.LATER
         case AccountBlocked() if worker.is_of_older_key(attempt, reply):
             if await worker.retry_old_key(attempt, reply, Call.READ):
                 return _Links.LATER
@@ -208,15 +210,15 @@ async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
     return await worker.wait_until_due(due_of)
 
 
-async def _use(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> _Tried:
+async def _save_record(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> _TryResult:
     """Save the missing outputs of a record."""
     if is_gone(RecordRead(record), is_retained=_is_retained(worker, task)):
         await _commit(worker, task, Download.GONE)
-        return _Tried.ENDED
+        return _TryResult.ENDED
     if record.outputs:
         return await _save_all(worker, task, record)
     _fail(worker, task, 0, Failure.BROKEN, "the service says that the generation succeeded, and lists no outputs")
-    return _Tried.ENDED if await _leave(worker, task, [(task.attempt.id, 0)]) else _Tried.AGAIN
+    return _TryResult.ENDED if await _postpone(worker, task, [(task.attempt.id, 0)]) else _TryResult.AGAIN
 
 
 def _is_retained(worker: AccountWorker, task: DownloadTask) -> bool:
@@ -238,7 +240,7 @@ async def _commit(
     return await worker.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
 
 
-async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> _Tried:
+async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> _TryResult:
     """Save or stage all missing outputs.
 
     Outputs are identified by their content, not by their position in the list. A failed output does not delay the
@@ -252,35 +254,35 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
             saving.leave(number)
             continue
         match await _save(saving, entry, number):
-            case _Saved.YES | _Saved.KNOWN:
+            case _SaveResult.SAVED | _SaveResult.ALREADY_SAVED:
                 pass
-            case _Saved.NOT:
+            case _SaveResult.FAILED:
                 saving.leave(number)
-            case _Saved.LATER:
-                return _Tried.AGAIN
+            case _SaveResult.INTERRUPTED:
+                return _TryResult.AGAIN
     if saving.has_staged:
-        return _Tried.STAGED  # what is left is tried again when these are safe
+        return _TryResult.STAGED  # the other outputs are tried again once these are sent
     if not saving.left and saving.is_complete:
         if not saving.has_ended:
             await _commit(worker, task, Download.ALL_SAVED)
-        return _Tried.ENDED
+        return _TryResult.ENDED
     if not saving.left:
         reason = f"the service lists {len(record.outputs)} outputs, and listed {saving.listed} before"
         _fail(worker, task, 0, Failure.FEWER, reason)
         saving.leave(0)
-    has_ended = await _leave(worker, task, [(attempt_id, number) for number in saving.left])
-    return _Tried.ENDED if has_ended else _Tried.AGAIN
+    has_ended = await _postpone(worker, task, [(attempt_id, number) for number in saving.left])
+    return _TryResult.ENDED if has_ended else _TryResult.AGAIN
 
 
-async def _leave(worker: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
-    """Delay the outputs that could not be saved; return whether the item was handed to a person."""
+async def _postpone(worker: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
+    """Delay the outputs that could not be saved; return whether the item was handed over to a person."""
     if all(worker.downloads.failed.is_hopeless(output) for output in left):
         await _commit(worker, task, Download.UNUSABLE, reason=worker.downloads.failed.describe(left))
         return True
     if any(worker.downloads.truncated.is_due(output, worker.ports.clock.now().monotonic) for output in left):
         await _commit(worker, task, Download.LINK_EXPIRED, reason="a fresh link is read")
     else:
-        worker.downloads.truncated.rest(task.attempt.id, left)  # before the commit wakes the other tracks
+        worker.downloads.truncated.record_wait(task.attempt.id, left)  # before the commit wakes the other tracks
         await _commit(worker, task, Download.LINK_EXPIRED, reason="it is fetched again later")
     return False
 
@@ -305,7 +307,7 @@ class _Saving:
     has_staged: bool = False
 
     def __post_init__(self) -> None:
-        """Compare the record with what is saved."""
+        """Compare the outputs in the record with the saved ones."""
         attempt_id, links = self.task.attempt.id, self.record.outputs
         self.listing = compare(links, self.task.saved, self.worker.downloads.marks.get(attempt_id, {}))
         self.numbers, self.unplaced = set(self.task.saved), Counter(self.listing.unplaced)
@@ -327,17 +329,17 @@ class _Saving:
         return self.is_complete and not self.left and self.settled + 1 == len(self.listing.wanted)
 
 
-class _Saved(Enum):
-    YES = auto()
-    KNOWN = auto()  # a saved file has the same bytes, from another position in the list
-    NOT = auto()  # it is tried again, with a new link or later
-    LATER = auto()
+class _SaveResult(Enum):
+    SAVED = auto()
+    ALREADY_SAVED = auto()  # a saved file has the same bytes, from another position in the list
+    FAILED = auto()  # it is tried again, with a new link or later
+    INTERRUPTED = auto()  # the run ends, or the name was taken
 
 
-async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
+async def _save(saving: _Saving, entry: Listed, number: int) -> _SaveResult:
     """Stream one output to its file and record it (Law 7)."""
     worker, task = saving.worker, saving.task
-    name_for = await _names(worker, task, number)
+    name_for = await _file_namer(worker, task, number)
     folder = _folder_of(worker, task)
     part = await worker.ports.outputs.open_part(folder, name_for("mp4" if task.attempt.is_video else "png"))
     try:
@@ -346,20 +348,20 @@ async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
                 "download", task.attempt, stream(worker, part, entry.link), output=number
             )
         if time.expired() or (isinstance(streamed, NotStreamed) and worker.control.stopping.is_set()):
-            return _Saved.LATER
+            return _SaveResult.INTERRUPTED
         if isinstance(streamed, NotStreamed):
             _fail(worker, task, number, streamed.failure, streamed.reason)
-            return _Saved.NOT
+            return _SaveResult.FAILED
         if saving.unplaced and saving.unplaced[digest := await part.digest()]:
             saving.unplaced[digest] -= 1
             saving.settled += 1
-            return _Saved.KNOWN
+            return _SaveResult.ALREADY_SAVED
         finish = _finish(worker, task, number, part=part, name_for=name_for, streamed=streamed, link=entry.link)
         saved = await worker.spans.timed("save", task.attempt, finish, output=number)
     finally:
         await part.discard()
     if saved is None:
-        return _Saved.NOT
+        return _SaveResult.FAILED
     return await (_stage if is_url(task.output_dir) else _record)(saving, entry, number, saved)
 
 
@@ -368,7 +370,7 @@ def _folder_of(worker: AccountWorker, task: DownloadTask) -> Path:
     return worker.ports.objects.folder_of(task.output_dir) if is_url(task.output_dir) else Path(task.output_dir)
 
 
-async def _stage(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _Saved:
+async def _stage(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _SaveResult:
     """Record a file that is complete on the local disk, so that the next run can send it without the service."""
     worker, task = saving.worker, saving.task
     name = str(Path(saved.path).relative_to(_folder_of(worker, task)))
@@ -379,7 +381,7 @@ async def _stage(saving: _Saving, entry: Listed, number: int, saved: SavedFile) 
     saving.has_staged = True
     worker.downloads.saved((task.attempt.id, number), entry.mark)
     log.info("file_staged", account=worker.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
-    return _Saved.YES
+    return _SaveResult.SAVED
 
 
 async def _finish(
@@ -392,7 +394,7 @@ async def _finish(
     streamed: Streamed,
     link: OutputLink,
 ) -> SavedFile | None:
-    """Publish a file under its name; return None if it is no output, or is truncated and not yet accepted."""
+    """Publish a file under its name; return None if it is not an output, or is truncated and not accepted yet."""
     finish = partial(
         worker.ports.outputs.finish,
         part,
@@ -404,8 +406,8 @@ async def _finish(
     try:
         try:
             saved: SavedFile = await finish()
-        except DownloadCut as cut:
-            if not _is_believed(worker, task, number, cut):
+        except DownloadTruncated as cut:
+            if not _is_accepted(worker, task, number, cut):
                 return None
             saved = await finish(accepted_sha256=cut.sha256)
     except DownloadUnusable as unusable:
@@ -417,7 +419,7 @@ async def _finish(
     return saved
 
 
-async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _Saved:
+async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _SaveResult:
     """Record a complete file; the last one ends its item."""
     worker, task, output = saving.worker, saving.task, (saving.task.attempt.id, number)
     is_last = saving.is_last
@@ -430,20 +432,20 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
             await worker.ports.outputs.remove_sidecar(sidecar)
         worker.downloads.names_taken[output] += 1  # another output was saved under this name at the same time
         log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
-        return _Saved.LATER
+        return _SaveResult.INTERRUPTED
     saving.settled += 1
     saving.numbers.add(number)
     saving.has_ended = is_last
     worker.downloads.saved(output, entry.mark)
     log.info("file_saved", account=worker.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
-    return _Saved.YES
+    return _SaveResult.SAVED
 
 
 async def _write_sidecar(worker: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> str | None:
-    """Write what a job wants beside a saved file, before the file is recorded: a crash between leaves neither recorded.
+    """Write the sidecar that a job wants beside a saved file, before the file is recorded.
 
-    Return the path of a new sidecar. The next run downloads the file again, recognises it, and finds or writes its
-    sidecar.
+    After a crash in between, neither is recorded. The next run then downloads the file again, recognises it, and finds
+    or writes its sidecar. Return the path of a new sidecar.
     """
     if task.sidecar is None or task.origin is None:
         return None
@@ -467,26 +469,26 @@ def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failu
     )
 
 
-def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
+def _is_accepted(worker: AccountWorker, task: DownloadTask, number: int, cut: DownloadTruncated) -> bool:
     """Return whether to save a file that lacks its format's end. Otherwise the file is downloaded again later."""
     output, now = (task.attempt.id, number), worker.ports.clock.now()
     worker.downloads.truncated.count(output, cut.sha256, now.monotonic)
-    is_believed = worker.downloads.truncated.is_believed(output, created_at=task.created_at, now=now.instant)
+    is_accepted = worker.downloads.truncated.is_accepted(output, created_at=task.created_at, now=now.instant)
     log.warning(
-        "file_believed" if is_believed else "file_cut",
+        "truncated_file_accepted" if is_accepted else "file_truncated",
         account=worker.viewpoint.account,
         job=task.job_name,
         item=task.item_name,
         number=number,
         sha256=cut.sha256,
-        reason=f"{cut}; it is taken all the same" if is_believed else str(cut),
-        retry_after_seconds=None if is_believed else worker.downloads.truncated.postpone(output, now.monotonic),
+        reason=f"{cut}; it is accepted nevertheless" if is_accepted else str(cut),
+        retry_after_seconds=None if is_accepted else worker.downloads.truncated.postpone(output, now.monotonic),
     )
-    return is_believed
+    return is_accepted
 
 
-async def _names(worker: AccountWorker, task: DownloadTask, number: int) -> Callable[[str], str]:
-    """Return a function from extension to file name. If another item has the name, the function avoids it."""
+async def _file_namer(worker: AccountWorker, task: DownloadTask, number: int) -> Callable[[str], str]:
+    """Return a function from extension to file name, which avoids names that other items have."""
     if number > 1:
         task = await worker.ports.queue.download_task(task.attempt.id, number=number)
     names = {Path(path).name for path in task.taken}

@@ -122,7 +122,7 @@ async def recover(worker: AccountWorker, now: ClockReading) -> None:
 
 
 async def _send(worker: AccountWorker, attempt: Attempt) -> None:
-    """Send a recorded attempt once, decide what the reply means, and commit it."""
+    """Send a recorded attempt once, decide on the outcome of the reply, and commit it."""
     log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
     call = worker.ports.service.create(
         is_video=attempt.is_video,
@@ -156,7 +156,7 @@ async def hand_over(worker: AccountWorker, action: HandOver, now: ClockReading) 
 
 
 async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
-    """Read the active generation, and commit what has changed (Law 3)."""
+    """Read the active generation, and commit the changes (Law 3)."""
     attempt = action.attempt
     if not worker.ports.service.has_key(attempt.key_fingerprint):
         await _commit_key_missing(worker, attempt, now)
@@ -173,7 +173,7 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
     match reply:
         case RecordRead(record=record):
             worker.on_success(Call.READ, key=attempt.key_fingerprint)
-            worker.brakes.id_known()
+            worker.failure_counts.id_known()
             observation = worker.polls.observe(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
             record = worker.polls.unnamed.read(attempt.id, record, after.monotonic)
             if worker.polls.is_news(attempt.id, record):
@@ -186,7 +186,7 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
             worker.polls.denied(attempt.id)
             committed = await worker.commit(attempt, outcome_of_read(reply), Facts(error=error), after)
             if committed.state is ItemState.HELD:
-                _count_denied(worker, error)
+                _count_denied_id(worker, error)
         case AccountBlocked() if worker.is_of_older_key(attempt, reply):
             if not await worker.retry_old_key(attempt, reply, Call.READ):
                 await _commit_key_missing(worker, attempt, after, is_refused=True)
@@ -220,12 +220,12 @@ async def _delay_creates(
     """Delay creates as the reply requires. If the attempt created nothing, put back the credits that it took."""
     if isinstance(reply, Accepted):
         worker.on_success(Call.CREATE, key=attempt.key_fingerprint)
-        worker.brakes.create_accepted(attempt.id, attempt.item_id)
+        worker.failure_counts.create_accepted(attempt.id, attempt.item_id)
         worker.downloads.keep_links(attempt.id, reply.record)
         return
     if outcome.credits is Credits.FREED:
         worker.credits.free(attempt)
-    if not isinstance(reply, AccountBlocked):  # blocks after the commit: it may end the run
+    if not isinstance(reply, AccountBlocked):  # an account is blocked after the commit, because that may end the run
         await _wait_after(worker, attempt, reply, now)
     gone = None if attempt.was_in_doubt else asset_denial(reply)
     if gone is not None:
@@ -269,7 +269,7 @@ async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepte
     match reply:
         case Refused(error=error) if seconds is None:
             worker.on_success(Call.CREATE, key=attempt.key_fingerprint)
-            _count_alike(worker, attempt, error, now)
+            _count_equal_refusal(worker, attempt, error, now)
         case Refused() | IdempotencyConflict():
             worker.postpone_creates(now, seconds or 0.0, WaitReason.UNDECIDED, reply.error.said)
         case NotUnderstood():
@@ -279,7 +279,7 @@ async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepte
             reason = WaitReason.THROTTLED if attempt.was_in_doubt else WaitReason.OTHER_GENERATION
             await worker.on_failure(Throttled(retry_after, error), Call.CREATE, reason=reason)
         case Throttled(error=error):
-            await worker.on_failure(reply, Call.CREATE, reason=_reason_of(error, attempt))
+            await worker.on_failure(reply, Call.CREATE, reason=_wait_reason_of(error, attempt))
         case Unavailable() | NoResponse() | EdgeBlocked() | AccountBlocked():
             await worker.on_failure(reply, Call.CREATE)
         case _:
@@ -287,7 +287,7 @@ async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepte
 
 
 async def _block(worker: AccountWorker, attempt: Attempt, reply: AccountBlocked, now: ClockReading) -> None:
-    """Begin nothing new on a refused account. If only an older key is refused, only its own attempts are affected."""
+    """Begin no new work on a refused account. If only an older key is refused, only its own attempts are affected."""
     if not worker.is_of_older_key(attempt, reply):
         await worker.on_failure(reply, Call.CREATE)
     elif attempt.was_in_doubt and not await worker.retry_old_key(attempt, reply, Call.CREATE):
@@ -302,12 +302,12 @@ async def _commit_key_missing(
     await worker.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
 
 
-def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
+def _count_equal_refusal(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
     """Delay creates after several refusals in a row with the same words, and block the account after too many.
 
     Such refusals are unlikely to concern the single request.
     """
-    times = worker.brakes.create_refused(error.said)
+    times = worker.failure_counts.create_refused(error.said)
     pause = alike_pause_seconds(times)
     if times >= REFUSED_ALIKE:
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.REFUSED_ALIKE, error), is_cut_off=False)
@@ -321,10 +321,10 @@ async def _hold_if_undecided(
     worker: AccountWorker, attempt: Attempt, reply: NotAccepted, outcome: Outcome, now: ClockReading
 ) -> None:
     """Hold an attempt whose outcome the service's replies leave open, so that the account can continue."""
-    if outcome.if_it_lasts is None or not await _is_service_there(worker, attempt, reply):
-        worker.brakes.decided(attempt.id)
+    if outcome.if_it_lasts is None or not await _is_service_working(worker, attempt, reply):
+        worker.failure_counts.decided(attempt.id)
         return
-    seconds = worker.brakes.undecided_seconds(attempt.id, now.monotonic)
+    seconds = worker.failure_counts.undecided_seconds(attempt.id, now.monotonic)
     held = outcome_if_undecided(outcome, attempt, seconds)
     if held is UNCHANGED:
         return
@@ -332,7 +332,7 @@ async def _hold_if_undecided(
     committed = await worker.commit(attempt, held, Facts(error=error), worker.ports.clock.now())
     if committed.state is ItemState.SUBMITTING:
         return
-    worker.brakes.decided(attempt.id)
+    worker.failure_counts.decided(attempt.id)
     if committed.outcome.credits is Credits.FREED:  # the firewall refused each send, so nothing was charged
         worker.credits.free(attempt)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
@@ -341,7 +341,7 @@ async def _hold_if_undecided(
     worker.announce(Change.PROGRESSED)
 
 
-async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
+async def _is_service_working(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
     """Return whether the service works, so that only this request is undecided. An outage must not hold items.
 
     A reply of the API proves that the service works. Otherwise the public description is read; it counts in no
@@ -361,9 +361,9 @@ async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotA
                 return isinstance(await worker.ports.service.describe(), Described)
 
 
-def _count_denied(worker: AccountWorker, error: ErrorInfo) -> None:
-    """Begin nothing new on the account if the service denies every id: further creates would be paid for nothing."""
-    if worker.brakes.id_denied():
+def _count_denied_id(worker: AccountWorker, error: ErrorInfo) -> None:
+    """Begin no new work on the account if the service denies every id: further creates would be paid in vain."""
+    if worker.failure_counts.id_denied():
         blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
         worker.control.block(worker.account_id, blocked, is_cut_off=False)
 
@@ -380,7 +380,7 @@ def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int
     worker.control.block(worker.account_id, blocked, is_cut_off=False)
 
 
-def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
+def _wait_reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
     """Return the limit that a refused create exceeded, according to the words of the refusal.
 
     This program has nothing active when it sends a create. If the refusal names no other limit, the active generation

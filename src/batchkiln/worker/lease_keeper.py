@@ -31,17 +31,17 @@ from batchkiln.core.lease_types import (
 log = structlog.get_logger()
 
 
-CHOICES_AT_ONCE: Final = 2
-"""How often a worker chooses in one look: another one may take the same accounts between its choice and its taking."""
+MAX_CHOICES: Final = 2
+"""The choices at one time: another worker may take an account between a choice and its lease."""
 
 
 class Lease(Protocol):
     """The right of an account's worker to send and to write."""
 
     def check(self) -> None:
-        """Raise `LeaseLost` if a request must not be sent any more. Call this right before each request."""
+        """Raise `LeaseLost` if requests are no longer allowed. Call this right before each request."""
 
-    def kept(self) -> AbstractAsyncContextManager[None]:
+    def keep_renewed(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which the lease is renewed. It raises `LeaseLost` when another worker has the lease."""
 
 
@@ -49,11 +49,11 @@ class AlwaysHeld:
     """The lease of a worker whose process holds the lock of the whole queue."""
 
     def check(self) -> None:
-        """Do nothing."""
+        """Do nothing, because this lease cannot be lost."""
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
-        """Do nothing."""
+    async def keep_renewed(self) -> AsyncIterator[None]:
+        """Return a context without effect, because this lease needs no renewal."""
         yield
 
 
@@ -74,11 +74,11 @@ class LeaseStore(Protocol):
         An account that the worker has leased but does not drive counts as free for it.
         """
 
-    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+    async def report_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
         """Record, by account id, which accounts of the worker can do nothing until something outside of it changes."""
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
-        """Lease accounts that nobody drives; return the epochs of those that were still free, by account id."""
+        """Lease accounts that no worker drives; return the epochs of those that were still free, by account id."""
 
     async def release(self, worker: WorkerIdentity, fence: Fence) -> None:
         """End the lease of an account, which is free at once."""
@@ -90,8 +90,8 @@ class LeaseStore(Protocol):
 class HeldLease:
     """The lease of one account in one epoch, for one account worker.
 
-    `valid_until` is a moment of the keeper's monotonic clock, `MARGIN_SECONDS` before the database may let the lease
-    expire.
+    `valid_until` is a moment of the keeper's monotonic clock, `MARGIN_SECONDS` before the lease may expire in the
+    database.
     """
 
     def __init__(self, keeper: "LeaseKeeper", fence: Fence, taken_at: float) -> None:
@@ -101,7 +101,7 @@ class HeldLease:
         self.valid_until = -inf
         self._keeper = keeper
         self._lost = asyncio.Event()
-        self.renewed(taken_at)
+        self.extend(taken_at)
 
     @property
     def owner(self) -> str:
@@ -114,7 +114,7 @@ class HeldLease:
             raise LeaseLost("the lease was not renewed in time; the request was not sent")
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def keep_renewed(self) -> AsyncIterator[None]:
         """Renew the lease until the block ends, and end the block when the lease is lost."""
         async with asyncio.TaskGroup() as group:
             ending = group.create_task(self._until_lost(), name="lease")
@@ -125,7 +125,7 @@ class HeldLease:
                 del self._keeper.driven[self.fence.account_id]
             ending.cancel()
 
-    def renewed(self, sent_at: float) -> None:
+    def extend(self, sent_at: float) -> None:
         """Extend the lease. The new term counts from `sent_at`, when the renewal began, not from its answer."""
         self.valid_until = sent_at + LEASE_SECONDS - MARGIN_SECONDS
 
@@ -174,7 +174,7 @@ class LeaseKeeper:
         self.history = 0
         self._egress = egress
         self._leases = leases
-        self.rests: Mapping[int, AccountRest] = {}  # as they were told
+        self.rests: Mapping[int, AccountRest] = {}  # as last reported
 
     async def renew(self) -> None:
         """Renew the address and the driven accounts. A lease that another worker has taken is lost."""
@@ -187,7 +187,7 @@ class LeaseKeeper:
         self.egress_until = sent_at + LEASE_SECONDS - MARGIN_SECONDS
         for account_id, lease in driven.items():
             if found.epochs.get(account_id) == lease.fence.epoch:
-                lease.renewed(sent_at)
+                lease.extend(sent_at)
             else:
                 lease.lose()
 
@@ -203,10 +203,10 @@ class LeaseKeeper:
         for lease in self.driven.values():
             lease.lose()
 
-    async def tell_rests(self, rests: Mapping[int, AccountRest]) -> None:
-        """Tell the other workers which accounts can do nothing here, if that has changed."""
+    async def report_rests(self, rests: Mapping[int, AccountRest]) -> None:
+        """Report to the other workers which accounts can do nothing here, if that has changed."""
         if rests != self.rests:
-            await self._leases.tell_rests(self.worker, rests)
+            await self._leases.report_rests(self.worker, rests)
             self.rests = rests
 
     async def choose(
@@ -214,14 +214,14 @@ class LeaseKeeper:
     ) -> tuple[list[HeldLease], Choice]:
         """Lease this worker's share of the accounts; return the new leases, and the accounts to release or wind down.
 
-        `driven` contains the accounts whose workers have not ended in this process. Such an account is not leased again
-        before.
+        `driven` contains the accounts whose workers have not ended in this process. Such an account is leased again
+        only after its worker has ended.
         """
         if self.egress_epoch is None:
             return [], Choice()
         leases: dict[int, HeldLease] = {}
         choices: list[Choice] = []
-        for _ in range(CHOICES_AT_ONCE):
+        for _ in range(MAX_CHOICES):
             roster = await self._leases.roster(self.worker, able, driven | leases.keys())
             choices = [
                 choose_accounts(

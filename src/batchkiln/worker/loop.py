@@ -90,7 +90,7 @@ async def next_due(worker: AccountWorker) -> NotBefore:
     return action.due if isinstance(action, WaitUntil) else NotBefore(now.monotonic, WaitReason.NOW)
 
 
-async def drive(board: Engine, control: RunState) -> Outstanding:
+async def drive(engine: Engine, control: RunState) -> Outstanding:
     """Drive all workers until no item can change without a person, or until the run is stopped.
 
     Return the items that are left. Raise the first error of a worker: of the disk, the network, or a bug. Each state is
@@ -98,42 +98,42 @@ async def drive(board: Engine, control: RunState) -> Outstanding:
     """
     try:
         async with asyncio.TaskGroup() as group:
-            await _until_quiet(group, board, control)
+            await _until_quiet(group, engine, control)
             control.end()
-            board.news.announce()
+            engine.news.announce()
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
-    return await board.outstanding(control.scope)
+    return await engine.outstanding(control.scope)
 
 
 async def _drive_worker(worker: AccountWorker) -> None:
-    async with worker.lease.kept():
+    async with worker.lease.keep_renewed():
         await sync_clock(worker)
         async with asyncio.TaskGroup() as group:
             for name, track in TRACKS.items():
                 group.create_task(track(worker), name=name)
 
 
-async def _to_its_end(board: Engine, worker: AccountWorker, work: Awaitable[None]) -> bool:
+async def _to_its_end(engine: Engine, worker: AccountWorker, work: Awaitable[None]) -> bool:
     """Run a worker to its end; return False if it ended by an error after which the others continue."""
     try:
         await work
     except Exception as error:
-        if not await board.worker_ended(worker, first_error(error)):
+        if not await engine.worker_ended(worker, first_error(error)):
             raise
         return False
     return True
 
 
-async def _run_worker(board: Engine, worker: AccountWorker, control: RunState) -> None:
+async def _run_worker(engine: Engine, worker: AccountWorker, control: RunState) -> None:
     try:
-        if await _to_its_end(board, worker, _drive_worker(worker)):
-            await board.worker_ended(worker, None)
+        if await _to_its_end(engine, worker, _drive_worker(worker)):
+            await engine.worker_ended(worker, None)
     finally:
         control.worker_ended(worker.account_id)
 
 
-async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
+async def _until_quiet(group: asyncio.TaskGroup, engine: Engine, control: RunState) -> None:
     """Start workers, and wait until no track has anything left to do without a person.
 
     All workers start at once; `work --forever` starts more later.
@@ -141,27 +141,27 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
     tracks: set[tuple[int, str]] = set()
     counted: dict[int, int] = {}
     while not control.stopping.is_set():
-        control.pulse.clear()
-        for worker in await board.new_workers():
-            if not await _to_its_end(board, worker, resume_held(worker)):
+        control.recheck.clear()
+        for worker in await engine.new_workers():
+            if not await _to_its_end(engine, worker, resume_held(worker)):
                 continue
-            group.create_task(_run_worker(board, worker, control), name=f"worker-{worker.viewpoint.account}")
+            group.create_task(_run_worker(engine, worker, control), name=f"worker-{worker.viewpoint.account}")
             tracks |= {(worker.account_id, track) for track in TRACKS}
         if not control.waits_for_more and (
-            control.is_quiet(tracks, board.news.has_news)
-            or not (control.has_slot_at_work or await _left(board, control, counted))
+            control.is_quiet(tracks, engine.news.has_news)
+            or not (control.has_slot_at_work or await _left(engine, control, counted))
         ):
             if control.settle is None or await control.settle():
                 return
             continue
-        await control.pulse.wait()
+        await control.recheck.wait()
 
 
-async def _left(board: Engine, control: RunState, counted: dict[int, int]) -> int:
+async def _left(engine: Engine, control: RunState, counted: dict[int, int]) -> int:
     """Return the number of items that are left. `counted` caches it until an item may have ended."""
-    ended_at = board.news.may_have_ended_at
+    ended_at = engine.news.may_have_ended_at
     if ended_at not in counted:
-        total = (await board.outstanding(control.scope)).total
+        total = (await engine.outstanding(control.scope)).total
         counted.clear()
         counted[ended_at] = total
     return counted[ended_at]

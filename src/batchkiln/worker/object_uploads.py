@@ -1,7 +1,8 @@
-"""Uses complete local files of a generation, without the service: sends them to the job's URL, and records the objects.
+"""Finishes items from complete local files: sends the files to the job's URL, and records the objects.
 
 The files were recorded as staged before. An object is recorded only after it was verified, and the local file stays
-until then. So a crash between any two steps, or an outage of the storage, costs nothing: the next run sends again.
+until then. A crash between any two steps, or an outage of the storage, therefore costs nothing: the next run sends the
+files again. The service is not needed for this.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,13 +23,13 @@ from batchkiln.worker.transfer import until_stopped
 log = structlog.get_logger()
 
 AT_ONCE: Final = 4
-"""Generations of one account whose files are sent at one time."""
+"""The number of generations of one account whose files are sent at the same time."""
 
 WAITS_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 600.0)
-"""Service seconds after the first failure, the second …; the failure after the last of them ends the run."""
+"""The service seconds after the first failure, the second, and so on. A failure after the last wait ends the run."""
 
 LASTING_WAITS_SECONDS: Final = (1.0, 5.0)
-"""The same for a failure that time hardly cures, such as a denied access."""
+"""The same for a failure that a retry is unlikely to solve, such as denied access."""
 
 _MAX_TAKEN: Final = 100
 
@@ -36,13 +37,13 @@ T = TypeVar("T")
 
 
 class _Stopped(Exception):
-    """The run ends before a file was sent. The next one sends it."""
+    """The run ended before a file was sent. The next run sends it."""
 
 
 async def send_staged(worker: AccountWorker, task: DownloadTask) -> bool:
     """Write an attempt's staged files as objects and record them; return whether that ended its item.
 
-    A file that is not on this disk any more, or is on another machine's, is left out: it is downloaded again. Raise
+    A file that is no longer on this disk, or is on another machine's disk, is left out and downloaded again. Raise
     `OutputDirNotWritable` after a bounded number of tries; the files stay on this disk.
     """
     saved = set(task.saved)
@@ -64,7 +65,7 @@ async def send_staged(worker: AccountWorker, task: DownloadTask) -> bool:
 
 
 async def adopt(worker: AccountWorker, task: DownloadTask) -> bool:
-    """Record files that were gone and are back, with the hash that they had; return whether that ended the item."""
+    """Record files that were gone and exist again with the same hash; return whether that ended the item."""
     saved = set(task.saved)
     for gone in task.gone:
         if not await worker.ports.outputs.holds(gone.file):
@@ -85,12 +86,12 @@ async def adopt(worker: AccountWorker, task: DownloadTask) -> bool:
 async def _send(worker: AccountWorker, task: DownloadTask, staged: SavedOutput, source: Path, saved: set[int]) -> bool:
     """Send one file with its sidecar and record it; return whether it was the last one of its item.
 
-    If another output has the object already, which has the same bytes, the file gets a name of its own.
+    If the object is recorded as another output with the same bytes, the file gets a separate name.
     """
     objects, url, is_last = worker.ports.objects, task.output_dir, len(saved | {staged.number}) >= task.listed
     step = Download.LAST_FILE_SAVED if is_last else Download.FILE_SAVED
     for taken in range(_MAX_TAKEN):
-        name = own_name(staged.file.path, task, taken)
+        name = distinct_name(staged.file.path, task, taken)
         file = await _until_written(worker, task, partial(objects.send, url, source, staged.file, name))
         sidecar = await _write_sidecar(worker, task, staged.number, file)
         recorded = SavedOutput(file, number=staged.number, listed=task.listed, type=staged.type)
@@ -106,15 +107,15 @@ async def _send(worker: AccountWorker, task: DownloadTask, staged: SavedOutput, 
     raise OutputDirNotWritable(f"{url}: {_MAX_TAKEN} names of {staged.file.path} belong to other outputs.")
 
 
-def own_name(name: str, task: DownloadTask, taken: int) -> str:
-    """Return a file's name, which the item's id makes its own if another output took it `taken` times."""
+def distinct_name(name: str, task: DownloadTask, taken: int) -> str:
+    """Return a name for a file; after other outputs took it `taken` times, the name contains the item's id."""
     path = Path(name)
     own = f"~{task.attempt.item_id}" + (f"~{taken}" if taken > 1 else "")
     return str(path.with_name(f"{path.stem}{own}{path.suffix}") if taken else path)
 
 
 async def _write_sidecar(worker: AccountWorker, task: DownloadTask, number: int, file: SavedFile) -> str | None:
-    """Write what a job wants beside an object, before the object is recorded; return the URL of a new sidecar."""
+    """Write the sidecar that a job wants, before its object is recorded; return the URL of a new sidecar."""
     kind, origin = task.sidecar, task.origin
     if kind is None or origin is None:
         return None
@@ -125,7 +126,7 @@ async def _write_sidecar(worker: AccountWorker, task: DownloadTask, number: int,
 
 
 async def _until_written(worker: AccountWorker, task: DownloadTask, write: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a write after growing waits. Raise `_Stopped` at the run's end, and `OutputDirNotWritable` after all."""
+    """Repeat a write after growing waits. Raise `_Stopped` at the end of the run, `OutputDirNotWritable` after all."""
     clock, tries = worker.ports.clock, 0
     while True:
         try:

@@ -149,7 +149,7 @@ class Outputs(Protocol[PartT]):
     ) -> SavedFile:
         """Verify, sync and publish a file under the name for its extension, never over another file.
 
-        Raise `DownloadCut` for a file that lacks the end of its format, unless it is the accepted one, and
+        Raise `DownloadTruncated` for a file that lacks the end of its format, unless it is the accepted one, and
         `DownloadUnusable` for a file that is no output at all.
         """
 
@@ -157,14 +157,14 @@ class Outputs(Protocol[PartT]):
         """Return whether a saved file is at its path, with its size and hash."""
 
     async def write_sidecar(self, path: str, kind: Sidecar, content: bytes) -> str | None:
-        """Write a whole file beside a saved one, never over another; return its path, None if it is there already."""
+        """Write a small file beside a saved one, never over another; return its path, None for an existing sidecar."""
 
     async def remove_sidecar(self, path: str) -> None:
         """Remove a sidecar that `write_sidecar` has just written."""
 
 
 class Objects(Protocol):
-    """Outputs whose place is a URL: staged on the local disk, then objects that are complete or absent (Law 7)."""
+    """Outputs whose destination is a URL: staged on the local disk, then complete as objects or absent (Law 7)."""
 
     def folder_of(self, url: str) -> Path:
         """Return the local folder of files that are to be sent to a URL."""
@@ -176,13 +176,13 @@ class Objects(Protocol):
         """Write an object and verify it, never over another one; return it with its URL. Raise `StorageError`."""
 
     async def write_sidecar(self, url: str, path: str, kind: Sidecar, content: bytes) -> str | None:
-        """Write a small object beside another; return its URL, None if it is there already. Raise `StorageError`."""
+        """Write a small object beside another; return its URL, None for an existing sidecar. Raise `StorageError`."""
 
     async def remove(self, url: str, path: str) -> None:
         """Remove a sidecar that `write_sidecar` has just written. Raise `StorageError`."""
 
     async def keep(self, source: Path, file: SavedFile) -> None:
-        """Give up the local file of a recorded object."""
+        """Release the local file of a recorded object, which may be kept as a copy."""
 
 
 class Inputs(Protocol):
@@ -191,7 +191,7 @@ class Inputs(Protocol):
     async def is_unchanged(self, file: InputFile) -> bool:
         """Return whether the file still has the content with which its manifest was accepted.
 
-        Raise `StorageError` if an object cannot be read now.
+        Raise `StorageError` if an object cannot be read at present.
         """
 
     def content(self, file: InputFile) -> Callable[[], AsyncIterator[bytes]]:
@@ -239,7 +239,7 @@ class Queue(Protocol):
     ) -> None:
         """Record a request before it is sent (Law 5); for a read, also name its attempt.
 
-        `is_further`: the request is already recorded, and counts in more days than it was recorded for.
+        `is_further` is true for a recorded request that now also counts on the day after a reset.
         """
 
     async def begin_attempt(self, new: NewAttempt | LostAttempt) -> Attempt | None:

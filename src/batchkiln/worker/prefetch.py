@@ -47,11 +47,11 @@ from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import WaitReason
 from batchkiln.core.wakes import Change, awaited_place
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.upload_denials import count_gone, denial_of, rest_after_repeated_denials
+from batchkiln.worker.upload_denials import count_gone, denial_of, suspend_after_repeated_denials
 
 FILES_PER_REQUEST: Final = 5  # Service section 8
 ALIKE_REFUSALS: Final = 3
-"""After so many items of one recipe were refused in a row for the same reason, the recipe is at fault."""
+"""The equal refusals in a row, for items of one recipe, that are blamed on the recipe."""
 
 
 async def prepare(worker: AccountWorker) -> None:
@@ -117,7 +117,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
         case Quoted(cost_credits=cost):
             worker.on_success(Call.QUOTE)
             worker.backoffs.quotes.pop(candidate.recipe_id, None)
-            worker.brakes.quoted(candidate.recipe_id)
+            worker.failure_counts.quoted(candidate.recipe_id)
             await worker.ports.queue.record_preparation(candidate, Priced(cost), after)
         case Refused(kind=kind, error=error):
             worker.on_success(Call.QUOTE)
@@ -127,8 +127,8 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
             failing = worker.backoffs.of_quote(candidate.recipe_id)
             await worker.on_failure(reply, Call.QUOTE, own=(failing,))
             if failing.should_report:
-                failing.is_told = True
-                await worker.ports.queue.record_preparation(candidate, Failing(None, failing.said or ""), after)
+                failing.is_reported = True
+                await worker.ports.queue.record_preparation(candidate, Failing(None, failing.last_error or ""), after)
         case _:
             assert_never(reply)
 
@@ -137,11 +137,11 @@ async def _quote_refused(
     worker: AccountWorker, candidate: Candidate, kind: RefusalKind, error: ErrorInfo, now: ClockReading
 ) -> None:
     if kind is RefusalKind.ASSET_GONE:
-        is_resting = await count_gone(worker, candidate.item_id, error)
-        if is_resting or worker.brakes.times_gone(candidate.item_id) <= ALIKE_REFUSALS:
+        is_suspended = await count_gone(worker, candidate.item_id, error)
+        if is_suspended or worker.failure_counts.times_gone(candidate.item_id) <= ALIKE_REFUSALS:
             await worker.ports.queue.record_preparation(candidate, UploadsGone(worker.account_id), now)
             return
-    if worker.brakes.quote_refused(candidate.recipe_id, f"{error.code}: {error.message}") >= ALIKE_REFUSALS:
+    if worker.failure_counts.quote_refused(candidate.recipe_id, f"{error.code}: {error.message}") >= ALIKE_REFUSALS:
         await worker.ports.queue.record_preparation(candidate, RecipeRefused(error), now)
     else:
         await worker.ports.queue.record_preparation(candidate, ItemRefused(error), now)
@@ -149,7 +149,7 @@ async def _quote_refused(
 
 async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading) -> None:
     """Upload up to five images that are needed soon (Service section 4, upload flow)."""
-    wanted = await _payable_inputs(worker, candidate, now)
+    wanted = await _inputs_within_limits(worker, candidate, now)
     if not wanted:
         return
     for want in wanted:
@@ -181,7 +181,7 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
 
 
 def _unusable(want: WantedInput) -> InputLost | None:
-    """Return why an image can never be uploaded; None if it can. Manifests refuse such files: another item made it."""
+    """Return the reason why an image can never be uploaded, or None. Only another item can have made such an image."""
     file = want.file
     if file.media_type not in UPLOADED_TYPES:
         reason = f"{file.path} is {file.media_type}, and the service takes JPEG, PNG and WebP (Service section 8)"
@@ -197,13 +197,15 @@ def _gone(want: WantedInput) -> InputLost:
     return InputLost(want.input_id, message)
 
 
-async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: ClockReading) -> tuple[WantedInput, ...]:
+async def _inputs_within_limits(
+    worker: AccountWorker, candidate: Candidate, now: ClockReading
+) -> tuple[WantedInput, ...]:
     """Return the next inputs that fit today's upload limits, or delay uploads until the reset."""
     _, account, _ = await worker.snapshot(now)
     found = await worker.ports.queue.wanted_inputs(candidate)
     for want in found:
         worker.backoffs.share(want.input_id, want.alike)
-    wanted = _together(worker, found, now)
+    wanted = _files_of_next_request(worker, found, now)
     files_left = worker.rates.limits.upload_files_per_day - account.rates.usage.upload_files
     bytes_left = worker.rates.limits.upload_bytes_per_day - account.rates.usage.upload_bytes
     fitting: list[WantedInput] = []
@@ -217,28 +219,32 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
         refused = ItemRefused(ErrorInfo("over_upload_limit", message))
         await worker.ports.queue.record_preparation(candidate, refused, now)
     elif wanted and not fitting:
-        worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.rates.resets_at - now.monotonic)
+        worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, requested=account.rates.resets_at - now.monotonic)
     if not found:
         worker.plan_overtaken()
         worker.announce(Change.PLAN_OUTDATED)
     return tuple(fitting)
 
 
-def _together(worker: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading) -> tuple[WantedInput, ...]:
-    """Return the files to upload in one request: an image that failed before goes alone, and delays no other.
+def _files_of_next_request(
+    worker: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading
+) -> tuple[WantedInput, ...]:
+    """Return the files to upload in one request. An image that failed before is sent alone, to delay no other image.
 
-    The first file of a run also goes alone: if uploads are not understood, no more of the day's files are spent. Until
-    one has succeeded, another image is tried first. If that one succeeds, the failing image itself is at fault.
+    The first file of a run is also sent alone, because replies to uploads may not be understood, and each file uses up
+    the daily limit. Until one upload has succeeded, another image is tried first. If that one succeeds, the failing
+    image itself is at fault.
     """
     due = [
         want
         for want in wanted
-        if want.input_id not in worker.backoffs.inputs or worker.backoffs.inputs[want.input_id].held.at <= now.monotonic
+        if want.input_id not in worker.backoffs.inputs
+        or worker.backoffs.inputs[want.input_id].not_before.at <= now.monotonic
     ]
     fresh = [want for want in due if want.input_id not in worker.backoffs.inputs]
-    if due and due[0] not in fresh and (worker.brakes.has_uploaded or not fresh):
+    if due and due[0] not in fresh and (worker.failure_counts.has_uploaded or not fresh):
         return (due[0],)
-    return tuple(fresh[: FILES_PER_REQUEST if worker.brakes.has_uploaded else 1])
+    return tuple(fresh[: FILES_PER_REQUEST if worker.failure_counts.has_uploaded else 1])
 
 
 def _is_beyond_any_day(worker: AccountWorker, want: WantedInput) -> bool:
@@ -255,7 +261,7 @@ async def _put_all(
 ) -> list[Stored]:
     """Send the bytes of each file; return the files that the storage accepted, up to the first failure.
 
-    A link that is refused after its expiry was only used too late. The next try requests a new one.
+    A link that is refused after its expiry was merely used too late, and the next try requests a new one.
     """
     stored: list[Stored] = []
     for want, ticket in wanted:
@@ -288,7 +294,7 @@ async def _complete(worker: AccountWorker, candidate: Candidate, stored: list[St
         reply = await worker.spans.timed("upload.complete", candidate.item_id, call)
     if isinstance(reply, AssetsReady):
         worker.on_success(Call.COMPLETION)
-        worker.brakes.upload_ended(candidate.item_id, has_uploaded=True)
+        worker.failure_counts.upload_ended(candidate.item_id, has_uploaded=True)
         for want in wanted:
             for input_id in want.alike:
                 worker.backoffs.inputs.pop(input_id, None)
@@ -309,20 +315,20 @@ async def _upload_failed(
 ) -> None:
     match await denial_of(worker, candidate, reply, call) or reply:
         case Refused(error=error):
-            if worker.brakes.upload_refused(candidate.item_id) >= ALIKE_REFUSALS:
-                worker.brakes.upload_ended(candidate.item_id, has_uploaded=False)
+            if worker.failure_counts.upload_refused(candidate.item_id) >= ALIKE_REFUSALS:
+                worker.failure_counts.upload_ended(candidate.item_id, has_uploaded=False)
                 await worker.ports.queue.record_preparation(candidate, ItemRefused(error), worker.ports.clock.now())
             else:
                 await _uploads_wait(worker, candidate, wanted, Unavailable(None, error), call)
         case Throttled(retry_after=retry_after, error=error) if names_upload_limit(error.code, error.message):
-            told = 0.0 if retry_after is None else retry_after.total_seconds()
-            worker.postpone_uploads(worker.ports.clock.now(), WaitReason.DAY_REQUESTS, told=told)
+            requested = 0.0 if retry_after is None else retry_after.total_seconds()
+            worker.postpone_uploads(worker.ports.clock.now(), WaitReason.DAY_REQUESTS, requested=requested)
         case (
             Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked()
         ) as failure:
             await _uploads_wait(worker, candidate, wanted, failure, call)
         case UploadsPrepared() | AssetsReady():
-            raise AssertionError("a success is no failure")
+            raise AssertionError("a success is not a failure")
         case _:
             assert_never(reply)
 
@@ -333,13 +339,13 @@ async def _uploads_wait(
     """Delay each of these images separately, so that one that always fails does not delay the others."""
     failing = [worker.backoffs.of_input(want.input_id, want.alike) for want in wanted]
     if isinstance(failure, NotUnderstood):
-        await rest_after_repeated_denials(worker, candidate, call)
+        await suspend_after_repeated_denials(worker, candidate, call)
     await worker.on_failure(failure, call, own=failing)
     for want, backoff in zip(wanted, failing, strict=True):
         if backoff.should_report:
-            backoff.is_told = True
+            backoff.is_reported = True
             worker.avoid_failing_inputs()
-            now, said = worker.ports.clock.now(), backoff.said or ""
+            now, said = worker.ports.clock.now(), backoff.last_error or ""
             await worker.ports.queue.record_preparation(candidate, Failing(want.input_id, said), now)
 
 

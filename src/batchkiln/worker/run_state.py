@@ -14,10 +14,10 @@ from batchkiln.core.responses import AccountBlocked, NoResponse, TransientError
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 
-Rest = tuple[int, NotBefore]
+TrackWait = tuple[int, NotBefore]
 
 CLOCK_SET_SECONDS: Final = 1.0
-"""A reply that corrects the service's time by less moves no wait that anybody would notice."""
+"""The smallest correction of the service's time that counts as a new setting. Smaller ones barely change waits."""
 
 _ENDS_A_DAY = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS, WaitReason.DAY_REQUESTS})
 
@@ -26,15 +26,16 @@ _ENDS_A_DAY = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS, Wai
 class HostState:
     """State that the workers of one service share on this machine.
 
-    `passed` counts requests with a definite reply. `description` is a digest of the service's public description, once
-    it is read. No create and no read is sent before the monotonic moment `quiet_until`, because a restored queue has
-    lost the windows. Without any reply for `contact_seconds` after the first failure, the run ends; None waits forever.
+    `answered` counts requests with a definite reply. `description` is a digest of the service's public description,
+    once it is read. No create and no read is sent before the monotonic moment `quiet_until`, because a restored queue
+    has lost the windows. Without any reply for `contact_seconds` after the first failure, the run ends; None waits
+    forever.
     """
 
     rates: HostRateLimit
     quiet_until: float = -inf
     contact_seconds: float | None = None
-    passed: int = 0
+    answered: int = 0
     description: str | None = None
     _silent_since: float | None = None  # the monotonic moment of the first failure; None before it
     _is_silent: bool = True  # nothing but failed connections so far
@@ -43,9 +44,10 @@ class HostState:
     def is_given_up(self, failure: TransientError, monotonic: float) -> bool:
         """Return whether to stop waiting for a service that has never answered in this run.
 
-        Later, in the middle of a night, waiting is right: what is wrong at the first contact is rather an address.
+        A failure of the first contact is probably a wrong address. After a first reply, the run waits, however long an
+        outage lasts.
         """
-        self._is_silent = self._is_silent and not self.passed and isinstance(failure, NoResponse)
+        self._is_silent = self._is_silent and not self.answered and isinstance(failure, NoResponse)
         if not self._is_silent or self.contact_seconds is None:
             return False
         if self._silent_since is None:
@@ -67,8 +69,8 @@ class RunState:
 
     `may_start` is cleared by --until and by a signal: work in progress continues, nothing new begins. `credits_left` is
     the rest of --max-credits. `starts_until` is `--until TIME`, `stops_at_reset` is `--until budget`. `stopping` ends
-    each track as soon as its current work is recorded; `stop_wanted` is set if a person asked for that. `pulse` is set
-    by each change that may end the run.
+    each track as soon as its current work is recorded; `stop_wanted` is set if a person asked for that. `recheck` is
+    set by each change that may end the run.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -80,7 +82,7 @@ class RunState:
     journals_wait_seconds: float = inf  # for the journals of other machines, after a restore of the database
     contact_seconds: float | None = None  # real seconds; see `HostState`
     beginning: set[int] = field(default_factory=set)  # items whose attempt a worker is recording now
-    rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
+    waits: dict[tuple[int, str], TrackWait] = field(default_factory=dict)
     at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before and now work
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
     cut_off: set[int] = field(default_factory=set)  # blocked accounts whose reads are refused as well
@@ -88,9 +90,9 @@ class RunState:
     winding_down: frozenset[int] = frozenset()  # accounts that begin nothing new, so that others can be driven
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    pulse: asyncio.Event = field(default_factory=asyncio.Event)
+    recheck: asyncio.Event = field(default_factory=asyncio.Event)
     settle: Callable[[], Awaitable[bool]] | None = None
-    """Waits, for a bounded time, for what may still change the queue; returns False if it has. None: nothing may."""
+    """Waits, for a bounded time, for work that may still change the queue; returns False if it did. None: no work."""
 
     def stop(self) -> None:
         """End the run because a person asked for it."""
@@ -100,10 +102,10 @@ class RunState:
     def end(self) -> None:
         """End each track after it has recorded its current work."""
         self.stopping.set()
-        self.pulse.set()
+        self.recheck.set()
 
     def block(self, account_id: int, failure: AccountBlocked, *, is_cut_off: bool) -> None:
-        """Begin nothing new on an account that the service refuses until a person acts.
+        """Begin no new work on an account that the service refuses until a person acts.
 
         Paid generations are still polled and downloaded (Law 3). If reads are refused as well (`is_cut_off`), the
         worker ends.
@@ -111,7 +113,7 @@ class RunState:
         self.blocked[account_id] = failure
         if is_cut_off:
             self.cut_off.add(account_id)
-        self.pulse.set()
+        self.recheck.set()
 
     def is_over_for(self, account_id: int, *, is_for_new: bool = False) -> bool:
         """Return whether an account's tracks must end.
@@ -130,49 +132,49 @@ class RunState:
         if self.credits_left is not None:
             self.credits_left -= credit_count
 
-    def rest(self, account_id: int, track: str, version: int, due: NotBefore) -> None:
+    def record_wait(self, account_id: int, track: str, version: int, due: NotBefore) -> None:
         """Record that a track of an account waits, based on a version of the queue."""
         self.at_work.discard((account_id, track))
-        self.rests[account_id, track] = (version, due)
-        self.pulse.set()
+        self.waits[account_id, track] = (version, due)
+        self.recheck.set()
 
-    def work(self, account_id: int, track: str) -> None:
+    def record_work(self, account_id: int, track: str) -> None:
         """Record that a track works."""
-        self.rests.pop((account_id, track), None)
+        self.waits.pop((account_id, track), None)
         self.at_work.add((account_id, track))
 
     def worker_ended(self, account_id: int) -> None:
-        """Record that no track of an account works any more."""
+        """Record that all tracks of an account have ended."""
         self.at_work = {track for track in self.at_work if track[0] != account_id}
-        self.pulse.set()
+        self.recheck.set()
 
     @property
     def has_slot_at_work(self) -> bool:
         """Return whether a slot is acting. Such a slot has items left, and will wait or end later."""
         return any(track == "slot" for _, track in self.at_work)
 
-    def slot_rest(self, account_id: int) -> NotBefore | None:
-        """Return what an account's slot waits for; None while it works.
+    def slot_wait(self, account_id: int) -> NotBefore | None:
+        """Return the wait of an account's slot; None while it works.
 
-        If the slot waits for a quote or an upload, return what that waits for.
+        If the slot waits for a quote or an upload, return the wait of that preparation.
         """
-        rest = self.rests.get((account_id, "slot"))
-        if rest is not None and rest[1].reason is WaitReason.PREPARING:
-            rest = self.rests.get((account_id, "preparation"), rest)
-        return rest[1] if rest else None
+        wait = self.waits.get((account_id, "slot"))
+        if wait is not None and wait[1].reason is WaitReason.PREPARING:
+            wait = self.waits.get((account_id, "preparation"), wait)
+        return wait[1] if wait else None
 
     def is_quiet(self, tracks: AbstractSet[tuple[int, str]], has_news: Callable[[int, int], bool]) -> bool:
         """Return whether no track has anything to do until something outside of the run changes.
 
         `has_news` returns whether a change concerns an account since a version of the queue.
         """
-        return all(self._is_at_rest(track, has_news) for track in tracks if track[0] not in self.cut_off)
+        return all(self._is_waiting(track, has_news) for track in tracks if track[0] not in self.cut_off)
 
-    def _is_at_rest(self, track: tuple[int, str], has_news: Callable[[int, int], bool]) -> bool:
-        rest = self.rests.get(track)
-        if rest is None or has_news(track[0], rest[0]):
+    def _is_waiting(self, track: tuple[int, str], has_news: Callable[[int, int], bool]) -> bool:
+        wait = self.waits.get(track)
+        if wait is None or has_news(track[0], wait[0]):
             return False
-        due = rest[1]
+        due = wait[1]
         return due.at == inf or (self.stops_at_reset and due.reason in _ENDS_A_DAY)
 
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 Attributes = dict[str, str | int | None]
 
 ROOTS_KEPT: Final = 256
-"""Number of root spans that are open at one time; the oldest is given up beyond it."""
+"""The maximum number of open root spans. Beyond it, the oldest is dropped."""
 
 _WAITS_KEPT: Final = 64
 _SHORTEST_WAIT_NS: Final = 1_000_000
@@ -110,7 +110,7 @@ class Spans:
             self._end(span, _attributes_of(result))
         return result
 
-    def rest(self, reason: WaitReason) -> None:
+    def record_wait(self, reason: WaitReason) -> None:
         """Record that the slot waits, until its next wait or the next create."""
         if isinstance(self.tracer, trace.NoOpTracer) or reason in _NO_WAIT:
             self._waits.clear()

@@ -27,11 +27,11 @@ from batchkiln.worker.account_worker import AccountWorker
 log = structlog.get_logger()
 
 ANSWERS_ABOUT_TIME: Final = 5
-"""The service is asked for its time so often while its replies contradict each other; then this clock serves."""
+"""The contradicting replies about the time after which this machine's clock is used."""
 
 
 async def resume_held(worker: AccountWorker) -> None:
-    """Resume the items whose API key is configured again. The run counts them before it decides that it is over."""
+    """Resume the items whose API key is configured again, so that they count before the run decides on its end."""
     fingerprints, now = worker.ports.service.fingerprints, worker.ports.clock.now()
     await worker.ports.queue.update_account(worker.account_id, KeysConfigured(fingerprints), now)
 
@@ -40,15 +40,16 @@ async def sync_clock(worker: AccountWorker) -> None:
     """Determine the service's time, so that a wrong clock of this machine does not shift the windows (contract, 6).
 
     Read the public description, which counts in no account's window, and retry while the service is unreachable. If its
-    time is far from this machine's, ask again until two replies agree, a few times. Then restore the requests and the
-    waits of earlier runs. A restored queue has lost the last minute of its address, so it asks after its quiet minute.
+    time is far from this machine's, ask again until two replies agree, at most `ANSWERS_ABOUT_TIME` times. Then restore
+    the requests and the waits of earlier runs. A restored queue has lost the requests of the last minute, so the
+    request is sent after the quiet minute.
     """
     logged = await worker.ports.queue.logged_requests()
     worker.host.rates.restore_last_minute(logged, worker.ports.clock.now())
     answers, quiet = 0, NotBefore(worker.host.quiet_until, WaitReason.RESTORED)
     while not worker.ports.clock.is_observed and not worker.control.is_over_for(worker.account_id):
         now = worker.ports.clock.now()
-        due = worker.host.rates.due(now).after(worker.backoffs.calls[Call.DESCRIPTION].held).after(quiet)
+        due = worker.host.rates.due(now).after(worker.backoffs.calls[Call.DESCRIPTION].not_before).after(quiet)
         if due.at > now.monotonic:
             await worker.wait("slot", due, worker.ports.queue.changes.version)
             continue
@@ -89,7 +90,7 @@ async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> b
             worker.on_success(Call.DESCRIPTION)
             return True
         case NotUnderstood() if worker.backoffs.is_exhausted(Call.DESCRIPTION):
-            await worker.on_failure(reply, Call.DESCRIPTION)  # nothing needs it but the time, which other replies tell
+            await worker.on_failure(reply, Call.DESCRIPTION)  # only the time is needed, and other replies contain it
             return True
         case Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked():
             await worker.on_failure(reply, Call.DESCRIPTION)
@@ -99,5 +100,5 @@ async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> b
 
 
 def _digest(document: Mapping[str, object]) -> str:
-    """Return a digest of the service's description, to detect a later change."""
+    """Return a digest of the service's description, by which a later change is detected."""
     return sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -22,12 +22,12 @@ from batchkiln.worker.ports import Part
 
 TRIES_PER_LINK: Final = 4
 GRACE_SECONDS: Final = 10.0
-"""So long a download that is under way may go on after a stop, in service seconds; a part of it is begun again."""
+"""The service seconds for which a download may continue after a stop. A partial file is then downloaded again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The partial file has all bytes of a link. `total_bytes` is the announced size, None if none was announced."""
+    """All bytes of a link are in the partial file. `total_bytes` is the announced size, None if none was announced."""
 
     total_bytes: int | None
     content_type: str | None
@@ -44,7 +44,7 @@ class NotStreamed:
 
 @asynccontextmanager
 async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
-    """Run the body to its end. After a stop, cancel it within some seconds; then `expired()` is true."""
+    """Run the body to its end. After a stop, cancel it after some seconds; then `expired()` is true."""
     with_end = asyncio.timeout(None)
 
     async def end() -> None:
@@ -68,12 +68,12 @@ async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]
 async def stream(worker: AccountWorker, part: Part, link: OutputLink) -> Streamed | NotStreamed:
     """Write a link's bytes to a partial file. After a break, request the remaining range."""
     fetching = _Fetching(worker, part, link)
-    outcome: Streamed | NotStreamed = NotStreamed(Failure.BROKEN, "it was not asked for")
+    outcome: Streamed | NotStreamed = NotStreamed(Failure.BROKEN, "not requested")
     for tries in range(1, TRIES_PER_LINK + 1):
         outcome = await fetching.once()
         if isinstance(outcome, Streamed) or outcome.is_final or worker.control.stopping.is_set():
             break
-        await pause_seconds(worker, tries)
+        await pause_before_retry(worker, tries)
     return outcome
 
 
@@ -132,12 +132,12 @@ async def _write_chunks(
             if part.size_bytes + len(chunk) > limit:
                 return _too_large("it has more bytes", limit)
             if total is not None and part.size_bytes + len(chunk) > total:
-                return _broken(f"more than the {total:,} bytes came that were announced")
+                return _broken(f"more bytes arrived than the {total:,} that were announced")
             await part.write(chunk)
     except DownloadBroken as broken:
         return _broken(str(broken))
     if total is not None and part.size_bytes < total:
-        return _broken(f"{part.size_bytes:,} bytes came, {total:,} were announced")
+        return _broken(f"{part.size_bytes:,} bytes arrived, {total:,} were announced")
     return Streamed(total, begun.media_type)
 
 
@@ -151,11 +151,11 @@ def _broken(reason: str) -> NotStreamed:
 
 
 def _too_large(reason: str, limit: int) -> NotStreamed:
-    remedy = "a larger `limits.output_bytes` in the profile lets it be fetched"
-    return NotStreamed(Failure.BARRED, f"{reason}, and at most {limit:,} are fetched; {remedy}", is_final=True)
+    remedy = "a larger `limits.output_bytes` in the profile permits it"
+    return NotStreamed(Failure.BARRED, f"{reason}, and at most {limit:,} are downloaded; {remedy}", is_final=True)
 
 
-async def pause_seconds(worker: AccountWorker, tries: int) -> None:
+async def pause_before_retry(worker: AccountWorker, tries: int) -> None:
     """Wait before the next try, or until the run is to end."""
     clock = worker.ports.clock
     at = clock.now().monotonic + delay_seconds(tries, clock.draw())

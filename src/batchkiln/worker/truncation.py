@@ -12,15 +12,15 @@ from typing import Final
 from batchkiln.core.polling import retention_ends_at
 
 WAITS_SECONDS: Final = (60.0, 600.0, 3600.0, 6 * 3600.0)
-"""Seconds to wait after the first truncated file, the second …; the last value is for all further ones."""
+"""The wait after the first truncated file, the second, and so on. The last value applies to all further ones."""
 
 ALIKE_TIMES: Final = 4
 ALIKE_SECONDS: Final = 6 * 3600.0
-"""The same bytes are accepted once they arrived so often, the first and the last so many seconds apart."""
+"""The arrivals of the same bytes, and the seconds from the first to the last, after which they are accepted."""
 
 LAST_DAY: Final = timedelta(days=1)
 LAST_HOURS: Final = timedelta(hours=2)
-"""So long before the service may delete a file, one that arrived so often, or at all, is accepted."""
+"""Within `LAST_DAY` of its deletion, a file is accepted after `ALIKE_TIMES` arrivals; within `LAST_HOURS`, at once."""
 
 _Output = tuple[int, int]  # attempt id, number of the output from 1
 
@@ -37,7 +37,7 @@ class TruncatedFiles:
         """Record that a truncated file has just arrived."""
         self._seen.setdefault(output, []).append((at, sha256))
 
-    def is_believed(self, output: _Output, *, created_at: datetime, now: datetime) -> bool:
+    def is_accepted(self, output: _Output, *, created_at: datetime, now: datetime) -> bool:
         """Return whether to accept the last file although it is truncated."""
         seen, left = self._seen[output], retention_ends_at(created_at) - now
         if left < LAST_HOURS or (left < LAST_DAY and len(seen) >= ALIKE_TIMES):
@@ -59,7 +59,7 @@ class TruncatedFiles:
         """Return whether an output may be requested now."""
         return self._due_at.get(output, at) <= at
 
-    def rest(self, attempt_id: int, left: Iterable[_Output]) -> None:
+    def record_wait(self, attempt_id: int, left: Iterable[_Output]) -> None:
         """Record that all outputs left of an attempt wait, until the first of them is due."""
         self._waiting[attempt_id] = min(self._due_at[output] for output in left)
 
@@ -77,7 +77,7 @@ class TruncatedFiles:
         dues = [self._waiting.get(attempt_id, at) for attempt_id in attempt_ids]
         return min(dues) if min(dues) > at else None
 
-    def go_on(self, attempt_id: int) -> None:
+    def end_wait(self, attempt_id: int) -> None:
         """Record that an attempt continues after its wait."""
         self._waiting.pop(attempt_id, None)
 

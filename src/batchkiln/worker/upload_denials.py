@@ -1,7 +1,7 @@
 """Images that the service accepts and later denies. If no upload ever worked, uploads are not understood.
 
-An asset's id or address that was read wrongly looks like a deleted asset. To upload the image again would waste the
-day's files. After two denials, the account's uploads are suspended and a person is informed (Law 10).
+A misread id or address of an asset looks like a deleted asset. Uploading the image again would use up the day's files
+in vain. After two denials, the account's uploads are suspended and a person is informed (Law 10).
 """
 
 from typing import Final
@@ -23,9 +23,9 @@ from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.backoffs import MISUNDERSTOOD_AT_MOST
 
 DENIED_FILES_IN_A_ROW: Final = 3
-"""So many files of a day without one that ever worked, and the first reply that is not understood ends it.
+"""The files uploaded today, none of which worked, after which one more misunderstood reply suspends uploads.
 
-An earlier run may have met the like, and ended before it met it twice."""
+An earlier run may have met the first misunderstood reply, and ended before a second one."""
 
 _CLIENT_ERRORS: Final = range(400, 500)
 
@@ -36,20 +36,22 @@ async def denial_of(
     """Return a refused upload as a call that is not understood, if no upload of the account ever worked."""
     match reply:
         case TicketRefused(reason=reason):
-            reason_text = f"could not be asked for, since the storage did not take the file ({reason})"
+            reason_text = f"was not requested, because the storage did not accept the file ({reason})"
             denial = _denial(reason_text, ReplyField.UPLOAD_HEADERS)
         case Refused(error=error) if call is Call.UPLOAD:
             denial = _denial(f"was a refusal ({error.said})", ReplyField.UPLOAD_URL)
         case Refused(error=error):
-            denial = _denial(f"denied what had just been uploaded ({error.said})", ReplyField.ASSET_ID)
+            denial = _denial(f"denied the file that had just been uploaded ({error.said})", ReplyField.ASSET_ID)
         case NoResponse(reason=reason, status=status) if call is Call.COMPLETION and status in _CLIENT_ERRORS:
-            denial = _denial(f"denied what had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status)
+            denial = _denial(
+                f"denied the file that had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status
+            )
         case _:
             return None
     return None if await _has_worked(worker, candidate.item_id) else denial
 
 
-async def rest_after_repeated_denials(worker: AccountWorker, candidate: Candidate, call: Call) -> None:
+async def suspend_after_repeated_denials(worker: AccountWorker, candidate: Candidate, call: Call) -> None:
     """Suspend the call at its next failure if enough files were uploaded today and no upload ever worked."""
     _, account, _ = await worker.snapshot(worker.ports.clock.now())
     if account.rates.usage.upload_files < DENIED_FILES_IN_A_ROW:
@@ -59,8 +61,8 @@ async def rest_after_repeated_denials(worker: AccountWorker, candidate: Candidat
 
 
 async def _has_worked(worker: AccountWorker, item_id: int) -> bool:
-    """Return whether an upload of the account was ever completed."""
-    if worker.brakes.has_uploaded:
+    """Return whether an upload of the account has ever been completed."""
+    if worker.failure_counts.has_uploaded:
         return True
     return (await worker.ports.queue.upload_history(worker.account_id, item_id)).has_completed
 
@@ -70,14 +72,16 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
 
     They are suspended after the second denial if no create with an image was ever accepted for the account.
     """
-    times = worker.brakes.asset_gone(item_id)
+    times = worker.failure_counts.asset_gone(item_id)
     if times < MISUNDERSTOOD_AT_MOST:
         return False
     history = await worker.ports.queue.upload_history(worker.account_id, item_id)
     if history.was_used or not history.item_has_images:
         return False
     reason_text = f"gave an address that the service itself denies ({error.said})"
-    await worker.rest(Call.COMPLETION, _denial(reason_text, ReplyField.ASSET_URL), worker.ports.clock.now())
+    await worker.report_misunderstood(
+        Call.COMPLETION, _denial(reason_text, ReplyField.ASSET_URL), worker.ports.clock.now()
+    )
     return True
 
 

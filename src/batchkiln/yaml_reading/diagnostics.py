@@ -1,4 +1,4 @@
-"""Collects the diagnostics of a manifest with their locations, and reports them in the order of the text."""
+"""Collects the errors of a YAML file with their locations, and reports them in the order of the text."""
 
 import gzip
 import io
@@ -21,7 +21,7 @@ _OTHER_BREAKS: Final = re.compile("\r(?!\n|$)|[\x85\u2028\u2029]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 Remedy = str | Callable[[], str] | None
-"""How to correct an error. A function computes a slow one; it is called only for a diagnostic that is kept."""
+"""The way to correct an error, or a function that computes it. The function is called only for a kept error."""
 
 
 class Mark(Protocol):
@@ -37,11 +37,11 @@ class Mark(Protocol):
 
 
 class Unreadable(Exception):
-    """Raised when a manifest cannot be read further. Its diagnostic has been added already."""
+    """Raised when a file cannot be read any further. Its diagnostic has been added already."""
 
 
 class InvalidValue(Exception):
-    """Raised for a value that cannot be used. It has the reason and the remedy."""
+    """Raised for an invalid value, with the reason and the remedy."""
 
     def __init__(self, reason: str, remedy: Remedy = None) -> None:
         self.reason = reason
@@ -59,7 +59,7 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _Kept:
     location: Location
     reason: str
     remedy: str | None
@@ -67,9 +67,9 @@ class _Entry:
 
 
 class Diagnostics:
-    """The errors found so far. The first 50 are kept, the others counted.
+    """The errors found so far. The first 50 are kept; further ones are only counted.
 
-    `file` is the manifest's name as the person wrote it. `paths` maps such names to paths.
+    `file` is the file's name as the person wrote it. `paths` maps such names to paths.
     """
 
     def __init__(self, file: str, path: Path) -> None:
@@ -77,7 +77,7 @@ class Diagnostics:
         self.paths: dict[str, Path] = {file: path}
         self.entry_line = 0  # the line of the current entry, where the errors of its source file are reported
         self.omitted = 0
-        self._kept: dict[tuple[Location, str], _Entry] = {}
+        self._kept: dict[tuple[Location, str], _Kept] = {}
 
     def __bool__(self) -> bool:
         return bool(self._kept)
@@ -94,11 +94,11 @@ class Diagnostics:
         return len(self._kept) >= MAX_DIAGNOSTICS
 
     def at(self, mark: Mark, reason: str, remedy: Remedy = None) -> None:
-        """Add an error at a mark of the manifest."""
+        """Add an error at a mark of the file."""
         self.add(Location(self.file, mark.line + 1, mark.column + 1), reason, remedy)
 
     def at_line(self, line: int | None, reason: str, remedy: Remedy = None, *, column: int | None = None) -> None:
-        """Add an error at a line of the manifest (from 1), or about the manifest as a whole."""
+        """Add an error at a line of the file (from 1), or about the file as a whole."""
         self.add(Location(self.file, line, column), reason, remedy)
 
     def add(self, location: Location, reason: str, remedy: Remedy = None) -> None:
@@ -110,7 +110,7 @@ class Diagnostics:
             self.omitted += 1
             return
         entry_line = (location.line or 0) if location.file == self.file else self.entry_line
-        self._kept[key] = _Entry(location, reason, remedy() if callable(remedy) else remedy, entry_line)
+        self._kept[key] = _Kept(location, reason, remedy() if callable(remedy) else remedy, entry_line)
 
     def error(self) -> InputError:
         """Return the exception that reports all diagnostics, each with its source line."""
@@ -131,7 +131,7 @@ class Diagnostics:
         return InputError([_diagnostic(entry, lines) for entry in ordered], omitted=self.omitted)
 
 
-def _diagnostic(entry: _Entry, lines: dict[str, dict[int, str]]) -> Diagnostic:
+def _diagnostic(entry: _Kept, lines: dict[str, dict[int, str]]) -> Diagnostic:
     location = entry.location
     text = lines.get(location.file, {}).get(location.line or 0)
     column = location.column

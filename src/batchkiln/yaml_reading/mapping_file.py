@@ -64,7 +64,7 @@ class MappingFile:
         return {name: _text_of(value) for name, (_, value) in self._pairs.items()}
 
     def place(self, location: Sequence[str | int]) -> tuple[int, int] | None:
-        """Return line and column, from 1, of the deepest part of a location that is in the file; None in no part."""
+        """Return line and column, from 1, of the deepest part of a location that is in the file; None without any."""
         mark, node = self._start, None
         pairs: dict[str, tuple[Any, Node]] = self._pairs
         for part in location:
@@ -89,7 +89,7 @@ def _text_of(node: Node) -> Any:  # noqa: ANN401  JSON has no narrower type
 
 
 def read_mapping(path: Path, what: str) -> MappingFile:
-    """Read a mapping. Raise `InputError`, also for a file that cannot be read; `what` names it, as in "the queue"."""
+    """Read a mapping; `what` names it in errors, as in "the queue". Raise `InputError`, also for an unreadable file."""
     try:
         return MappingFile(path)
     except OSError as error:

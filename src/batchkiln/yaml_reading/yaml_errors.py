@@ -1,4 +1,4 @@
-"""Turns syntax errors of YAML into messages for people, and searches fast for keys below `items`."""
+"""Turns YAML syntax errors into messages for people, and quickly detects keys below `items`."""
 
 import codecs
 import re
@@ -35,8 +35,8 @@ _REMEDIES: Final = (
 )
 
 
-def has_keys_below(path: Path, characters: int) -> bool:
-    """Return whether a key of the root may follow after this many characters. False is certain; True is not."""
+def may_have_root_keys_after(path: Path, characters: int) -> bool:
+    """Return whether a root key may follow after this many characters. False is certain, True is only possible."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as text:
         skipped = len(text.read(characters).encode("utf-8", "surrogateescape"))
     with path.open("rb") as stream:
@@ -84,16 +84,16 @@ def report_syntax(error: yaml.YAMLError, path: Path, diagnostics: Diagnostics) -
 
 
 def _bad_character(path: Path, file: str) -> tuple[Location, str, str]:
-    """Find the first byte that is not UTF-8, or character that YAML does not allow: the parser reports no line."""
+    """Report the first byte that is not UTF-8, or character that YAML does not allow, with its line."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     line, column = 1, 1
     with path.open("rb") as stream:
         raw = stream.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
-        is_over = False
-        while not is_over:
+        is_at_end = False
+        while not is_at_end:
             chunk = stream.read(_CHUNK_SIZE_BYTES)
-            is_over = not chunk
-            text = decoder.decode(raw + chunk, final=is_over)  # an incomplete character at the end is an error
+            is_at_end = not chunk
+            text = decoder.decode(raw + chunk, final=is_at_end)  # an incomplete character at the end is an error
             raw = b""
             found = _NOT_PRINTABLE.search(text)
             before = _LINE_END.split(text[: found.start()] if found else text)

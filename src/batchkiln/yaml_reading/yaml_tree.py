@@ -1,7 +1,7 @@
 """Builds small trees with positions from YAML events; the whole document is never in memory.
 
 The parser's events are the scalars of a tree. Aliases share the tree that they name, so they cost no memory. Their
-expanded sizes are limited all the same, because a tree is walked once for each alias.
+expanded sizes are limited nevertheless, because a tree is walked once for each alias.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from batchkiln.yaml_reading.yaml_parser import (
 MAX_DEPTH: Final = 32
 MAX_SCALAR_LENGTH: Final = 1 << 20
 MAX_ENTRY_SIZE_BYTES: Final = 64 << 20
-MAX_NODES_AN_ENTRY: Final = 100_000
+MAX_NODES_PER_ENTRY: Final = 100_000
 MAX_ALIASED_NODES: Final = 20_000_000  # in the whole manifest: a million items may each name a small tree
 MAX_ALIASED_LENGTH: Final = 16 << 20  # characters that aliases add to one entry
 MAX_ANCHORS: Final = 10_000
@@ -62,8 +62,8 @@ class SeqNode:
 
 
 @dataclass(slots=True)
-class Rendered:
-    """A scalar rendered from a template. It is resolved like a plain scalar."""
+class RenderedScalar:
+    """A scalar that a template has rendered. Its value is resolved like that of a plain scalar."""
 
     start_mark: Mark
     value: str
@@ -71,16 +71,16 @@ class Rendered:
     implicit: tuple[bool, bool] = (True, False)
 
 
-Node = ScalarEvent | Rendered | MapNode | SeqNode
+Node = ScalarEvent | RenderedScalar | MapNode | SeqNode
 
 
-def scalar_value(node: ScalarEvent | Rendered) -> Value:
+def scalar_value(node: ScalarEvent | RenderedScalar) -> Value:
     """Return the value of a plain scalar, or the text of a quoted one."""
     return resolve(node.value) if node.implicit[0] or (node.tag is not None and node.tag[-3:] != "str") else node.value
 
 
 def plain_value(node: Node) -> Any:  # noqa: ANN401  JSON has no narrower type
-    """Return the tree as Python values."""
+    """Return a tree as Python values."""
     if isinstance(node, MapNode):
         return {name: plain_value(value) for name, (_, value) in node.pairs.items()}
     if isinstance(node, SeqNode):
@@ -89,16 +89,16 @@ def plain_value(node: Node) -> Any:  # noqa: ANN401  JSON has no narrower type
 
 
 class BoundedStream:
-    """The parser's stream, which limits the size of one entry."""
+    """A stream of bytes for the parser that limits the size of one entry."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self.since_entry_size_bytes = 0
+        self.entry_size_bytes = 0
 
     def read(self, size_bytes: int = 1 << 16) -> bytes:
         """Return the next bytes. Raise `EntryTooLarge`."""
-        self.since_entry_size_bytes += size_bytes
-        if self.since_entry_size_bytes > MAX_ENTRY_SIZE_BYTES:
+        self.entry_size_bytes += size_bytes
+        if self.entry_size_bytes > MAX_ENTRY_SIZE_BYTES:
             raise EntryTooLarge
         return self._stream.read(size_bytes)
 
@@ -108,20 +108,20 @@ class EntryTooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The words of errors that depend on what is read."""
+class FileKind:
+    """The parts of error messages that differ between the kinds of files."""
 
     noun: str
     beginning: str
     common_fields: str
 
 
-MANIFEST: Final = Words(
+MANIFEST: Final = FileKind(
     "manifest",
     "`version: 1`, then `job:` and `items:`",
     "put common fields into `defaults`, or use an alias for one field: `parameters: *name`",
 )
-CONFIGURATION: Final = Words(
+CONFIGURATION: Final = FileKind(
     "configuration", "the name of a field and a colon", "use an alias for one field: `limits: *name`"
 )
 
@@ -129,8 +129,8 @@ CONFIGURATION: Final = Words(
 class TreeReader:
     """Reads one document. Every method may raise `Unreadable`, or `YAMLError` for invalid syntax."""
 
-    def __init__(self, stream: BinaryIO, diagnostics: Diagnostics, words: Words = MANIFEST) -> None:
-        self._words = words
+    def __init__(self, stream: BinaryIO, diagnostics: Diagnostics, kind: FileKind = MANIFEST) -> None:
+        self._kind = kind
         self._stream = BoundedStream(stream)
         self._parser = YamlParser(self._stream)
         self._get = self._parser.get_event
@@ -153,7 +153,7 @@ class TreeReader:
         mark = root.start_mark
         if isinstance(root, ScalarEvent) and not root.value and root.implicit[0]:
             return None
-        self.diagnostics.at(mark, f"a {self._words.noun} is a mapping of fields", f"begin with {self._words.beginning}")
+        self.diagnostics.at(mark, f"a {self._kind.noun} is a mapping of fields", f"begin with {self._kind.beginning}")
         raise Unreadable
 
     def root_keys(self) -> Iterator[ScalarEvent]:
@@ -176,7 +176,7 @@ class TreeReader:
             self._fail(
                 event.start_mark,
                 "a second document begins here",
-                f"a {self._words.noun} is one document: remove the `---`",
+                f"a {self._kind.noun} is one document: remove the `---`",
             )
 
     def value(self) -> Node:
@@ -200,11 +200,11 @@ class TreeReader:
         self._check_tag(start, list)
         get, stream = self._get, self._stream
         while type(event := get()) is not SequenceEndEvent:
-            stream.since_entry_size_bytes = self._nodes = self._aliased_length = 0
+            stream.entry_size_bytes = self._nodes = self._aliased_length = 0
             yield self._node(event, 2)
 
     def _begin_entry(self) -> None:
-        self._stream.since_entry_size_bytes = 0
+        self._stream.entry_size_bytes = 0
         self._nodes = self._aliased_length = 0
 
     def _node(self, event: Any, depth: int) -> Node:  # noqa: ANN401  the parser's event
@@ -259,7 +259,7 @@ class TreeReader:
                 value = self._node(value, depth + 1)
             if key is not None:
                 pairs[key.value] = key, value
-            if self._nodes > MAX_NODES_AN_ENTRY:
+            if self._nodes > MAX_NODES_PER_ENTRY:
                 self._too_many_nodes(start.start_mark)
 
     def _sequence(self, start: SequenceStartEvent, depth: int) -> SeqNode:
@@ -268,18 +268,22 @@ class TreeReader:
         while not isinstance(event := self._get(), SequenceEndEvent):
             self._nodes += 1
             items.append(self._node(event, depth + 1))
-            if self._nodes > MAX_NODES_AN_ENTRY:
+            if self._nodes > MAX_NODES_PER_ENTRY:
                 self._too_many_nodes(start.start_mark)
         return SeqNode(start.start_mark, items)
 
     def _too_deep(self, mark: Mark) -> NoReturn:
-        self._fail(mark, f"nested more than {MAX_DEPTH} levels deep", f"no field of a {self._words.noun} is so deep")
+        self._fail(
+            mark, f"nested more than {MAX_DEPTH} levels deep", f"no field of a {self._kind.noun} is nested that deeply"
+        )
 
     def _too_many_nodes(self, mark: Mark) -> NoReturn:
-        self._fail(mark, f"one entry of more than {MAX_NODES_AN_ENTRY:,} values", "put the rows into a file for `from`")
+        self._fail(
+            mark, f"one entry has more than {MAX_NODES_PER_ENTRY:,} values", "put the rows into a file for `from`"
+        )
 
     def _key(self, event: Any, seen: "dict[str, Any] | set[str]") -> ScalarEvent | None:  # noqa: ANN401  the parser's event
-        """Return a valid key; None after adding a diagnostic, for a key to skip."""
+        """Return a valid key. For an invalid one, add a diagnostic and return None: the caller skips the entry."""
         if not isinstance(event, ScalarEvent):
             self._node(event, 2)
             self.diagnostics.at(event.start_mark, "a key is a word, not a list, a mapping or an alias")
@@ -287,7 +291,7 @@ class TreeReader:
         if event.anchor is not None or event.tag is not None:
             self._check_scalar(event)
         if event.value == "<<" and event.implicit[0]:
-            remedy = self._words.common_fields
+            remedy = self._kind.common_fields
             self.diagnostics.at(event.start_mark, "merge keys (`<<`) are not supported", remedy)
             return None
         if event.value in seen:
@@ -299,8 +303,8 @@ class TreeReader:
 
     def _alias(self, event: AliasEvent, depth: int) -> Node:
         if event.anchor not in self._anchors:
-            remedy = f"write `&{event.anchor}` before the value meant"
-            self._fail(event.start_mark, f"`*{event.anchor}` names no anchor above it", remedy)
+            remedy = f"write `&{event.anchor}` before the value that it should repeat"
+            self._fail(event.start_mark, f"`*{event.anchor}` has no anchor `&{event.anchor}` above it", remedy)
         known = self._anchors[event.anchor]
         if known is None:
             self._fail(event.start_mark, f"`*{event.anchor}` is inside the value that it names", "write the value out")
@@ -310,8 +314,8 @@ class TreeReader:
         self._aliased_nodes += size
         if depth + height > MAX_DEPTH + 1:
             self._too_deep(event.start_mark)
-        if self._nodes > MAX_NODES_AN_ENTRY or self._aliased_nodes > MAX_ALIASED_NODES:
-            limits = f"at most {MAX_NODES_AN_ENTRY:,} in one entry and {MAX_ALIASED_NODES:,} in the manifest"
+        if self._nodes > MAX_NODES_PER_ENTRY or self._aliased_nodes > MAX_ALIASED_NODES:
+            limits = f"at most {MAX_NODES_PER_ENTRY:,} in one entry and {MAX_ALIASED_NODES:,} in the manifest"
             self._fail(event.start_mark, f"`*{event.anchor}` makes the aliases expand to too many values", limits)
         if self._aliased_length > MAX_ALIASED_LENGTH:
             limit = f"at most {MAX_ALIASED_LENGTH:,} characters in one entry"
@@ -329,7 +333,7 @@ class TreeReader:
         if len(event.value) > MAX_SCALAR_LENGTH:
             self._fail(
                 event.start_mark,
-                f"a text of {len(event.value):,} characters; a manifest allows at most {MAX_SCALAR_LENGTH:,}",
+                f"a text of {len(event.value):,} characters; a {self._kind.noun} allows at most {MAX_SCALAR_LENGTH:,}",
                 "shorten it; a prompt has at most 20,000",
             )
         if event.tag is not None:
@@ -360,7 +364,7 @@ def _height(node: Node) -> int:
 
 
 def _length(node: Node) -> int:
-    """Return the number of characters, with each alias expanded."""
+    """Return the number of characters of a tree, counting each alias in full."""
     if isinstance(node, MapNode):
         return sum(len(name) + _length(value) for name, (_, value) in node.pairs.items())
     if isinstance(node, SeqNode):

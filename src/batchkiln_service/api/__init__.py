@@ -1,1 +1,1 @@
-"""The API over HTTP: routes, handlers, faults and the request log."""
+"""The generation API over HTTP: routes, handlers, faults and the request log."""

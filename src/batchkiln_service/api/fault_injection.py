@@ -103,7 +103,7 @@ async def spoil_reply(
 
 
 def _denied(request: web.Request) -> web.Response:
-    """Return the refusal of a replay, as by a service that checks the current state before the idempotency key."""
+    """Return the refusal of a replay by a service that checks the current state before the idempotency key."""
     key = request.headers.get("Idempotency-Key", "")
     return refusal(_DENIALS[crc32(key.encode()) % len(_DENIALS)])
 
@@ -135,7 +135,7 @@ async def _cut(request: web.Request, response: web.StreamResponse) -> web.Stream
 
 
 async def _lengthened(request: web.Request, response: web.StreamResponse, extra_bytes: int) -> web.StreamResponse:
-    """Send or store more or fewer bytes than the file has. Content-Length matches the bytes that are sent."""
+    """Announce the whole body, but send only half of it and close the connection."""
     if request.method == hdrs.METH_PUT:
         if response.status == web.HTTPOk.status_code:
             path = request.app[CONTEXT].asset_dir / request.match_info["asset_id"]
@@ -154,7 +154,7 @@ async def _in_memory(
 
 
 def _drop(request: web.Request, *, is_abrupt: bool) -> None:
-    """Close the connection; send a reset if `is_abrupt`."""
+    """Close the connection, or reset it if `is_abrupt`."""
     if request.transport is None:
         return
     if not is_abrupt:
@@ -203,7 +203,7 @@ Facts = tuple[str | None, str | None, str | None]  # account, model, prompt
 
 
 async def faults_of(request: web.Request, names: frozenset[str], asking: Credentials | None) -> RequestFaults:
-    """Return the faults of a request. Raise ApiError 400 if it asks for an unknown fault."""
+    """Return the faults of a request. Raise ApiError 400 if the request names an unknown fault."""
     context = request.app[CONTEXT]
     asked = _asked_for(request, names) if context.config.request_faults else []
     subject = Subject(names, request.method, request.path.removeprefix(PREFIX))

@@ -152,7 +152,7 @@ def _new_generation(
     """Return the new generation with random durations and the specification of its output.
 
     Both depend on the seed, the body and `ordinal`, the number of earlier generations with this body, but not on the
-    idempotency key: many clients make up a new one in each run.
+    idempotency key: many clients generate a new one in each run.
     """
     width, height = wanted.size_pixels
     subject = f"{caller.account}:{sent.body_sha256}:{ordinal}"

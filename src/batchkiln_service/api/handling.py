@@ -1,4 +1,4 @@
-"""Run a handler's work in one database transaction, and record the request in the log."""
+"""Runs a handler's work in one database transaction, and records the request in the log."""
 
 import asyncio
 import sqlite3
@@ -46,7 +46,7 @@ async def execute(
     """Authenticate a request, run its work and log it, in one transaction. Raise `ApiError` for a refusal.
 
     Returns after the commit is on disk, so a 202 is never sent for a generation that a crash could lose. The returned
-    caller has the one instant at which everything about the reply is decided.
+    caller contains the instant that is used for the whole reply.
     """
     context, entry = call.context, call.entry
     # Requests are ordered from here on. By the instant of its head, a slow request would follow later ones in
@@ -72,7 +72,7 @@ async def execute(
 async def read_body(
     request: web.Request, call: ApiCall, check: Callable[[object], Asked]
 ) -> tuple[Deferred[bytes], Deferred[Asked]]:
-    """Read and check the body, but only of a known API key. Raise `ApiError` for other callers.
+    """Read and check the body of a request with a known API key. Raise `ApiError` for other callers.
 
     An error in the body is kept and raised by `execute`, after the checks that come first.
     """

@@ -1,6 +1,6 @@
-"""Sets outcomes, durations and sharpness of generations, by a fault or by markers in the prompt.
+"""Sets the outcome, duration and sharpness of a generation by a fault, or by markers in its prompt.
 
-Markers travel with the items of a manifest.
+Markers reach the service with the prompts of a manifest, without any other configuration.
 """
 
 import sqlite3

@@ -45,7 +45,7 @@ async def prepare(request: web.Request, call: ApiCall) -> web.StreamResponse:
 
 
 async def complete(request: web.Request, call: ApiCall) -> web.StreamResponse:
-    """POST /uploads/complete: verify the files and return the URL of each; may be repeated."""
+    """POST /uploads/complete: verify the files and return the URL of each. The call may be repeated."""
     _, checked = await read_body(request, call, check_completion)
 
     def own(connection: sqlite3.Connection, caller: Caller) -> list[Asset]:

@@ -49,7 +49,7 @@ def _keys(_: HostProgram, *, state_dir: Path | None) -> None:
 
 
 def _create(program: HostProgram, *, account: str, state_dir: Path | None) -> None:
-    """Create a key of ACCOUNT and show it, once.
+    """Create a key of ACCOUNT and show it. It cannot be shown again.
 
     An account may have 10 active keys; 10 can be created within an hour and 20 within a day.
     """
@@ -140,7 +140,7 @@ def _credits(_: HostProgram, *, state_dir: Path | None) -> None:
 
 
 def _show(program: HostProgram, *, account: str, state_dir: Path | None) -> None:
-    """Show what ACCOUNT has bought and what is left.
+    """Show the credits that ACCOUNT has bought, used and left.
 
     The word `show` may be left out.
     """

@@ -38,8 +38,8 @@ def remember_state_dir(given: Path | None) -> Path | None:
 def read_service_config(program: HostProgram, given: dict[str, Any]) -> ServiceConfig:
     """Return the configuration from the defaults, the file and the given options, in rising order of precedence.
 
-    Of the options, `key` is the API key of the first account, and `limits` is True for none. Raise CommandError that
-    names the place in the file, or the option, of each wrong field.
+    The option `key` is the API key of the first account. `limits` is True for no limits. Raise CommandError that names
+    the place in the file, or the option, of each wrong field.
     """
     key = given.pop("key", None)
     if given.pop("limits", None):
@@ -77,7 +77,7 @@ def account_admin(program: HostProgram, state_dir: Path | None) -> Iterator[Acco
 
 
 def _with_key(accounts: object, key: str) -> object:
-    """Return the configured accounts with this as the only key of the first one."""
+    """Return the configured accounts, with `key` as the only key of the first one."""
     if not accounts:
         return [{"name": "main", "keys": [key]}]
     if isinstance(accounts, list) and isinstance(accounts[0], dict):
@@ -102,7 +102,7 @@ def _problem(detail: ErrorDetails, given: Mapping[str, object], path: Path | Non
 
 
 def _suggestion(detail: ErrorDetails) -> str:
-    """Return a question for the field that an unknown one was probably meant for; an empty text without one."""
+    """Return a question that suggests a similar known field for an unknown one; an empty text if there is none."""
     if detail["type"] != "extra_forbidden":
         return ""
     model: Any = ServiceConfig

@@ -41,7 +41,7 @@ _PARAMS: Final = (
     click.Option(["--no-limits", "limits"], is_flag=True, flag_value=True, default=None, help="Apply no limits."),
     click.Option(["--instant"], is_flag=True, default=None, help="End generations at once, with one small file."),
     click.Option(["--operator-port"], type=_PORT, help="Port of the operator's API. Default: as --port."),
-    click.Option(["--operator-host"], help="Its address, for containers. Default: 127.0.0.1."),
+    click.Option(["--operator-host"], help="Address of the operator's API, for containers. Default: 127.0.0.1."),
     click.Option(
         ["--report", "report_file"],
         type=click.Path(path_type=Path, dir_okay=False),
@@ -121,7 +121,7 @@ def _report(program: HostProgram, *, check: bool, state_dir: Path | None) -> Non
 
 
 def _dialect_of(config: ServiceConfig) -> Dialect:
-    """Return the configured dialect. Raise CommandError if none is configured or it lacks an excluded trait."""
+    """Return the configured dialect. Raise CommandError if there is none, or an excluded trait does not exist."""
     try:
         dialect = Dialect.of(config)
     except ValueError as error:
@@ -138,7 +138,7 @@ async def _run(program: HostProgram, config: ServiceConfig, report_file: Path | 
         try:
             service = await stack.enter_async_context(LocalService(config, report_file=report_file))
         except OSError as error:
-            raise CommandError(f"the service cannot be served: {error}{_port_remedy(error)}") from error
+            raise CommandError(f"the service cannot be served: {_reason_of(error)}") from error
         # Only a failure to start is an error that a person can fix; later failures are unexpected ones.
         except (StateFolderInUseError, KeyRefusedError, ValueError, sqlite3.Error) as error:
             raise CommandError(f"the service cannot be served: {error}") from error
@@ -146,10 +146,11 @@ async def _run(program: HostProgram, config: ServiceConfig, report_file: Path | 
         await stop.wait()
 
 
-def _port_remedy(error: OSError) -> str:
+def _reason_of(error: OSError) -> str:
     if error.errno != errno.EADDRINUSE:
-        return ""
-    return "; choose another --port or --operator-port, or leave them out for free ones; nothing was started"
+        return str(error)
+    remedy = "choose another --port or --operator-port, or leave them out for free ones; nothing was started"
+    return f"a port is in use by another program ({error.strerror}); {remedy}"
 
 
 def _check_writable(report_file: Path | None) -> None:
@@ -192,7 +193,10 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
 
 
 def _key_for_export(config: ServiceConfig, key_files: Mapping[str, Path], given_key: str | None) -> str | None:
-    """Return a key for a shell: the given one, or the first place where one is stored. Keys of the file are secret."""
+    """Return shell text for a key: the given key, or a read of the first key file or variable.
+
+    Keys that the configuration contains in plain text are secret and not returned.
+    """
     if given_key is not None:
         return shlex.quote(given_key)
     if key_files:

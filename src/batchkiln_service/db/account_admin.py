@@ -70,9 +70,9 @@ class AccountAdmin:
 def open_account_admin(config: ServiceConfig) -> Iterator[AccountAdmin]:
     """Open the database for administration. Raises sqlite3.Error and OSError if it cannot be used.
 
-    A database without accounts gets those of `config`, with their keys, which raises as `configure_accounts` does.
-    Their first credits are bought when the service starts. A database with accounts is not changed: `config` may
-    differ from the service's own configuration, and would revoke keys that are in use.
+    In a database without accounts, those of `config` are created with their keys, which raises as `configure_accounts`
+    does. Their first credits are bought when the service starts. A database with accounts is not changed, because
+    `config` may differ from the service's own configuration and would then revoke keys that are in use.
     """
     with ExitStack() as stack:
         with setup_lock(config.state_dir):

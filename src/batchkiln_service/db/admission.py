@@ -32,7 +32,7 @@ PRUNED_AT_ONCE: Final = 2 * PRUNE_EVERY  # more than PRUNE_EVERY, and few enough
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The authenticated caller of a request, and the one instant at which everything about the reply is decided."""
+    """The authenticated caller of a request, with the instant that is used for the whole reply."""
 
     account: str
     key_sha256: str

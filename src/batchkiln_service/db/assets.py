@@ -69,7 +69,8 @@ class AssetStore:
     ) -> list[Asset]:
         """Insert prepared uploads; they count in the day's upload budget from now on. Service section 8.
 
-        `new_id` returns the identifier of a subject: the file's data and the number of earlier assets with the same.
+        `new_id` returns the identifier of a subject, which consists of the file's data and the number of earlier assets
+        with equal data.
         """
         if not may_use(connection, account):
             raise ApiError(403, "credits_required", "uploads need a subscription or remaining purchased credits")

@@ -86,7 +86,7 @@ def may_use(connection: sqlite3.Connection, account: str) -> bool:
 
 
 def usage_of(connection: sqlite3.Connection, account: str, day: int) -> dict[str, int]:
-    """Return the use of a day's budgets: credits, upload_files, upload_bytes."""
+    """Return the usage of a day's budgets: credits, upload_files, upload_bytes."""
     row = connection.execute(_SQL["day_usage"], (account, day)).fetchone()
     return dict(row) if row else {"credits": 0, "upload_files": 0, "upload_bytes": 0}
 
@@ -100,7 +100,7 @@ def add_usage(
     upload_files: int = 0,
     upload_bytes: int = 0,
 ) -> None:
-    """Add to the use of a day's budgets; it is never reduced (Service section 8)."""
+    """Add to the usage of a day's budgets, which is never reduced (Service section 8)."""
     connection.execute(_SQL["add_day_usage"], (account, day, credits, upload_files, upload_bytes))
 
 

@@ -80,7 +80,7 @@ def mark_purged(connection: sqlite3.Connection, generation_ids: Iterable[str]) -
 
 
 def kept_files(connection: sqlite3.Connection) -> set[str]:
-    """Return the file names of all retained generations."""
+    """Return the names of the files of all retained generations."""
     rows = connection.execute(_SQL["kept_files"])
     return {row["file_name"] for row in rows}
 
@@ -109,7 +109,7 @@ def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int)
 
 
 def mark_shown(connection: sqlite3.Connection, generation_id: str, now_ms: int) -> None:
-    """Record that a reply shows the generation. The first one after its end tells the client of the end."""
+    """Record that a reply shows the generation. The client learns of the end from the first reply after it."""
     connection.execute(_SQL["mark_shown"], (now_ms, generation_id))
 
 
@@ -132,7 +132,7 @@ def set_outcome(connection: sqlite3.Connection, generation_id: str, outcome: Out
 
 
 def has_failed_before(connection: sqlite3.Connection, account: str, prompt_sha256: str) -> bool:
-    """Return whether a prompt with `[fail-once]` has failed before."""
+    """Return whether a prompt with `[fail-once]` has failed before in an account."""
     found = connection.execute(_SQL["rehearsed_prompt"], (account, prompt_sha256)).fetchone()
     return found is not None
 

@@ -1,8 +1,8 @@
 """The rows of API keys: created, listed, revoked, and looked up at each request. Service section 5.
 
-Keys have 256 random bits, so they are stored as plain SHA-256. A key that is no longer configured is revoked, and works
-again when it is configured again: the configuration lists at each start which of its keys are valid. A key revoked by a
-person stays revoked whatever is configured.
+Keys have 256 random bits, so they are stored as plain SHA-256. At each start, configured keys that are no longer in the
+configuration are revoked, and work again once they are configured again. A key that a person has revoked stays revoked,
+whatever is configured.
 """
 
 import re

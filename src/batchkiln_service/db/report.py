@@ -168,7 +168,7 @@ class Overlaps:
 
 @dataclass(frozen=True, slots=True)
 class PollGaps:
-    """The time between polls of a generation before the client had learned its end. Service rule 4.4.
+    """The time between polls of a generation before the client knew that it had ended. Service rule 4.4.
 
     A gap is too short if the service refuses it: shorter than the interval, with a tolerance for jitter.
     """
@@ -195,7 +195,7 @@ class SlotUse:
 
 @dataclass(frozen=True, slots=True)
 class EndsSeen:
-    """The time from a success to the first reply that showed it, and the number of ends that no reply showed."""
+    """The time from each success to the first reply that showed it, and the number of ends that no reply showed."""
 
     success_to_first_read: Spread
     unseen_ends: int

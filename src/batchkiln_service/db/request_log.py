@@ -41,7 +41,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The data in the head of a request, as far as it may be stored.
+    """The data in the head of a request that may be stored.
 
     `path` is the pattern of the route, because a real path may contain a secret. `arrived_at_ms` is the firewall's
     instant; an authenticated request is logged with its later instant. `credentials` is None for endpoints without a

@@ -10,10 +10,10 @@ _SQL: Final = load_queries("reset")
 
 
 def empty(connection: sqlite3.Connection, schema: str) -> None:
-    """Delete all rows but the settings, the accounts and the API keys. The accounts have no credits afterwards.
+    """Delete all rows except the settings, the accounts and the API keys. The accounts then have no credits.
 
-    The tables are dropped and created again, because their triggers refuse to delete what the ledger has recorded.
-    Runs in the transaction of the caller.
+    The tables are dropped and created again, because their triggers do not allow deleting entries of the ledger. Runs
+    in the transaction of the caller.
     """
     accounts = connection.execute(_SQL["accounts"]).fetchall()
     keys = connection.execute(_SQL["api_keys"]).fetchall()

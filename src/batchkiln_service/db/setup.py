@@ -1,7 +1,7 @@
 """Opens the database: creates the schema, continues service time and configures the accounts.
 
 The server and the commands (`account_admin.py`) open it the same way, at any time. A lock lets only one process do so
-at a time: two that set up a new folder together would both create its schema and its first instant.
+at a time. Otherwise two processes could both create the schema and the first instant of a new folder.
 """
 
 import logging
@@ -80,7 +80,7 @@ def resume_clock(connection: sqlite3.Connection, config: ServiceConfig) -> Ancho
 
 
 def advance_clock(connection: sqlite3.Connection, seconds: float) -> None:
-    """Store that service time is later by that many seconds, for the next start and for commands."""
+    """Advance the stored service time by this many seconds, for the next start and for commands."""
     if (anchor := stored_anchor(connection)) is not None:
         write_setting(connection, _ANCHOR, orjson.dumps(anchor.advanced(seconds)).decode())
 

@@ -1,4 +1,4 @@
-"""Named SQL statements: `NAME.sql` beside `NAME.py` has all statements of the module."""
+"""Named SQL statements. `NAME.sql` beside `NAME.py` contains all statements of the module."""
 
 import re
 from collections.abc import Mapping

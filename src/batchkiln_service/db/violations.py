@@ -1,4 +1,4 @@
-"""Judges a client's requests by the rules of the service that the request log can decide."""
+"""Finds the requests of a client that break the service's rules, as far as the request log shows."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ def violations_of(
 
 
 def count_replacements(accepted: Iterable[AcceptedCreate]) -> int:
-    """Return how many generations were created although the reply to an equal create was lost and not asked for again.
+    """Return how many generations were created after the reply to an equal create was lost and no replay was sent.
 
     `accepted` are the accepted creates of bodies with several generations, in the order of the log. A replay whose
     reply arrives makes the outcome known.

@@ -87,7 +87,7 @@ def _headers(dialect: Dialect, extension: str, tag: str) -> dict[str, str]:
 
 
 def _takes_ranges(dialect: Dialect, request: web.Request) -> bool:
-    """Return whether a part may be sent: If-Range, if present, requires a strong ETag (RFC 9110, 13.1.5)."""
+    """Return whether a byte range may be sent: If-Range, if present, requires a strong ETag (RFC 9110, 13.1.5)."""
     is_safe = hdrs.IF_RANGE not in request.headers or dialect["file_etag"] == "strong"
     return dialect["file_ranges"] == "yes" and is_safe
 

@@ -1,7 +1,7 @@
 """Error replies of a dialect: statuses, bodies, codes and messages, as far as section 7 leaves them open.
 
-Fixed: 403 with the code api_key_upgrade_required, 409 for a changed body, 429 and 503 with their headers, and that the
-firewall's reply is not JSON.
+These parts are fixed: 403 with the code api_key_upgrade_required, 409 for a changed body, 429 and 503 with their
+headers, and a firewall reply that is not JSON.
 """
 
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ def refused(dialect: Dialect, status: int, code: str, message: str) -> Refusal:
 
 
 def meant(dialect: Dialect, meaning: str, status: int, message: str = "") -> Refusal:
-    """Return the error for a reason; `status` applies if the description fixes it."""
+    """Return the error for a meaning. `status` is kept if the description fixes it."""
     entry = _MEANINGS[meaning]
     code, text = entry[dialect["words"]]
     if "trait" in entry:

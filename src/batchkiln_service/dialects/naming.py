@@ -40,7 +40,7 @@ class Ids:
         return _FORMS[self.form](own, digits)
 
     def own(self, shown: object) -> str:
-        """Return the service's identifier. A text that was never sent gets an identifier that does not exist."""
+        """Return the service's identifier. For a text that was never sent, return an identifier that does not exist."""
         text = str(shown)
         for candidate in (text, text.lower(), text.upper()):
             own = self._read(candidate)

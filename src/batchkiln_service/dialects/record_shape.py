@@ -50,7 +50,7 @@ def record_shape(dialect: Dialect) -> Shape:
 
 
 def _echoed(ids: Ids, given: Mapping[str, Any]) -> str:
-    """Return the generation's identifier, in another case if the dialect's form ignores case."""
+    """Return the generation's identifier, with the other letter case if the dialect's form ignores case."""
     shown = str(ids.shown(given["id"]))
     if ids.form not in {"prefix_hex", "uuid", "upper"}:
         return shown

@@ -1,4 +1,4 @@
-"""Small output files in other containers than the service's, and posters."""
+"""Small output files in containers that the service itself does not write, and posters."""
 
 from fractions import Fraction
 from functools import cache
@@ -80,7 +80,7 @@ def small_file(extension: str, number: int = 0) -> bytes:
 
 
 def _undrawn(extension: str, number: int) -> bytes:
-    """Return a file that Pillow cannot write: for HEIC and JPEG XL, a container without a picture."""
+    """Return a file in a format that Pillow cannot write: for HEIC and JPEG XL, a container without a picture."""
     shade = 30 + 60 * number % 200
     match extension:
         case "svg":

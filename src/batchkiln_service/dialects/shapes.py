@@ -23,9 +23,9 @@ _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT.*Z")
 
 @dataclass(frozen=True)
 class Shape:
-    """A part of a reply: how it is made from the service's data, and its JSON Schema.
+    """A part of a reply: a function that makes it from the service's data, and its JSON Schema.
 
-    `fields` are those of an object.
+    `fields` are the fields of an object.
     """
 
     make: Take

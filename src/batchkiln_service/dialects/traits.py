@@ -1,7 +1,7 @@
 """Draws a dialect from a seed. `traits.toml` is the table of traits.
 
 Each trait is drawn independently, so that one can be reset without changing the others: a dialect that a client does
-not understand is reduced to the traits that matter.
+not understand can be reduced to the traits that cause this.
 """
 
 import tomllib
@@ -36,7 +36,7 @@ TRAITS: Final[Mapping[str, Options]] = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """A dialect: an option for each trait. Choices within a trait come from the seed, too."""
+    """A dialect: an option for each trait. Choices within a trait also follow from the seed."""
 
     seed: int
     chosen: Mapping[str, str] = field(hash=False)
@@ -66,7 +66,7 @@ class Dialect:
         return _digest(self.seed, subject) % below
 
     def new_id(self, prefix: str, token_bytes: Callable[[int], bytes]) -> str:
-        """Return a new identifier of these bytes that the dialect's form of identifiers can represent."""
+        """Return a new identifier with `token_bytes` bytes, in the dialect's form of identifiers."""
         trait = "asset_id" if prefix == "ast" else "generation_id"
         size = _NUMBER_BYTES if self[trait] in NUMBERS else _ID_BYTES
         number = int.from_bytes(token_bytes(size)) | 1 << 8 * size - 1  # never fewer digits
@@ -92,7 +92,7 @@ class Dialect:
 
     @property
     def unlike_plain(self) -> tuple[str, ...]:
-        """The traits in which the dialect differs from the service without a dialect."""
+        """The traits in which the dialect differs from the plain service."""
         return tuple(trait for trait, options in TRAITS.items() if self.chosen[trait] != options[0][0])
 
     def as_document(self) -> dict[str, object]:

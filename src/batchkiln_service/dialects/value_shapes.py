@@ -163,7 +163,7 @@ def _durations(dialect: Dialect) -> Shape:
 
 
 def _range(durations: Sequence[int]) -> object:
-    """Return minimum, maximum and step of regular durations; else the durations."""
+    """Return minimum, maximum and step of evenly spaced durations, or the list of other durations."""
     gaps = {after - before for before, after in pairwise(durations)}
     if len(gaps) != 1:
         return list(durations)

@@ -133,8 +133,8 @@ class FaultMatch(BaseModel):
 class FaultRule(BaseModel):
     """A fault: its kind, place and frequency.
 
-    `times` None is unlimited. The first `after` matching requests pass; of the others each `every`-th is affected,
-    with `probability`. `seconds` is service time.
+    `times` None is unlimited. The first `after` matching requests pass. Of the others, each `every`-th is affected,
+    with the given `probability`. `seconds` is service time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -186,7 +186,7 @@ def places_of(kind: Misbehaviour) -> frozenset[str]:
 
 
 def own_name(endpoints: frozenset[str]) -> str:
-    """Return the one of an endpoint's names that no other endpoint has."""
+    """Return the one among an endpoint's names that no other endpoint has."""
     return min(endpoints - _COMMON_NAMES or endpoints)
 
 

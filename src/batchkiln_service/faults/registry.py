@@ -87,7 +87,7 @@ class ActiveRule:
 
 
 class Faults:
-    """The active rules. Of several rules in the same group of kinds, the first that affects a request applies.
+    """The active rules. Within a group of kinds, the first rule that affects a request applies.
 
     Thread-safe: outcomes of generations are drawn in the database thread.
     """
@@ -187,7 +187,7 @@ class Faults:
 
 
 class RequestFaults:
-    """The faults of one request: those it asks for, else those of the active rules.
+    """The faults of one request: those that it names itself, or else those of the active rules.
 
     `before` replies in place of the work; the faults in `late` spoil the reply after it, in order.
     """

@@ -1,1 +1,1 @@
-"""The pictures and clips of the local service: rendered from a request alone, and playable."""
+"""The pictures and clips of the local service, rendered from a request alone."""

@@ -23,7 +23,7 @@ class UnreadablePictureError(Exception):
 
 
 def size_by_header(path: Path, kind: str) -> tuple[int, int]:
-    """Return the width and height in the header of a file of that Pillow format ("PNG").
+    """Return the width and height in the header of a file in a given Pillow format, such as "PNG".
 
     Raise `UnreadablePictureError`.
     """
@@ -32,7 +32,7 @@ def size_by_header(path: Path, kind: str) -> tuple[int, int]:
 
 
 def examine(path: Path, kind: str) -> tuple[int, int]:
-    """Decode a whole file of that Pillow format; return width and height. Raise `UnreadablePictureError`."""
+    """Decode a whole file in a given Pillow format; return width and height. Raise `UnreadablePictureError`."""
     with _opened(path, kind) as image:
         image.load()  # a truncated file has a valid header
         return image.size

@@ -78,7 +78,7 @@ def _kind_of(piece: tuple[Kind, str]) -> Kind:
 
 
 def _spelled(word: str) -> Iterator[tuple[Kind, str]]:
-    """Yield the transcription of each character and its kind."""
+    """Yield the drawable transcription of each character of a word, and its kind."""
     for character in word:
         if (plain := _plain(character)) is not None:
             if plain:

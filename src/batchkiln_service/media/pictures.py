@@ -36,7 +36,7 @@ def draw_picture(spec: RenderSpec, inputs: Sequence[Path]) -> Image.Image:
 
 
 def blurred(picture: Image.Image) -> Image.Image:
-    """Return the picture out of focus, with its caption: the colours remain, and no edge."""
+    """Return the picture blurred, with its caption: the colours remain, but no edges."""
     return picture.filter(ImageFilter.BoxBlur(max(3, min(picture.size) // _BLUR_DIVISOR)))
 
 
@@ -115,7 +115,7 @@ def _color(hue: int, brightness: int) -> tuple[int, int, int]:
 
 
 def _paste_grid(scene: Image.Image, inputs: Sequence[Path], room: tuple[int, int]) -> None:
-    """Paste each input in a frame, as large as a grid in that room allows."""
+    """Paste each input in a frame, as large as a grid in the given room allows."""
     columns = _columns(len(inputs), room)
     cell = room[0] // columns, room[1] // math.ceil(len(inputs) / columns)
     border = max(2, min(room) // 120)
@@ -151,7 +151,7 @@ _ELLIPSIS: Final = " …"
 
 
 def caption_panel(size: tuple[int, int], prompt: str, facts: str) -> Image.Image:
-    """Return the panel for a picture of that size: as wide as the picture and less than half as high.
+    """Return the panel for a picture of a given size: as wide as the picture, and less than half as high.
 
     The prompt is shortened if it does not fit. `facts` is one line in small letters below it.
     """
@@ -178,7 +178,7 @@ def paste_panel(picture: Image.Image, panel: Image.Image, opacity: float = 1.0) 
 
 
 def _fitted(text: str, short: int, room: tuple[int, int]) -> tuple[ImageFont.FreeTypeFont, list[str]]:
-    """Return the largest font in which the text fits into that width and height, and the text's lines in it."""
+    """Return the largest font in which the text fits into the given width and height, and the text's lines in it."""
     width, height = room
     for divisor in _SIZE_DIVISORS:
         font = _font(short // divisor)

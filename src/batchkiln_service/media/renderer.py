@@ -1,7 +1,7 @@
 """Renders outputs to temporary files, renames them and records them in the database.
 
 A file is renamed by the database job that records it, and only while its generation is retained. The sweeper looks for
-expired files in a job as well, so it either sees the file or the file never gets its name.
+expired files in a job as well, so it either finds the file, or the file is never given its name.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class Renderer:
         return output
 
     async def idle(self) -> None:
-        """Wait until no task is running; failed tasks that will be tried again do not count."""
+        """Wait until no task is running. Failed tasks that will be tried again do not count."""
         while self._pending_tasks or self._refilling is not None:
             owed = [asyncio.wrap_future(future) for future in self._pending_tasks.values()]
             await asyncio.gather(*owed, *([self._refilling] if self._refilling else []), return_exceptions=True)
@@ -199,7 +199,7 @@ class Renderer:
             raise OutputDelayedError(generation_id) from error
 
     def _saved(self, stem: str, render_spec: RenderSpec, publish: Callable[[Path, Output], None]) -> Output:
-        """Render to a temporary file and pass it to `publish`. Raise what rendering raises."""
+        """Render to a temporary file and pass it to `publish`. Raise the errors of rendering."""
         file_name = f"{stem}.{render_spec.output_format}"
         temporary = self.path_of(f"{file_name}.{next(self._numbers)}{_HALF_WRITTEN}")
         inputs = [str(self._asset_dir / asset_id) for asset_id in render_spec.asset_ids]

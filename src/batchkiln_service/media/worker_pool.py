@@ -39,7 +39,7 @@ MAX_TASK_SECONDS: Final = 300.0  # real time; ten times more than any task takes
 def draw(spec_json: str, inputs: Sequence[str], path: str) -> Json:
     """Render to a file and flush it to disk; return [size in bytes, SHA-256].
 
-    Raise what rendering and the disk raise.
+    Raise the errors of rendering and of the disk.
     """
     spec, target = RenderSpec.from_json(spec_json.encode()), Path(path)
     pictures = [Path(name) for name in inputs]
@@ -190,9 +190,9 @@ class WorkerPool:
         return self._threads.submit(work)
 
     def do(self, task: str, *arguments: Json, pixels: int) -> Json:
-        """Run a task of `TASKS` with that many pixels, in this thread or its process. Only call it in submitted work.
+        """Run a task of `TASKS` with `pixels` pixels, in this thread or its process. Only call it in submitted work.
 
-        Raise what the task raises, `TaskFailedError` if it ran in the process, and `WorkerLostError`.
+        Raise the task's own exceptions, `TaskFailedError` if it ran in the process, and `WorkerLostError`.
         """
         if pixels <= self._max_thread_pixels:
             return TASKS[task](*arguments)

@@ -34,7 +34,7 @@ def unsupported(message: str) -> ApiError:
 
 
 def excerpt(value: object) -> str:
-    """Return a value in short, on one line; of arrays and objects only their type."""
+    """Return a short form of a value on one line; for arrays and objects, only the type."""
     match value:
         case str():
             shown = value[:EXCERPT_CHARACTERS]
@@ -61,7 +61,7 @@ def place_of(steps: Sequence[str | int]) -> str:
 
 
 def excerpt_of_name(name: str) -> str:
-    """Return a field's name as it is if it looks like one; else quoted and shortened."""
+    """Return a field's name unchanged if it looks like one; otherwise quoted and shortened."""
     return name if name.isidentifier() and len(name) <= EXCERPT_CHARACTERS else excerpt(name)
 
 
@@ -85,7 +85,7 @@ def general_refusal(
 
 
 def without_excess_fields(value: object, known: frozenset[str], *, depth: int = DEPTH) -> object:
-    """Return the value without most unknown fields of objects with too many; the first unknown one is kept.
+    """Return the value without most of the unknown fields of objects with too many. The first unknown field is kept.
 
     Pydantic would otherwise collect tens of thousands of errors. `known` are the fields of all objects.
     """
@@ -104,7 +104,7 @@ def without_excess_fields(value: object, known: frozenset[str], *, depth: int = 
 
 
 def first_of(error: ValidationError) -> ErrorDetails:
-    """Return the first error, which is the reported one."""
+    """Return the first error, which is the one to report."""
     return error.errors(include_url=False)[0]
 
 

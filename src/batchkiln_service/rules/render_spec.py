@@ -7,9 +7,9 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class RenderSpec:
-    """All data that determine an output: the same specification gives the same bytes.
+    """All data that determine an output. The same specification gives the same bytes.
 
-    `variation` tells apart the generations of equal requests. Specifications stored before it existed have none.
+    `variation` distinguishes the generations of equal requests. Older stored specifications have none.
     """
 
     kind: str

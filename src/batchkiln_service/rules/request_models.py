@@ -134,7 +134,7 @@ def _parameters(model: Model, image_modes: tuple[ImageMode, ...], *, needs_image
 
 
 def _switches(model: Model, image_modes: tuple[ImageMode, ...], *, needs_image_mode: bool) -> _Fields:
-    """Return the fields that only some models have. Service rule 2.2.3."""
+    """Return the fields that only some models support. Service rule 2.2.3."""
     fields: _Fields = {}
     if model.durations_seconds:
         seconds: Any = Annotated[_one_of(model.durations_seconds), BeforeValidator(whole)]
@@ -162,7 +162,7 @@ def _one_of(choices: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - a type tha
 
 
 def _optional(kind: Any, description: str) -> tuple[Any, Any]:  # noqa: ANN401 - a type that is made at run time
-    """Return a field that may be left out but not be null; a factory keeps the default out of the schema."""
+    """Return a field that may be left out but must not be null. A factory keeps the default out of the schema."""
     return kind, Field(default_factory=_nothing, description=description)
 
 

@@ -148,7 +148,7 @@ def _variant(parameters: Json, mode: Mode, model: Model) -> Variant:
 
 
 def _refusal(error: ErrorDetails, variant: Variant, model: Model) -> ApiError:
-    """Return the ApiError for an invalid generation request; the message names what the model allows."""
+    """Return the ApiError for an invalid generation request. The message names the options that the model allows."""
     steps = list(error["loc"])
     if len(steps) > 1 and steps[0] == "parameters" and steps[1] in model.resolutions:
         del steps[1]  # pydantic's tag of the chosen set of aspect ratios
@@ -194,7 +194,7 @@ def _wrong_choice(place: str, given: Json, allowed: str, model: Model) -> ApiErr
 
 
 def _wrong_count(given: int, variant: Variant, model: Model) -> ApiError:
-    """Return the error for a wrong number of images, by what the model supports. Service section 2.2."""
+    """Return the error for a wrong number of images, with the numbers that the model supports. Service section 2.2."""
     if variant.images == NO_IMAGES:
         return unsupported("inputs are allowed in image modes only")
     if not given:

@@ -31,7 +31,7 @@ def minute_wait_seconds(nth_last_at_ms: int | None, now_ms: int, *, minute_ms: i
 
 
 def shortest_poll_gap_ms(interval_seconds: float, *, time_scale: float) -> float:
-    """Return the shortest gap between polls that is not refused, in milliseconds of service time.
+    """Return the shortest gap between polls that is accepted, in milliseconds of service time.
 
     `time_scale` is the number of service seconds per real second. docs/assumptions.md describes the tolerance.
     """

@@ -1,4 +1,4 @@
-"""A response that sends a file in chunks, read in a thread; it stays intact if the file is replaced or deleted."""
+"""A response that sends a file in chunks, read in a thread. It stays intact if the file is replaced or deleted."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ class FileReply(web.StreamResponse):
         self.headers.update(sending.content_range(facts.size_bytes))
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send the head and the body."""
+        """Send the head and the body of the response."""
         writer = await super().prepare(request)
         if request.method != hdrs.METH_HEAD:
             position = self.sending.start

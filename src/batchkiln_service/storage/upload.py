@@ -140,7 +140,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _put_in_place(temporary: Path, path: Path) -> None:
-    """Rename the file and flush its folder: a recorded upload survives a power cut."""
+    """Rename the file and flush its folder, so that a recorded upload survives a power cut."""
     temporary.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

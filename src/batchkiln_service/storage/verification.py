@@ -1,4 +1,4 @@
-"""Completes uploads. Every file is decoded before any asset of the request becomes ready."""
+"""Completes uploads. All files are decoded before any asset of the request becomes ready."""
 
 import asyncio
 import sqlite3
@@ -19,8 +19,8 @@ _Size = tuple[int, int]
 async def complete_assets(context: Context, account: str, asset_ids: Sequence[str]) -> list[tuple[Asset, _Size]]:
     """Verify the files of an account's assets and mark all of them ready, or none.
 
-    Returns each asset with its width and height in pixels. Raise ApiError 422 that names every asset whose file is
-    not as announced; the others can be completed without them.
+    Returns each asset with its width and height in pixels. Raise ApiError 422, which names every asset whose file is
+    not as announced. The other assets can be completed without these.
     """
 
     def own(connection: sqlite3.Connection) -> list[Asset]:

@@ -1,7 +1,7 @@
 """The access log: one event per request, including those of the storage, without secrets.
 
-Nothing that a client sends is logged unchanged. The event has the route in place of the path, an id only if it has the
-form of an id, and no header, query or body. No field contains an API key, wherever in a request it was.
+Data from a client is not logged unchanged. The event contains the route instead of the path, an id only if it has the
+form of an id, and no header, query or body. No field contains an API key, wherever the request had it.
 """
 
 import logging

@@ -66,7 +66,7 @@ def _http_date_of(second: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deferred(Generic[Value]):
-    """A value, or an error that is raised later, because a caller without a key must not learn about it."""
+    """A value, or an error that is raised later, because it must not be disclosed to a caller without a key."""
 
     value: Value | None
     refusal: ApiError | None = None
@@ -99,7 +99,8 @@ def deferred(step: Callable[[], Value]) -> Deferred[Value]:
 async def received(request: web.Request, *, within_seconds: float = BODY_SECONDS) -> Deferred[bytes]:
     """Return the exact bytes of a JSON body, or an error 400, 408, 413 or 415. The limit is in real seconds.
 
-    A body is read once and stored, so that a later call does not take the rest of a too large body for another.
+    A body is read once and stored, so that a later call does not mistake the rest of a body that is too large for
+    another body.
     """
     content: Deferred[bytes] | None = request.get(_CONTENT)
     if content is None:

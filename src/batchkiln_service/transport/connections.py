@@ -115,7 +115,7 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def complete_head(self) -> None:
-        """Stop the deadline: the head is complete. The handler bounds the time of the body."""
+        """Stop the deadline, because the head is complete. The handler limits the time for the body."""
         self._is_busy = True
         self._due_at = None
 

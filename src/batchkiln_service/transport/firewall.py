@@ -1,4 +1,4 @@
-"""The firewall before the API: limits the requests a minute of each IP address, by an HTML 403. Service section 7."""
+"""The firewall before the API: limits the requests per minute of each IP address, by an HTML 403. Service section 7."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Firewall:
             self.admits(ip, arrived_at_ms)
 
     def reset(self) -> None:
-        """Count all requests from now on as the first ones."""
+        """Forget all earlier requests, as after a first start."""
         self._seen.clear()
 
     def admits(self, ip: str, now_ms: int) -> bool:

@@ -45,5 +45,5 @@ class Links:
 
 
 def _bytes(text: str) -> bytes:
-    """Return the text as bytes, also with lone surrogates."""
+    """Return the text as bytes, including lone surrogates."""
     return text.encode("utf-8", "surrogatepass")

@@ -41,7 +41,7 @@ class Address:
 
 
 def address_of(config: ServiceConfig, port: int) -> Address:
-    """Return the address for clients of a service that is bound to a port."""
+    """Return the address by which clients reach a service that is bound to a port."""
     if config.public_url is not None:
         return Address(config.public_url.rstrip("/"), is_known=True)
     return Address(origin_of(config.host, port), is_known=config.host not in _WILDCARDS)
@@ -97,7 +97,7 @@ def stop_on_signals() -> asyncio.Event:
 
 
 def remembered_port(path: Path) -> list[int]:
-    """Return the port of the last run, from its file; an empty list without one."""
+    """Return the port of the last run from its file, in a list, or an empty list if there is none."""
     try:
         return [int(path.read_text(encoding="ascii"))]
     except (OSError, ValueError):
@@ -115,7 +115,7 @@ async def _bound(config: ServiceConfig, protocols: Callable[[], asyncio.BaseProt
 
 
 async def _bound_once(host: str, port: int, protocols: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
-    """Bind all addresses of a host to one port; with port 0 each would get its own."""
+    """Bind all addresses of a host to one port. With port 0, each address would otherwise get a different port."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(protocols, host, port, start_serving=False)
     ports = _ports_of(server)

@@ -111,16 +111,16 @@ async def test_the_wait_for_a_receiver_that_hangs_is_said(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that does not return without a word is taken for one that hangs."""
-    monkeypatch.setattr(run_notifications, "NOTIFY_SECONDS", 0.1)
+    monkeypatch.setattr(run_notifications, "ANNOUNCE_AFTER_SECONDS", 0.1)
     monkeypatch.setattr(run_notifications, "END_SECONDS", 0.3)
     receiver.hangs = True
 
     with structlog.testing.capture_logs() as logs:
         await drive(tmp_path, config_of(receiver), "A fox")
 
-    assert [line["event"] for line in logs if line["event"].startswith("notices_")] == [
-        "notices_awaited",
-        "notices_left",
+    assert [line["event"] for line in logs if line["event"].startswith("notifications_")] == [
+        "notifications_awaited",
+        "notifications_left",
     ]
 
 

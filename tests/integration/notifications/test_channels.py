@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import aiohttp
@@ -126,6 +126,18 @@ async def test_apprise_arrives(receiver: Receiver) -> None:
     assert receipt == DeliveryResult()
     assert b"foxes: ended" in body
     assert b"2 done" in body
+
+
+@pytest.mark.parametrize("kind", NotificationKind)
+async def test_apprise_delivers_every_kind(receiver: Receiver, kind: NotificationKind) -> None:
+    """Each kind of notification has a type of Apprise."""
+    receiver.status = 200
+    channel = AppriseChannel.open("phone", f"json://127.0.0.1:{receiver.port}/{CANARY}")
+
+    receipt = await channel.send(replace(NOTICE, kind=kind))
+
+    assert receipt == DeliveryResult()
+    assert len(receiver.got) == 1
 
 
 async def test_apprise_fails_without_naming_the_address(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:

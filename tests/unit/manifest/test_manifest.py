@@ -122,6 +122,13 @@ def test_unknown_field_with_a_suggestion(tmp_path: Path) -> None:
     assert found[0].remedy == "did you mean `prompt`?"
 
 
+def test_field_of_items_at_the_top_is_sent_to_its_place(tmp_path: Path) -> None:
+    """It would otherwise be taken for a mistyped field of the header."""
+    found = mistakes(tmp_path, "version: 1\njob: birds\nmodel: epsilon-2\nitems:\n  - prompt: a wren\n")
+
+    assert found[0].remedy == "`model` is a field of items: put it into `defaults`, or into an item"
+
+
 @pytest.mark.parametrize(
     ("items", "line", "column", "part"),
     [

@@ -25,7 +25,7 @@ CANARY = "canary prompt"
 
 
 def happened(world: World, cursor: int = 0) -> list[Notification]:
-    return list(notifications_since(Reader(world.connection), cursor, "uid").notices)
+    return list(notifications_since(Reader(world.connection), cursor, "uid").notifications)
 
 
 def driver_of(world: World) -> Any:  # noqa: ANN401  as much of a driver as is looked at

@@ -7,7 +7,7 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken, OutputDirNotWritable
 from batchkiln.core.job import SavedFile
-from batchkiln.core.responses import DownloadBroken, DownloadCut
+from batchkiln.core.responses import DownloadBroken, DownloadTruncated
 from batchkiln.outputs import NotAnOutput, OutputFiles, WrongLength
 from batchkiln.outputs.output_files import MIN_FREE_BYTES
 from batchkiln.outputs.partial_file import BUFFER_BYTES
@@ -246,7 +246,7 @@ async def test_a_file_without_its_end_gets_no_name() -> None:
     outputs = OutputFiles(files)
     part = await outputs.open_part(OUT, "fox")
     await part.write(PICTURE[:-1])
-    with pytest.raises(DownloadCut) as cut:
+    with pytest.raises(DownloadTruncated) as cut:
         await finish(outputs, part=part, part_total=len(PICTURE) - 1)
     assert files.seen.keys() == {"/out/.fox.part"}
 

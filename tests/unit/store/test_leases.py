@@ -234,7 +234,7 @@ def test_accounts_that_can_do_nothing_are_told_until_their_worker_ends(workers: 
     refused = AccountBlocked(AccountProblem.NO_CREDITS, ErrorInfo("no_credits", "Buy some."))
     rests = {1: AccountRest(WaitReason.ACCOUNT_BLOCKED, refused), 2: AccountRest(WaitReason.HELD)}
 
-    workers.world.write(leases.tell_rests, A, rests)
+    workers.world.write(leases.report_rests, A, rests)
     told = {each.name: each.rests for each in workers.listed()}
     workers.world.write(leases.leave, workers.clock, A, workers.epochs[A.name])
 

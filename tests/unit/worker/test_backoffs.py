@@ -19,7 +19,7 @@ def test_only_the_third_refusal_by_the_firewall_is_about_the_content() -> None:
             now=100.0 * passed,
             draws=[0.5, 0.5],
             reason=WaitReason.EDGE_FIREWALL,
-            passed=passed,
+            answered=passed,
         )
         judged.append(is_alone and is_content(own))
 

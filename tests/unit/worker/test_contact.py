@@ -25,7 +25,7 @@ def test_silence_from_the_first_contact_on_is_given_up() -> None:
 def test_a_service_that_has_answered_is_waited_for() -> None:
     """The network may be away for a night."""
     answered, busy = host(), host()
-    answered.passed = 1
+    answered.answered = 1
 
     busy.is_given_up(Unavailable(None, ErrorInfo("unavailable", "")), 0)
 

@@ -189,7 +189,7 @@ async def test_other_generation_is_named_and_waited_out(world: World) -> None:
 
     def look() -> None:
         for worker in world.workers:
-            due = world.control.slot_rest(worker.account_id)
+            due = world.control.slot_wait(worker.account_id)
             reasons.extend([due.reason] if due else [])
 
     await world.run_watched(look)
@@ -207,7 +207,7 @@ async def test_own_generation_in_doubt_is_not_taken_for_anothers(world: World) -
     reasons: list[WaitReason] = []
 
     def look() -> None:
-        due = world.control.slot_rest(1) if world.workers else None
+        due = world.control.slot_wait(1) if world.workers else None
         reasons.extend([due.reason] if due else [])
 
     await world.run_watched(look)

@@ -13,7 +13,7 @@ OUTPUT = (1, 1)
 
 
 @pytest.mark.parametrize(
-    ("came", "is_believed"),
+    ("came", "is_accepted"),
     [
         ([(0.0, "a"), (2 * HOUR, "a"), (4 * HOUR, "a"), (6 * HOUR, "a")], True),
         ([(0.0, "a"), (1.0, "a"), (2.0, "a"), (6 * HOUR - 1, "a")], False),  # a server may cut for hours
@@ -23,24 +23,24 @@ OUTPUT = (1, 1)
         ([(0.0, "b"), (1.0, "a"), (2.0, "a"), (3.0, "a"), (7 * HOUR, "a")], True),
     ],
 )
-def test_the_same_bytes_often_and_for_long(came: list[tuple[float, str]], *, is_believed: bool) -> None:
+def test_the_same_bytes_often_and_for_long(came: list[tuple[float, str]], *, is_accepted: bool) -> None:
     """Many downloads within a short time are not enough, and neither are two that are far apart."""
     files = TruncatedFiles()
     for at, sha256 in came:
         files.count(OUTPUT, sha256, at)
 
-    assert files.is_believed(OUTPUT, created_at=NOON, now=NOON) is is_believed
+    assert files.is_accepted(OUTPUT, created_at=NOON, now=NOON) is is_accepted
 
 
 @pytest.mark.parametrize(
-    ("hours_left", "came", "is_believed"),
+    ("hours_left", "came", "is_accepted"),
     [(1, "a", True), (3, "a", False), (3, "abc", False), (23, "abcd", True), (25, "abcd", False)],
 )
-def test_last_day_believes_anything(hours_left: int, came: str, *, is_believed: bool) -> None:
+def test_last_day_believes_anything(hours_left: int, came: str, *, is_accepted: bool) -> None:
     """On the last day of retention a few different downloads suffice, and at the very end a single one."""
     files = TruncatedFiles()
     for at, sha256 in enumerate(came):
         files.count(OUTPUT, sha256, float(at))
 
     now = NOON + RETENTION - timedelta(hours=hours_left)
-    assert files.is_believed(OUTPUT, created_at=NOON, now=now) is is_believed
+    assert files.is_accepted(OUTPUT, created_at=NOON, now=now) is is_accepted

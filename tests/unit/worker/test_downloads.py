@@ -76,7 +76,7 @@ async def test_file_that_always_lacks_its_end_is_believed_at_last(world: World) 
     assert world.service.downloads_at[-1] - world.service.downloads_at[0] >= timedelta(hours=6)
     assert world.service.downloads_cut == 95
     assert world.outputs.files == {f"/out/job/{item}.png": content_of("gen-1")[:9] + CUT}
-    assert [one["sha256"] for one in told if one["event"] == "file_believed"] == [
+    assert [one["sha256"] for one in told if one["event"] == "truncated_file_accepted"] == [
         world.one("SELECT sha256 FROM output")
     ]
 

@@ -51,7 +51,7 @@ class Database:
         free = frozenset(able) - frozenset(driven) - {each for each in self.taken_by_others if each in self.epochs}
         return Roster((Sender(ME.name, frozenset(able), frozenset(driven)),), free)
 
-    async def tell_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
+    async def report_rests(self, worker: WorkerIdentity, rests: Mapping[int, AccountRest]) -> None:
         self.told.append(dict(rests))
 
     async def take(self, worker: WorkerIdentity, account_ids: Sequence[int]) -> Mapping[int, int]:
@@ -96,7 +96,7 @@ async def test_lease_holds_from_the_moment_its_renewal_was_sent(database: Databa
     """The database measured from some moment before its reply."""
     (lease,) = await taken(keeper, 1)
     database.takes_seconds = 4.0
-    async with lease.kept():
+    async with lease.keep_renewed():
         sent_at = database.now
         await keeper.renew()
 
@@ -120,7 +120,7 @@ async def test_lease_of_the_address_is_needed_as_well(database: Database, keeper
 async def test_what_no_worker_drives_is_not_renewed(database: Database, keeper: LeaseKeeper) -> None:
     """A worker that ended, for whatever reason, leaves its account to others."""
     (lease,) = await taken(keeper, 1)
-    async with lease.kept():
+    async with lease.keep_renewed():
         await keeper.renew()
     await keeper.renew()
 
@@ -133,7 +133,7 @@ async def test_worker_ends_when_its_account_has_another_epoch(database: Database
     database.epochs[1] += 1
 
     async def drive() -> None:
-        async with lease.kept():
+        async with lease.keep_renewed():
             await keeper.renew()
             await asyncio.Event().wait()
 

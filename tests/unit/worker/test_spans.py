@@ -109,7 +109,7 @@ async def test_waits_of_the_slot_end_with_the_next_create(process: Process) -> N
     """One span for each reason in turn; what the slot waited for before it had nothing to do is forgotten."""
     for reason in (WaitReason.THROTTLED, WaitReason.NOTHING, WaitReason.MINUTE_WINDOW, WaitReason.MINUTE_WINDOW,
                    WaitReason.DAY_CREDITS):  # fmt: skip
-        process.spans.rest(reason)
+        process.spans.record_wait(reason)
     await process.spans.timed("create", attempt(), returning("here"))
 
     waits = [span for span in process.exporter.get_finished_spans() if span.name == "wait"]
@@ -175,7 +175,7 @@ async def test_without_traces_nothing_is_measured() -> None:
     """No clock is read, no name is looked up, and nothing is kept."""
     spans, never = Spans(), Process()
     spans.names_of, spans.now_ns = never.names_of, raising  # type: ignore[assignment]
-    spans.rest(WaitReason.MINUTE_WINDOW)
+    spans.record_wait(WaitReason.MINUTE_WINDOW)
 
     assert await spans.timed("create", attempt(), returning("here")) == "here"
     await spans.committed(attempt(), Facts(), DONE)

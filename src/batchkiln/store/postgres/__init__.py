@@ -1,4 +1,4 @@
-"""The queue in a PostgreSQL database, for many machines. The only importer of psycopg, an extra that may be missing."""
+"""The queue in a PostgreSQL database, shared by many machines. Only this package imports psycopg, an extra."""
 
 from batchkiln.core.errors import InputError
 

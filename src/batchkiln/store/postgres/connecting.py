@@ -1,6 +1,6 @@
 """Connections to a PostgreSQL server: opened, configured and checked before use.
 
-A commit that returned has to survive (Law 1), so a server that may lose one is refused unless the person allows it.
+A commit that has returned must survive (Law 1), so a server that may lose one is refused unless the person allows it.
 """
 
 from collections.abc import Iterator
@@ -138,7 +138,7 @@ class ServerCheck:
 class ServerFacts:
     """The facts that a server reports about itself.
 
-    `is_pooled`: two clients share one of its connections. `tables`: see `PostgresSession`.
+    `is_pooled` is true if two clients share a connection to the server. For `tables`, see `PostgresSession`.
     """
 
     version: int
@@ -325,7 +325,7 @@ def _facts(session: PostgresSession, url: DatabaseUrl) -> ServerFacts:
 def _is_shared(backend: int, url: DatabaseUrl) -> bool:
     """Return whether a second client gets the same server process while the first is connected.
 
-    A pooler reports a process id of its own to its clients, so the connection alone does not reveal it.
+    A pooler reports its own process id to its clients, so the connection alone does not reveal it.
     """
     with _opened(url) as second:
         found = PostgresSession(second, 0).scalar("SELECT pg_backend_pid()") == backend

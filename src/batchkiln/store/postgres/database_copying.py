@@ -29,7 +29,7 @@ _COLUMNS: Final = """
 
 
 class DatabaseCopySession:
-    """See `CopySession`."""
+    """A queue in PostgreSQL, opened for a copy. See `CopySession`."""
 
     def __init__(self, session: PostgresSession, url: DatabaseUrl) -> None:
         """Use `copy_session`."""
@@ -54,7 +54,7 @@ class DatabaseCopySession:
                 copied.write_row(row)
 
     def continue_ids(self, table: str) -> None:
-        """Continue a table's ids after its highest one."""
+        """Let a table's new ids continue after the highest one that its rows have ever had."""
         self.session.scalar(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM \"{table}\"")  # noqa: S608  names of the schema
 
     def now(self) -> int:
@@ -63,7 +63,7 @@ class DatabaseCopySession:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Raise the server's errors as this program's."""
+        """Translate the server's errors into this program's."""
         try:
             yield
         except psycopg.Error as error:

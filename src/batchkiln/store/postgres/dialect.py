@@ -1,6 +1,7 @@
 """The differences between SQLite's and PostgreSQL's SQL: rules for a statement's text, and separate statements.
 
-The statements of `store/*.sql` use what both databases understand; these rules cover the rest. A test prepares each.
+The statements of `store/*.sql` use what both databases understand; these rules cover the rest. A test prepares each
+statement on both.
 """
 
 import re

@@ -107,10 +107,10 @@ class _Prepared:
 
 
 class PostgresSession:
-    """Use `connect`. `schema_key` is the second key of advisory locks, `shared_dir` the folder of all results.
+    """A session; see `connect`. `schema_key` is the second key of advisory locks, `shared_dir` the shared folder.
 
-    `tables` is the object id of a table of the queue; a dump that is loaded over the queue makes another table. None
-    before there is a queue.
+    `tables` is the object id of a table of the queue, by which a dump that was loaded over the queue is detected. It is
+    None before a queue exists.
     """
 
     def __init__(self, connection: psycopg.Connection, schema_key: int) -> None:
@@ -172,7 +172,7 @@ class PostgresSession:
     def executemany(self, sql: str, parameters: Iterable[Parameters], /) -> PostgresCursor:
         """Run one statement for each set of parameters. Rows of the staging are sent by `COPY`.
 
-        The server stores these while the caller goes on; the next statement raises their errors.
+        The server stores these rows while the caller continues; the next statement raises their errors.
         """
         copy = translated(sql).copy
         if copy is None:
@@ -190,7 +190,7 @@ class PostgresSession:
         return PostgresCursor([], len(rows))
 
     def _settle(self) -> None:
-        """End what `executemany` has begun, and the reading transaction around it."""
+        """Finish the statements that `executemany` has begun, and the reading transaction around them."""
         copying, self._copying = self._copying, None
         if copying is not None:
             copying.close()
@@ -219,7 +219,7 @@ class PostgresSession:
         return self._column(sql)[0]
 
     def _column(self, sql: str, place: int = 0) -> list[Any]:
-        """Return a column of the last statement of a text."""
+        """Return a column of the last statement in a text."""
         result = self._pgconn.exec_(sql.encode())
         if result.status not in _DONE:
             raise self._error(result)
@@ -241,9 +241,9 @@ class PostgresSession:
     def _begin_write(self) -> None:
         """Begin an exclusive write transaction. The lock is its first statement, so it sees all committed changes.
 
-        It uses READ COMMITTED, because a snapshot from before the lock would miss the commit that it waited for. Close
-        the connection if a dump was loaded over the queue since it was opened: what its user knows is of other tables.
-        The table of the first statement cannot be replaced before the commit.
+        It uses READ COMMITTED, because a snapshot from before the lock would miss the commit that it waited for. If a
+        dump was loaded over the queue since the connection was opened, close the connection, because its user has read
+        other tables. The table of the first statement cannot be replaced before the commit.
         """
         self._settle()
         self._is_reading = False
@@ -268,7 +268,7 @@ class PostgresSession:
         )
 
     def _commit(self) -> None:
-        """Commit. Raise `CommitUnknown` if only another connection can find out whether it was stored."""
+        """Commit. Raise `CommitUnknown` if only another connection can determine whether the change was stored."""
         if self._is_reading:
             self._is_commit_due = True
             if self._copying is None:
@@ -307,7 +307,7 @@ class PostgresSession:
             raise self._error(result)
 
     def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
-        """Return psycopg's error for a failed result. Close the connection if the error is not the server's."""
+        """Return psycopg's error for a failed result. Close the connection unless the server reported the error."""
         message = _message(result)
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
         if self.is_lost or not state:  # libpq keeps a connection for sound that it cannot write to any more

@@ -111,7 +111,7 @@ class PostgresDatabase(Database):
         self._thread.shutdown(wait=False)
 
     async def data_version(self) -> int:
-        """Return a number that changes with each commit of other connections, even those to other databases."""
+        """Return a number that changes with each commit of other connections, also in other databases of the server."""
         return await self._run_in_thread(_data_version)
 
     def notify(self) -> None:
@@ -162,19 +162,19 @@ class PostgresDatabase(Database):
                 await self._run_in_thread(_unlock)
 
     async def incarnation(self) -> str | None:
-        """Return cluster, timeline, database and table: a promoted standby or a restored dump has others.
+        """Return cluster, timeline, database and table. A promoted standby or a restored dump has different ones.
 
-        Data that is loaded into the same tables, and the restored files of the whole cluster, do not change them.
+        Loading data into the same tables, or restoring the files of the whole cluster, does not change them.
         """
         return await self._run_in_thread(_incarnation)
 
     def may_take_leases(self, session: Session) -> bool:
-        """Return whether no process has the whole queue; none can take it before the end of the transaction."""
+        """Return whether no process has locked the whole queue. None can lock it before the end of the transaction."""
         assert isinstance(session, PostgresSession)
         return bool(session.scalar(f"SELECT pg_try_advisory_xact_lock_shared({DRIVE_LOCK}, {session.schema_key})"))
 
     async def _refuse_workers(self) -> None:
-        """Raise `QueueInUse` while a worker drives an account; none can take one, as this process has the lock.
+        """Raise `QueueInUse` while a worker drives an account; none can take one, because this process has the lock.
 
         From now on, the writes of a worker whose lease expired while it was frozen are refused.
         """

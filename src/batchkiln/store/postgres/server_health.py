@@ -34,7 +34,7 @@ def database_health(url: DatabaseUrl) -> QueueHealth | None:
 
 
 def server_checks(url: DatabaseUrl) -> list[ServerCheck]:
-    """Return the start checks of a server, including failed ones. Raise what `connect_unchecked` raises."""
+    """Return the start checks of a server, including failed ones. Raise the errors of `connect_unchecked`."""
     session, facts = connect_unchecked(url, is_reader=True)
     session.close()
     return list(start_checks(facts, may_lose_commits=url.may_lose_commits))

@@ -13,7 +13,7 @@ from batchkiln.store.sqlite.preflight import PRIVATE_MODE, check_file, check_the
 
 
 class FileCopySession:
-    """See `CopySession`."""
+    """A queue file, opened for a copy. See `CopySession`."""
 
     def __init__(self, session: sqlite3.Connection, path: Path) -> None:
         """Use `copy_session`."""
@@ -45,7 +45,7 @@ class FileCopySession:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Raise SQLite's errors as this program's."""
+        """Translate SQLite's errors into this program's."""
         try:
             yield
         except sqlite3.DatabaseError as error:

@@ -188,7 +188,7 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path, *, may_be_mo
 
 
 def look_without_changing(path: Path) -> None:
-    """Check a file without changing it: a refused file keeps every byte.
+    """Check a file without changing a byte of it.
 
     The last connection to close would merge the log, perhaps a damaged one, into the file, so the last one is
     read-only. But SQLite skips CHECK constraints when it validates through a read-only connection, so another
@@ -303,7 +303,7 @@ def _migrate(connection: sqlite3.Connection, version: int, script: str) -> bool:
 
 
 def _statements(script: str) -> list[str]:
-    """Split a script into the statements that SQLite considers complete."""
+    """Split a script into complete statements, as SQLite recognises them."""
     found, buffer = [], ""
     for line in script.splitlines(keepends=True):
         buffer += line

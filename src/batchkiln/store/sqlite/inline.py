@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class InlineDatabase(SqliteDatabase):
-    """A queue whose work runs synchronously in the caller. It is not durable."""
+    """A queue whose work runs synchronously in the caller. Its writes are not durable."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         """Use `open_for_writing`."""

@@ -28,7 +28,7 @@ _OF_MONEY: Final = ("meta", "account", "account_day", "job", "job_day", "request
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path, *, is_current: bool, has_log: bool) -> None:
-    """Raise `QueueUnusable` for the first damage found. Change nothing; SQLite's errors pass.
+    """Raise `QueueUnusable` for the first damage found. Nothing is changed, and SQLite's errors are not caught.
 
     `is_current`: the schema has this version, so its queries apply. `has_log`: the file alone is incomplete.
     """
@@ -50,7 +50,7 @@ def _damage(connection: sqlite3.Connection, *, is_current: bool, has_log: bool) 
 def _damage_of_pages(connection: sqlite3.Connection, *, has_log: bool) -> Iterator[str]:
     """Check all pages of a small queue. Of a large one, check the money tables, and the structure if there is a log.
 
-    To read large tables would take seconds. They are read when needed, which detects most damage as well.
+    Reading large tables would take seconds. Most damage in them is detected when they are used.
     """
     page_count, page_size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
     size_bytes = page_count * page_size

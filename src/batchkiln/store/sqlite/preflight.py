@@ -65,7 +65,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Create a missing file that only its owner can read, because a queue contains prompts.
+    """Create a file that only its owner can read, if it is missing, because a queue contains prompts.
 
     SQLite gives its log the same mode. Errors are ignored here, because opening the file reports them.
     """
@@ -126,7 +126,7 @@ def check_there(path: Path) -> None:
 
 
 def locked_error(path: Path) -> bool:
-    """Return whether a process has ever driven a queue of this name."""
+    """Return whether a process has ever driven a queue with this path."""
     return _status(_path_with_suffix(path, ".lock")) is not None
 
 
@@ -192,7 +192,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _read(path: Path, size_bytes: int, offset_bytes: int = 0) -> bytes:
-    """Return bytes of a regular file; nothing if it is gone, because the last connection removes the log."""
+    """Return bytes of a regular file; empty if the file is gone, because the last connection removes the log."""
     try:
         with path.open("rb") as file:
             file.seek(offset_bytes)

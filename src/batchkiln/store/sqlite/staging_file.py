@@ -1,4 +1,4 @@
-"""SQLite's temporary file that stages a manifest's items."""
+"""The temporary SQLite file in which a manifest's items are staged."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

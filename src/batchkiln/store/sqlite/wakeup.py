@@ -37,7 +37,7 @@ def notify(queue: Path) -> None:
 
 @contextlib.contextmanager
 def listen(queue: Path, on_wakeup: Callable[[], None]) -> Iterator[None]:
-    """Call `on_wakeup` in the running loop at each wakeup; without a pipe, never."""
+    """Call `on_wakeup` in the running loop at each wakeup. Without a pipe, it is never called."""
     loop = asyncio.get_running_loop()
     descriptor = _open(fifo_path(queue))
     if descriptor is None:

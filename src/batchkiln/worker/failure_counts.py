@@ -6,21 +6,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DENIED_IDS: Final = 2
-"""After so many generations in a row whose ids the service denies, the account begins nothing more in this run."""
+"""The denied generation ids in a row after which the account begins no new work in this run."""
 
 _NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # the parts in which equal refusals may differ
 
 
 @dataclass(slots=True)
-class Brakes:
+class FailureCounts:
     """The repeated failures of one account in this process. All moments are monotonic seconds.
 
-    `has_uploaded`: this run has completed an upload. Until then, files are uploaded one at a time.
+    `has_uploaded` is true once this run has completed an upload. Until then, files are uploaded one at a time.
     """
 
     has_uploaded: bool = False
     _refused_alike: tuple[str, int] = ("", 0)  # the words, and how often in a row
-    _refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # by recipe: likewise
+    _refused_quotes: dict[int, tuple[str, int]] = field(
+        default_factory=dict
+    )  # by recipe: the words, and how often in a row
     _refused_uploads: Counter[int] = field(default_factory=Counter)  # by item
     _gone_assets: Counter[int] = field(default_factory=Counter)  # by item
     _refused_keys: dict[str, float] = field(default_factory=dict)  # by fingerprint: since when
@@ -31,9 +33,9 @@ class Brakes:
 
     def create_refused(self, words: str) -> int:
         """Count a refused create; return how many in a row had these words. Numbers in the words are ignored."""
-        said = _NUMBERS.sub("#", words)
+        text = _NUMBERS.sub("#", words)
         before, times = self._refused_alike
-        self._refused_alike = (said, times + 1 if said == before else 1)
+        self._refused_alike = (text, times + 1 if text == before else 1)
         return self._refused_alike[1]
 
     def create_accepted(self, attempt_id: int, item_id: int) -> None:
@@ -47,7 +49,7 @@ class Brakes:
         return now - self._undecided.setdefault(attempt_id, now)
 
     def decided(self, attempt_id: int) -> None:
-        """Forget since when an attempt was undecided."""
+        """Forget the time since which an attempt was undecided."""
         self._undecided.pop(attempt_id, None)
 
     def key_refused_seconds(self, fingerprint: str, now: float) -> float:
