@@ -21,6 +21,7 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueU
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.urls import is_url
+from batchkiln.disk_sync import sync_file
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 from batchkiln.object_storage import ObjectFolder
 from batchkiln.presentation.formatting import plural
@@ -240,7 +241,7 @@ def check_folder(check: str, folder: Path) -> CheckResult:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"batchkiln")
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         free = shutil.disk_usage(place).free
     except OSError as error:
         return fail(check, f"{where} is not writable: {error.strerror}", "use another folder, or fix its permissions")
