@@ -4,7 +4,7 @@
 FROM python:3.12-slim
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
-COPY docs/man /src/docs/man
+COPY docs /src/docs
 RUN pip install --no-cache-dir '/src[postgres,watch]' \
     && rm -r /src \
     && useradd --create-home --uid 10001 batchkiln \

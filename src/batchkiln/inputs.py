@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import os
 import secrets
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Final
 from batchkiln.core.errors import InputError, StorageError
 from batchkiln.core.job import InputFile
 from batchkiln.core.urls import is_url
+from batchkiln.disk_sync import sync_file, sync_folder
 from batchkiln.object_storage import ObjectFolder, local_file, within
 from batchkiln.object_storage.object_folder import send_seconds, write_object
 from batchkiln.object_storage.threads import CALL_SECONDS
@@ -171,17 +171,13 @@ class SharedInputs:
                     digest.update(chunk)
                     copy.write(chunk)
                 copy.flush()
-                os.fsync(copy.fileno())
+                sync_file(copy.fileno())
             if digest.hexdigest() != file.sha256:
                 raise InputError(f"{file.path}: the image changed while it was read. Nothing was enqueued of this job")
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
-        handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(self._folder)
 
 
 def _holds(path: Path, file: InputFile) -> bool:

@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import subprocess
+import tomllib
 import urllib.request
 from pathlib import Path
 from typing import Final
@@ -35,8 +36,23 @@ def test_everything_that_is_copied_is_there() -> None:
     """Paths are relative to the repository, and the package finds its readme, licence and manual pages."""
     sources = [source for name, value in instructions() if name == "COPY" for source in value.split()[:-1]]
 
-    assert {"pyproject.toml", "README.md", "LICENSE", "src", "docs/man"} == set(sources)
+    assert {"pyproject.toml", "README.md", "LICENSE", "src", "docs"} == set(sources)
     assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+@pytest.mark.parametrize("path", sorted(PATH.parent.iterdir()), ids=lambda path: path.stem)
+def test_package_can_be_built_from_what_is_copied(path: Path) -> None:
+    """The wheel contains pages of `docs`; without them, the build of an image ends with an error."""
+    copied = {
+        source
+        for each in DockerfileParser(fileobj=io.BytesIO(path.read_bytes())).structure
+        if each["instruction"] == "COPY"
+        for source in each["value"].split()[:-1]
+    }
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = [*wheel["packages"], *wheel["shared-data"], *wheel["force-include"], "README.md", "LICENSE"]
+
+    assert [need for need in needed if copied.isdisjoint({need, *map(str, Path(need).parents)})] == []
 
 
 def test_command_is_one_of_the_programs() -> None:

@@ -1,6 +1,7 @@
 """What the package declares: each distribution that it imports, and no version that is known not to work."""
 
 import ast
+import re
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -12,7 +13,9 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-EXTRAS: Final = ("keyring", "datasets", "postgres", "notify", "traces", "watch")
+EXTRAS: Final = ("datasets", "keyring", "notify", "postgres", "s3", "traces", "watch")
+ALL_EXTRAS: Final[dict[str, list[str]]] = PROJECT["optional-dependencies"]
+CONSTRAINTS: Final = (ROOT / ".ci" / "constraints.txt").read_text("utf-8").splitlines()
 OF_PYTEST: Final = frozenset({"pytest"})  # imported by the plugin, which pytest loads
 
 
@@ -52,11 +55,33 @@ def test_undocumented_parts_have_an_upper_bound() -> None:
 
     unbounded = [
         name
-        for name in ("aiohttp", "aiosqlite", "jinja2")
+        for name in ("aiohttp", "aiosqlite", "jinja2", "mkdocs-swagger-ui-tag")
         if not any(each.operator == "<" for each in known[name].specifier)
     ]
 
     assert unbounded == []
+
+
+def test_constraints_are_plain_versions_within_the_bounds() -> None:
+    """No host, no path and no build of one machine; every requirement of `dev` has its version."""
+    pinned = [Requirement(line) for line in CONSTRAINTS if not line.startswith("#")]
+    versions = {canonicalize_name(each.name): each.specifier for each in pinned}
+
+    assert all(re.fullmatch(r"[\w.\-]+==[\w.]+", line) for line in CONSTRAINTS if not line.startswith("#"))
+    for name, requirement in declared(*(extra for extra in ALL_EXTRAS if extra != "fuzz")).items():
+        if name != "batchkiln":
+            (version,) = versions[canonicalize_name(name)]
+            assert requirement.specifier.contains(version.version), name
+
+
+def test_lowest_versions_are_tried_for_every_extra_of_the_program() -> None:
+    """`.ci/lowest` installs them."""
+    script = (ROOT / ".ci" / "lowest").read_text("utf-8")
+
+    tried = re.search(r"EXTRAS = \((.*)\)", script)
+    assert tried is not None
+    assert re.findall(r"\w+", tried[1]) == list(EXTRAS)
+    assert f".[{','.join(EXTRAS)}]" in (ROOT / ".ci" / "try").read_text("utf-8")
 
 
 def test_structlog_that_breaks_every_run_is_not_allowed() -> None:

@@ -280,7 +280,9 @@ def _job_names(context: click.Context) -> Sequence[str]:
 def _item_names(context: click.Context, prefix: str) -> Sequence[str]:
     from batchkiln.api.reading import item_names  # noqa: PLC0415  likewise
 
-    return item_names(common_of(context).queue, context.params["job"], prefix, _MOST_COMPLETED)
+    # Before the value of an option is complete, click leaves the command's arguments unparsed.
+    job = context.params.get("job") or context.args[0]
+    return item_names(common_of(context).queue, job, prefix, _MOST_COMPLETED)
 
 
 def _model_names() -> Sequence[str]:

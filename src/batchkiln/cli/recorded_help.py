@@ -5,6 +5,7 @@
 
 import json
 from functools import cache
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,7 +114,8 @@ def _recorded_below(context: click.Context) -> list[tuple[str, Calls]]:
         command.format_help(below, recorder)
         found.append((below.command_path.partition(" ")[2], recorder.calls))
         if isinstance(command, click.Group):
-            listed = [[sub, command.commands[sub].help] for sub in command.list_commands(below)]
+            # Python 3.13 takes the indent from docstrings, and earlier versions leave it.
+            listed = [[sub, cleandoc(command.commands[sub].help or "")] for sub in command.list_commands(below)]
             at = max(at for at, call in enumerate(recorder.calls) if call == ["write_heading", "Commands"])
             recorder.calls[at + 2] = ["write_commands", listed]  # after the indent
             found += _recorded_below(below)

@@ -11,6 +11,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result
+from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.item_documents import iso
@@ -87,12 +88,10 @@ def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
 
 
 def _print_result(job: str, written: "WrittenReport") -> None:
-    from batchkiln.reports.html_pages import size_text  # noqa: PLC0415  as above
-
     first, *more = written.files
-    print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.totals.items, 'item')})")
+    print_result(f"{job}: {first.path} ({format_size(first.size_bytes)}, {plural(written.totals.items, 'item')})")
     if more:
-        size = size_text(sum(file.size_bytes for file in more))
+        size = format_size(sum(file.size_bytes for file in more))
         print_result(f"  continued in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
     if written.totals.missing_count:
         print_result(

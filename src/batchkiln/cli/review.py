@@ -13,7 +13,7 @@ import click
 from batchkiln.api import Decided, ItemSummary, OutputSummary, Reader, ReviewReport, ReviewStep
 from batchkiln.api.changes import Action, Changes, open_changes
 from batchkiln.api.documents import reviewed_document
-from batchkiln.cli.command import JOB, Common, can_ask_person, command, run_async
+from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.job_commands import print_skipped
 from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
@@ -35,10 +35,15 @@ _ENDS: Final = frozenset({"q", "", "\x04"})
     "batchkiln review field-guide --json",
 )
 @click.argument("job", type=JOB)
-@click.option("--keep", "kept", metavar="ITEM", multiple=True, help="Keep this item; can be repeated.")
-@click.option("--drop", "dropped", metavar="ITEM", multiple=True, help="Drop this item; can be repeated.")
+@click.option("--keep", "kept", type=ITEM, metavar="ITEM", multiple=True, help="Keep this item; can be repeated.")
+@click.option("--drop", "dropped", type=ITEM, metavar="ITEM", multiple=True, help="Drop this item; can be repeated.")
 @click.option(
-    "--undo", "undone", metavar="ITEM", multiple=True, help="Remove the verdict about this item; can be repeated."
+    "--undo",
+    "undone",
+    type=ITEM,
+    metavar="ITEM",
+    multiple=True,
+    help="Remove the verdict about this item; can be repeated.",
 )
 @click.option("--all", "is_all", is_flag=True, help="Go through all done items, also through reviewed ones.")
 @click.option("--open", "is_opened", is_flag=True, help="Open each file with the desktop's viewer.")

@@ -15,7 +15,7 @@ from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import RunOptions, Until
-from batchkiln.cli.command import Common, command, handle_signals, run_async
+from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
 from batchkiln.cli.dashboard import dashboard_during_run, stay_open
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
@@ -272,7 +272,7 @@ async def _applied(
     example="batchkiln work\nbatchkiln work field-guide --limit 5\nbatchkiln work --forever --log-format json",
     logs=True,
 )
-@click.argument("jobs", metavar="[JOB...]", nargs=-1)
+@click.argument("jobs", type=JOB, metavar="[JOB...]", nargs=-1)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
 @EGRESS
 @JOURNALS_WAIT

@@ -21,6 +21,7 @@ from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
 from batchkiln.core.provider import create_path
+from batchkiln.disk_sync import sync_file
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.item_documents import iso
 from batchkiln.presentation.redaction import known_keys, redact, strip_query
@@ -61,7 +62,7 @@ def write_bundle(path: Path, report: "ItemReport", document: Mapping[str, Any], 
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 _write(file, _entries(report, document, config, keys), report)
                 file.flush()
-                os.fsync(file.fileno())
+                sync_file(file.fileno())
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)

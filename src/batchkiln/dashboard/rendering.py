@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from batchkiln.api import OutputSummary
+from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import source_name, waiting_lines
 from batchkiln.presentation.formatting import (
@@ -24,7 +25,6 @@ from batchkiln.presentation.formatting import (
 )
 
 _CODE: Final = re.compile(r"`([^`]+)`")
-_KILO: Final = 1024
 
 
 def environment() -> Environment:
@@ -47,7 +47,7 @@ def environment() -> Environment:
         "one_line": sanitize,
         "second": partial(format_second, zone=UTC),
         "sentence": sentence,
-        "size": size,
+        "size": format_size,
         "thousands": lambda number: f"{number:,}",
     }
     made.globals |= {
@@ -95,16 +95,6 @@ def detail(facts: Mapping[str, Any]) -> str:
         f"{name.replace('_', ' ')} {sanitize(words[value] if isinstance(value, bool | None) else str(value))}"
         for name, value in facts.items()
     )
-
-
-def size(size_bytes: int) -> str:
-    """Return a size in bytes, KiB, MiB or GiB."""
-    amount = float(size_bytes)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if amount < _KILO or unit == "GiB":
-            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
-        amount /= _KILO
-    raise AssertionError("the last unit takes any size")
 
 
 def job_url(job: str) -> str:

@@ -20,7 +20,6 @@ from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.http_api.routes import operations
 from batchkiln.dashboard.live_state import EngineProbe
-from batchkiln.dashboard.metrics import metrics
 from batchkiln.dashboard.middleware import add_headers, authorize, error_pages
 from batchkiln.dashboard.server_names import Origins
 from batchkiln.manifest import FileAccess
@@ -146,13 +145,19 @@ def application(context: Context) -> web.Application:
             web.get(r"/media/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.media),
             web.get(r"/inputs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.input_media),
             web.get("/events", sse.events),
-            web.get("/metrics", metrics),
+            web.get("/metrics", _metrics),
             *(operation.route() for operation in operations()),
             web.get("/static/{name}", _static()),
             web.get("/favicon.ico", _favicon),
         ]
     )
     return app
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    from batchkiln.dashboard.metrics import metrics  # noqa: PLC0415  slow to import, and few are asked for metrics
+
+    return await metrics(request)
 
 
 def _static() -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -16,10 +16,12 @@ from batchkiln.api.app_context import outgoing_folder
 from batchkiln.api.service_clients import shared_keys
 from batchkiln.client import fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, find_file, is_loopback, load_config
+from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable, StorageError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.urls import is_url
+from batchkiln.disk_sync import sync_file
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 from batchkiln.object_storage import ObjectFolder
 from batchkiln.presentation.formatting import plural
@@ -239,15 +241,15 @@ def check_folder(check: str, folder: Path) -> CheckResult:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"batchkiln")
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         free = shutil.disk_usage(place).free
     except OSError as error:
         return fail(check, f"{where} is not writable: {error.strerror}", "use another folder, or fix its permissions")
     if free < MIN_SPACE_BYTES:
-        return fail(check, f"{where}: only {free >> 20} MiB are free", "free disk space: a run cannot start")
+        return fail(check, f"{where}: only {format_size(free)} are free", "free disk space: a run cannot start")
     if free < LOW_SPACE_BYTES:
-        return warn(check, f"{where}: {free >> 20} MiB are free", "free disk space before a long run")
-    return ok(check, f"{where} is writable; {free / 1024**3:,.1f} GiB are free")
+        return warn(check, f"{where}: {format_size(free)} are free", "free disk space before a long run")
+    return ok(check, f"{where} is writable; {format_size(free)} are free")
 
 
 def check_folders(queue: QueueLocation, outputs: Iterable[str]) -> list[CheckResult]:
@@ -276,7 +278,7 @@ def _unsent_bytes(folder: Path) -> CheckResult | None:
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     if not sizes:
         return None
-    message = f"{folder} has {plural(len(sizes), 'file')} ({sum(sizes) / 1024**2:,.1f} MiB) that may be unsent"
+    message = f"{folder} has {plural(len(sizes), 'file')} ({format_size(sum(sizes))}) that may be unsent"
     return warn("unsent outputs", message, "keep this folder: `batchkiln work` sends what items still wait for")
 
 

@@ -5,14 +5,13 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 
 import base64
 import binascii
-import hashlib
-import hmac
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import aiohttp
 import orjson
+from standardwebhooks import Webhook
 
 from batchkiln.core.notifications import Notification
 from batchkiln.notifications.dispatcher import DeliveryResult
@@ -84,11 +83,11 @@ def webhook_body(notification: Notification) -> bytes:
 
 def webhook_headers(message_id: str, body: bytes, *, key: bytes | None, now: datetime) -> dict[str, str]:
     """Return the headers: the id, by which receivers drop repeats, the time of sending, and the signature."""
-    timestamp = str(int(now.timestamp()))
-    headers = {"Content-Type": "application/json", "webhook-id": message_id, "webhook-timestamp": timestamp}
+    at = now.astimezone(UTC)  # `sign` takes any time for one in UTC
+    headers = {"Content-Type": "application/json", "webhook-id": message_id}
+    headers["webhook-timestamp"] = str(int(at.timestamp()))
     if key is not None:
-        signed = hmac.new(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
-        headers["webhook-signature"] = f"v1,{base64.b64encode(signed).decode()}"
+        headers["webhook-signature"] = Webhook(key).sign(message_id, at, body.decode())
     return headers
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from batchkiln.core.errors import StorageError
 from batchkiln.core.urls import is_url
+from batchkiln.disk_sync import sync_file
 from batchkiln.object_storage.filesystems import settings
 from batchkiln.object_storage.url_streams import stream
 
@@ -53,7 +54,7 @@ def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
 
             stream(path, write, max_size_bytes=size_bytes)
             target.flush()
-            os.fsync(target.fileno())
+            sync_file(target.fileno())
         if digest.hexdigest() != sha256:
             raise OSError(errno.EIO, "the object has other content than was recorded", path)
         part.replace(copy)

@@ -14,6 +14,7 @@ from typing import Final
 
 from batchkiln.core.errors import OutputDirNotWritable
 from batchkiln.core.job import SavedFile
+from batchkiln.disk_sync import sync_file, sync_folder
 
 # What `link` reports on file systems without hard links (exFAT, some network mounts), and between two file systems.
 NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
@@ -36,14 +37,7 @@ class FileSystem:
 
     def sync_folder(self, path: Path) -> None:
         """Flush the folder's entries, so that they survive a power cut. Not every file system can do that."""
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        except OSError as error:
-            if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
-                raise
-        finally:
-            os.close(handle)
+        sync_folder(path)
 
     def free_bytes(self, folder: Path) -> int:
         """Return the free space on the disk for this user."""
@@ -71,7 +65,7 @@ class FileSystem:
 
     def sync_file(self, handle: int) -> None:
         """Flush the file's content, so that it survives a power cut."""
-        os.fsync(handle)
+        sync_file(handle)
 
     def close(self, handle: int) -> None:
         """Close the handle."""
@@ -125,7 +119,7 @@ class FileSystem:
         """Flush an existing file's content, so that it survives a power cut."""
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.fsync(handle)
+            sync_file(handle)
         finally:
             os.close(handle)
 

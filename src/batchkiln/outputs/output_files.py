@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import OutputDirNotWritable
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.job import SavedFile, Sidecar
@@ -153,7 +154,7 @@ class OutputFiles:
             self._files.sync_folder(probe.parent)
             free_bytes = self._files.free_bytes(probe.parent)
         if free_bytes < MIN_FREE_BYTES:
-            reason = f"its disk has {free_bytes >> 20} MiB free, and {MIN_FREE_BYTES >> 20} MiB are needed"
+            reason = f"its disk has {format_size(free_bytes)} free, and {format_size(MIN_FREE_BYTES)} are needed"
             raise unwritable(probe.parent, reason, "Free some space there, or choose another output.dir.")
 
     def _open_part(self, directory: Path, relative_name: str) -> PartialFile:

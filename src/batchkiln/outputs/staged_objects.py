@@ -9,7 +9,6 @@ import asyncio
 import errno
 import filecmp
 import hashlib
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +21,7 @@ from typing import Final
 from batchkiln.core.errors import OutputDirNotWritable, StorageError
 from batchkiln.core.job import SavedFile, Sidecar
 from batchkiln.core.origin import tells_same
+from batchkiln.disk_sync import sync_file
 from batchkiln.object_storage import ObjectFolder, in_background
 from batchkiln.object_storage.copies import copy_path, keep
 from batchkiln.object_storage.object_folder import send_seconds, write_object
@@ -132,7 +132,7 @@ def _move(path: Path, final: Path) -> None:
         with path.open("rb") as source, part.open("wb") as target:
             shutil.copyfileobj(source, target)
             target.flush()
-            os.fsync(target.fileno())
+            sync_file(target.fileno())
         part.replace(final)
         path.unlink()
 

@@ -7,10 +7,11 @@ from typing import Final
 
 from batchkiln.api.apply_manifests import TAKEN_REMEDY, describe_taken_files
 from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
-from batchkiln.core.rate_limits import MIB, Limits
+from batchkiln.core.rate_limits import Limits
 from batchkiln.outputs.paths import taken_names
 from batchkiln.planning.plan import AffectedItem, JobPlan, Plan
 from batchkiln.presentation.formatting import plural
@@ -185,8 +186,8 @@ def _upload_warnings(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "over_upload_limit",
             name,
-            f"an image of {_mib(uploads.largest_bytes)} exceeds the account's daily upload limit "
-            f"({_mib(limits.upload_bytes_per_day)}): its items would be rejected",
+            f"an image of {format_size(uploads.largest_bytes)} exceeds the account's daily upload limit "
+            f"({format_size(limits.upload_bytes_per_day)}): its items would be rejected",
         )
         return
     days = max(
@@ -196,9 +197,9 @@ def _upload_warnings(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "uploads_take_days",
             name,
-            f"{uploads.files:,} images ({_mib(uploads.size_bytes)}) must be uploaded, and the daily limit is "
-            f"{limits.upload_files_per_day:,} files and {_mib(limits.upload_bytes_per_day)}: the uploads alone take "
-            f"{days} days, which the calendar does not include",
+            f"{uploads.files:,} images ({format_size(uploads.size_bytes)}) must be uploaded, and the daily limit is "
+            f"{limits.upload_files_per_day:,} files and {format_size(limits.upload_bytes_per_day)}: the uploads "
+            f"alone take {days} days, which the calendar does not include",
         )
 
 
@@ -221,7 +222,3 @@ def _account_warnings(plan: Plan) -> Iterator[PlanWarning]:
 
 def _items(count: int) -> str:
     return f"{count:,} item" if count == 1 else f"{count:,} items"
-
-
-def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / MIB:,.1f} MiB".replace(".0 MiB", " MiB")

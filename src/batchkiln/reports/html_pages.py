@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -23,7 +24,6 @@ MARK: Final = "<!doctype html>\n<!-- batchkiln report: "
 
 _LANDSCAPE: Final = 1.778
 _PORTRAIT: Final = 0.8  # taller cells would leave only two rows on a screen
-_KIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _environment() -> "Environment":
         "amount": _plural,
         "moment": lambda instant: f"{instant:%Y-%m-%d %H:%M} UTC",
         "day": _day,
-        "size": size_text,
+        "size": format_size,
         "runtime": _runtime,
         "value": _value,
         "clean": clean,
@@ -137,16 +137,6 @@ def _day(start: datetime) -> str:
     """Return the date of a service day, and its hour if it does not begin at midnight, as in a rehearsal."""
     is_midnight = start - start.replace(hour=0, minute=0, second=0, microsecond=0) == timedelta()
     return f"{start:%Y-%m-%d}" if is_midnight else f"{start:%Y-%m-%d %H:%M}"
-
-
-def size_text(size_bytes: int) -> str:
-    """Return a size in B, KiB, MiB or GiB."""
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB"):
-        if size < _KIB:
-            return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"  # noqa: PLR2004  digits
-        size /= _KIB
-    return f"{size:.1f} GiB"
 
 
 def _runtime(seconds: float) -> str:

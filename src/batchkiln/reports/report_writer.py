@@ -16,6 +16,7 @@ from typing import BinaryIO, Final, Self
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.shown import Shown
+from batchkiln.disk_sync import sync_file
 from batchkiln.object_storage import local_file
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -148,7 +149,7 @@ class ReportWriter:
                     self._copy_cards(file, page)
                     file.write(_encoded(_END_OF_SHEET + render_foot(job, links, page=page)))
                     file.flush()
-                    os.fsync(file.fileno())
+                    sync_file(file.fileno())
                 parts.append((part, path))
             for part, path in reversed(parts):
                 part.replace(path)

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder, sync_folder
+from batchkiln.disk_sync import sync_file, sync_folder
+from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder
 
 _CRC_DIGITS: Final = 8
 
@@ -209,4 +210,4 @@ def _write(handle: int, content: bytes) -> None:
 
 
 def _sync(handle: int) -> None:
-    os.fsync(handle)
+    sync_file(handle)

@@ -22,11 +22,12 @@ from typing import Any, Final
 from batchkiln.core.lease_types import AwaitedMachine
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.disk_sync import sync_file, sync_folder
 from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
-from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder, sync_folder
+from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder
 
 INCARNATION: Final = "incarnation"
 _KNOWN: Final = "journal_machines"
@@ -100,7 +101,7 @@ def _make_token(path: Path) -> None:
     with new.open("w") as file:
         file.write(secrets.token_hex(16))
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
     with suppress(FileExistsError):
         os.link(new, path)  # unlike a rename, it never replaces the token that another process has just read
     new.unlink()

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from batchkiln.disk_sync import sync_file, sync_folder
+
 ResultStatus = Literal["accepted", "refused", "ended"]
 RESULT_SUFFIX: Final = ".result.json"
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -85,17 +87,9 @@ def write_result(path: Path, document: Mapping[str, Any]) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):  # not every file system can flush a folder
-            os.fsync(handle)
-    finally:
-        os.close(handle)
+    with suppress(OSError):  # the answer is there; only a power cut could take it back
+        sync_folder(path.parent)

@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.calls import Call
 from batchkiln.core.errors import StorageError
 from batchkiln.core.planner import WaitUntil
@@ -186,7 +187,7 @@ def _unusable(want: WantedInput) -> InputLost | None:
     if file.media_type not in UPLOADED_TYPES:
         reason = f"{file.path} is {file.media_type}, and the service takes JPEG, PNG and WebP (Service section 8)"
     elif file.size_bytes > UPLOAD_MAX_BYTES:
-        reason = f"{file.path} has {file.size_bytes / (1 << 20):.1f} MiB, and the service takes at most 30 MiB a file"
+        reason = f"{file.path} has {format_size(file.size_bytes)}, and the service takes at most 30 MiB a file"
     else:
         return None
     return InputLost(want.input_id, reason, "input_unusable")

@@ -15,7 +15,16 @@ job: foxes
 defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}
 items: [{id: red, prompt: A fox}]
 """
-NEVER: Final = ("aiohttp.web", "apprise", "pyarrow", "PIL", "watchfiles")
+NEVER: Final = (
+    "aiohttp.web",
+    "anyascii",
+    "apprise",
+    "prometheus_client",
+    "pyarrow",
+    "PIL",
+    "standardwebhooks",
+    "watchfiles",
+)
 ENQUEUEING: Final = (*NEVER, "aiohttp", "batchkiln.client", "batchkiln.worker", "batchkiln_service.server")
 READING: Final = (
     *ENQUEUEING,

@@ -165,4 +165,4 @@ async def test_metrics_are_for_who_has_the_token(browser: Browser, stranger: Bro
     assert page.status == 200
     assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert 'batchkiln_items{job_name="birds",state="held"} 1' in page.text
-    assert 'batchkiln_window_limit{profile="local",account="main",window="credits_per_day"} 2000' in page.text
+    assert 'batchkiln_window_limit{account="main",profile="local",window="credits_per_day"} 2000' in page.text

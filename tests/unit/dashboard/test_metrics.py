@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 from typing import Final
 
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from batchkiln.client import RequestMeter
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.metrics import Metric, exposition, queue_metrics, request_metrics
+from batchkiln.dashboard.metrics import exposition, queue_metrics, request_metrics
 from batchkiln.dashboard.snapshot import PageSnapshot
 from batchkiln.presentation.overview import Overview
 from batchkiln.presentation.worker_views import NO_KEY, Undriven
@@ -20,10 +21,10 @@ DOCS: Final = Path(__file__).parents[3] / "docs"
 UNDRIVEN: Final = Undriven("studio", "carl", NO_KEY)
 
 
-def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
+        for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
 
@@ -31,8 +32,8 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 def test_a_foreign_word_in_a_label_is_read_back_as_it_was() -> None:
     """Error codes are the service's own; quotes and line ends in them break nothing."""
     strange = 'a "quoted"\nback\\slash'
-    metric = Metric("batchkiln_problems", "gauge", "Problems.")
-    metric.add(3, code=strange)
+    metric = GaugeMetricFamily("batchkiln_problems", "Problems.", labels=("code",))
+    metric.add_metric((strange,), 3)
 
     assert samples(exposition([metric])) == {("batchkiln_problems", (("code", strange),)): 3}
 
@@ -81,7 +82,7 @@ def test_latencies_are_cumulative_and_end_at_infinity() -> None:
     assert found["batchkiln_request_duration_seconds_bucket", (("endpoint", "generations"), ("le", "+Inf"))] == 2
     assert found["batchkiln_request_duration_seconds_count", (("endpoint", "generations"),)] == 2
     assert found["batchkiln_requests_total", (("endpoint", "images"), ("status", "no_reply"))] == 1
-    assert "gen_" not in text
+    assert b"gen_" not in text
 
 
 def test_without_a_driver_beside_it_nothing_is_made_up() -> None:
@@ -105,14 +106,14 @@ def test_the_manual_names_the_metrics_that_are_there() -> None:
     problem = ProblemGroup(ItemState.HELD, "key_missing", 1, None)
     view = job_view({ItemState.DONE: 7}, problems=[problem], ends_at=NOW)
     now = PageSnapshot(Overview((view,), (), None, shared_by(undriven=(UNDRIVEN,))), (), is_all=True)
-    metrics = [*queue_metrics(now), *request_metrics(meter)]
+
+    text = exposition([*queue_metrics(now), *request_metrics(meter)])
 
     told = documented()
-
-    assert set(told) == {metric.name for metric in metrics}
-    for metric in metrics:
-        for _, labels, _ in metric.samples:
-            assert set(labels) - {"le"} == told[metric.name]
+    assert set(told) == set(re.findall(r"^# TYPE (\w+)", text.decode(), re.MULTILINE))
+    for name, labels in samples(text):
+        family = name if name in told else name.rpartition("_")[0]  # of a histogram
+        assert set(dict(labels)) - {"le"} == told[family]
     assert {"job", "instance"}.isdisjoint(set().union(*told.values()))
 
 

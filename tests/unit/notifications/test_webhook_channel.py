@@ -1,7 +1,7 @@
 """The form of a webhook's message: a receiver's own library accepts it, and nothing that was tampered with."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from standardwebhooks import Webhook
@@ -54,6 +54,18 @@ def test_what_was_tampered_with_is_not(harmed: str) -> None:
 
     with pytest.raises(WebhookVerificationError):
         Webhook(SECRET).verify(body, headers)
+
+
+def test_signature_is_the_published_one_whatever_the_zone_of_this_machine() -> None:
+    """The example of the standard's own libraries: HMAC-SHA256 over id, seconds and body, joined by full stops."""
+    sent_at = datetime(2021, 2, 25, 12, 2, 10, tzinfo=timezone(-timedelta(hours=3)))
+
+    headers = webhook_headers(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', key=signing_key(SECRET), now=sent_at
+    )
+
+    assert headers["webhook-timestamp"] == "1614265330"
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_without_a_secret_there_is_no_signature() -> None:

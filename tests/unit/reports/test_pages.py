@@ -128,7 +128,7 @@ def test_a_card_tells_prompt_metadata_request_and_money() -> None:
 
     for piece in ("fox", "A fox", "species vulpes", "plate 12", "7 cr", "resolution 512x512", "generate_audio true"):
         assert piece in card.text
-    assert "birds/fox.png, 2.0 KiB, 40 \N{MULTIPLICATION SIGN} 30" in card.text
+    assert "birds/fox.png, 2 KiB, 40 \N{MULTIPLICATION SIGN} 30" in card.text
     assert "owl.png" in card.text
     assert "anna" not in card.text
     assert card.values("alt") == ["A fox"]

@@ -4,7 +4,6 @@ SQLite silently creates a missing file, deletes the log beside an empty one and 
 last trace of a payment, so these checks change nothing.
 """
 
-import errno
 import os
 import stat
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
+from batchkiln.disk_sync import sync_folder
 
 PRIVATE_MODE: Final = 0o600
 
@@ -50,18 +50,6 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to the disk. Raise `OSError`."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as fault:
-        if fault.errno not in {errno.EINVAL, errno.ENOTSUP}:  # the file system does not support syncing folders
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def make_private(path: Path) -> None:
