@@ -19,6 +19,11 @@ class FileAccess:
     outputs: Path | str
     files: Path | None = None
 
+    @property
+    def remedy(self) -> str:
+        """The remedy for a file that cannot be read. It does not contain the folder's path, which is the server's."""
+        return "name a file of the folder `http.files`, relative to it"
+
     def path_of(self, name: str) -> Path:
         """Return the path of an input image or a data file. Raise `InvalidValue` if the manifest may not read it."""
         if self.files is None:
@@ -26,11 +31,11 @@ class FileAccess:
             raise InvalidValue(reason, "its owner can set `http.files` to a folder of files that it may")
         if is_url(name):
             reason = f"`{quoted(name)}` is a URL, which a manifest sent over HTTP may not have read"
-            raise InvalidValue(reason, "name a file of the folder `http.files`")
+            raise InvalidValue(reason, self.remedy)
         path = Path(os.path.abspath(self.files / name))  # noqa: PTH100  the links are resolved below
         if not _is_below(path, self.files):
             reason = f"`{quoted(name)}` is outside the folder whose files a manifest sent over HTTP may read"
-            raise InvalidValue(reason, "name a file of the folder `http.files`")
+            raise InvalidValue(reason, self.remedy)
         return path
 
     def check_output(self, directory: str) -> None:

@@ -75,6 +75,15 @@ def test_refusal_does_not_tell_whether_a_file_exists(folder: Path, name: str) ->
     )
 
 
+@pytest.mark.parametrize("text", ["from: none.txt", "prompt: A fox, inputs: [none.png]", "from: ../secret.txt"])
+def test_no_refusal_names_a_folder_of_the_server(folder: Path, text: str) -> None:
+    """Its absolute paths, which hold names of people, are no business of a stranger."""
+    with pytest.raises(InputError) as raised:
+        read(f"items: [{{{text}}}]", folder, FileAccess(folder, folder / "files"))
+
+    assert str(folder) not in str(raised.value)
+
+
 def test_files_of_the_folder_are_read(folder: Path) -> None:
     text = "items: [{from: prompts.txt, inputs: [owl.png]}]"
     access = FileAccess(folder, folder / "files")
