@@ -101,7 +101,19 @@ def test_output_folder_in_other_storage_is_refused(tmp_path: Path) -> None:
         FileAccess(tmp_path).check_output("s3://bucket/owls")
 
 
-@pytest.mark.parametrize("directory", ["/etc", "..", "out/../../x", "link"])
+@pytest.mark.parametrize(
+    "directory", ["s3://bucket/kiln", "s3://bucket/kiln/", "s3://bucket/kiln/.inputs", "s3://bucket/kiln2"]
+)
+def test_hidden_place_of_a_shared_url_is_refused(directory: str) -> None:
+    """The inputs of all jobs are there."""
+    access = FileAccess("s3://bucket/kiln")
+    access.check_output("s3://bucket/kiln/owls")
+
+    with pytest.raises(InvalidValue, match="outside the folders"):
+        access.check_output(directory)
+
+
+@pytest.mark.parametrize("directory", ["/etc", "..", "out/../../x", "link", ".", "out/..", ".batchkiln", "x/.git"])
 def test_output_folder_elsewhere_is_refused(folder: Path, directory: str) -> None:
     root = folder / "work"
     root.mkdir()
@@ -111,4 +123,4 @@ def test_output_folder_elsewhere_is_refused(folder: Path, directory: str) -> Non
     with pytest.raises(InputError) as raised:
         read(text, root, FileAccess(root))
 
-    assert "`output.dir` is outside the folder" in str(raised.value)
+    assert "`output.dir` is outside the folders" in str(raised.value)
