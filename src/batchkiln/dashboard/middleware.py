@@ -28,6 +28,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Referrer-Policy": "same-origin",  # `no-referrer` would remove the `Origin` of the dashboard's own forms
+    "Server": "batchkiln",  # in place of the versions of Python and aiohttp
     "X-Content-Type-Options": "nosniff",
 }
 
