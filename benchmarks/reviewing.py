@@ -22,7 +22,7 @@ from large_queue import NOW, Placed, diagnostic_at, finish, items, job
 from batchkiln.config import Config, Profile
 from batchkiln.core.job import VariantGroup
 from batchkiln.core.rate_limits import ServiceDay
-from batchkiln.dashboard.server import serving_dashboard
+from batchkiln.dashboard.server import ServedDashboard, serving_dashboard
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.session import Session
 from batchkiln.store.sqlite.file_database import SqliteDatabase
@@ -68,24 +68,29 @@ async def fill(folder: Path, count: int) -> None:
 async def measured(folder: Path) -> list[float]:
     """Return the milliseconds of each step, until all is decided."""
     config = Config({"far": Profile("far")}, "far")
-    times: list[float] = []
     async with (
         serving_dashboard(folder / "queue.db", config, port=0, clock=lambda: NOW) as served,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
     ):
         async with session.get(served.link) as reply:
             await reply.read()
-        address = f"{served.url}/jobs/bench/review"
-        async with session.get(address) as reply:
+        return await decide(session, served, STEPS_AT_MOST)
+
+
+async def decide(session: aiohttp.ClientSession, served: ServedDashboard, steps: int) -> list[float]:
+    """Keep the first item of so many groups, or of all. Return the milliseconds of each step."""
+    times: list[float] = []
+    address = f"{served.url}/jobs/bench/review"
+    async with session.get(address) as reply:
+        text = await reply.text()
+    while len(times) < steps and "data-candidate" in text:
+        form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', text.partition("data-candidate")[2]))
+        began = time.perf_counter()
+        fields = form | {"decided": "keep"}
+        async with session.post(address, data=fields, headers={"Origin": served.url}) as reply:
             text = await reply.text()
-        while len(times) < STEPS_AT_MOST and "data-candidate" in text:
-            form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', text.partition("data-candidate")[2]))
-            began = time.perf_counter()
-            fields = form | {"decided": "keep"}
-            async with session.post(address, data=fields, headers={"Origin": served.url}) as reply:
-                text = await reply.text()
-                assert reply.ok, f"{reply.status}: {text}"
-            times.append((time.perf_counter() - began) * 1000)
+            assert reply.ok, f"{reply.status}: {text}"
+        times.append((time.perf_counter() - began) * 1000)
     return times
 
 

@@ -69,7 +69,7 @@ def test_review_fits_a_phone_and_its_clip_plays(review: Opened) -> None:
     page.get_by_role("link", name="Next").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("fox-clip")
 
-    page.wait_for_function("document.querySelector('video').currentTime > 0")
+    page.wait_for_function("() => document.querySelector('video').currentTime > 0")
     page.get_by_role("button", name="Drop").click()
 
     expect(page.locator(".last")).to_contain_text("fox-clip is dropped")
@@ -88,6 +88,41 @@ def test_decision_goes_through_the_http_interface(review: Opened) -> None:
     assert "POST birds/drop" in sent
     assert "POST birds/review" not in sent
     assert review.queue.all("SELECT detail FROM event WHERE kind = 'dropped'") == [('{"by":"dashboard","version":1}',)]
+
+
+def test_next_step_is_shown_within_the_page(review: Opened) -> None:
+    """Its pictures are loaded before the key is pressed, and the browser's own keys go back and forth."""
+    page, sent = review.page, list[str]()
+    heading = page.get_by_role("heading", level=1)
+    page.on("request", lambda request: sent.append(request.resource_type))
+    expect(heading).to_have_text("owl")
+
+    press(page, "n")
+    expect(heading).to_have_text("fox")
+    first = page.url
+    press(page, "n")
+    expect(heading).to_have_text("fox-clip")
+    page.go_back()
+    expect(heading).to_have_text("fox")
+    assert page.url == first
+    press(page, "k")
+    expect(page.locator(".last")).to_contain_text("fox is kept")
+
+    assert page.title().startswith("Review: birds")
+    assert "document" not in sent
+    assert verdicts(review) == {"fox": "kept"}
+    assert review.faults == []
+
+
+def test_page_that_is_no_step_is_opened_as_a_whole(review: Opened) -> None:
+    """When a session has ended, the browser shows what the server says."""
+    press(review.page, "n")
+    expect(review.page.get_by_role("heading", level=1)).to_have_text("fox")
+    review.page.context.clear_cookies()
+
+    press(review.page, "n")
+
+    expect(review.page.get_by_role("heading", level=1)).to_have_text("Access denied")
 
 
 def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened, tmp_path: Path) -> None:

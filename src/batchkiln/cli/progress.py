@@ -187,7 +187,12 @@ def plain_line(state: ProgressState) -> str:
 
 
 def describe(entry: UnderWay, now: datetime) -> str:
-    """Return an active item's state, name, age and status as text."""
+    """Return an active item's state, name, age and status as text.
+
+    A download has no age: it may be one of files that were made long ago, and are gone since.
+    """
+    if entry.state is ItemState.DOWNLOADING:
+        return f"{entry.state} {entry.item}"
     status = f", {sanitize(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
     return f"{entry.state} {entry.item} for {format_age(entry.since, now)}{status}"
 

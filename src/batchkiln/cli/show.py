@@ -57,7 +57,7 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     """Yield the text of `show`, line by line."""
     detail, explanation = report.detail, report.explanation
     item, recipe = detail.item, detail.recipe
-    yield f"{detail.job}/{item.name}: {item.state}"
+    yield f"{detail.job}/{item.name}: {item.state}{f', {item.verdict}' if item.verdict else ''}"
     yield f"  situation: {explanation.situation}"
     yield f"  charged: {explanation.charged}"
     yield f"  next: {explanation.next}"

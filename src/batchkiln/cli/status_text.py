@@ -65,7 +65,8 @@ def job_lines(view: JobView) -> Iterator[Text]:
     yield Text(money)
     for entry in summary.under_way:
         status = f", {sanitize(entry.status)}" if entry.status else ""
-        yield Text(f"{entry.state}: {entry.item} for {format_age(entry.since, view.now)}{status}", style="cyan")
+        age = "" if entry.state is ItemState.DOWNLOADING else f" for {format_age(entry.since, view.now)}"
+        yield Text(f"{entry.state}: {entry.item}{age}{status}", style="cyan")
     yield from problem_lines(view)
     for line in waiting_lines(summary):
         yield Text(line, style="yellow")

@@ -1,7 +1,7 @@
 """The state that all pages of a dashboard share, and the thumbnails that it keeps in memory up to a maximum size."""
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
@@ -28,7 +28,7 @@ from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 EDGE_PIXELS: Final = 400
 KEPT_BYTES: Final = 24 * 1024 * 1024
 AT_ONCE: Final = 2
-"""The number of pictures decoded at a time, so that a run in the same process is not delayed."""
+"""The number of pictures decoded, and of objects read, at a time, so that a run in the same process is not delayed."""
 
 
 class Thumbnails:
@@ -93,8 +93,9 @@ class Context:
     _changes: Changes | None = None
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    streams: int = 0
+    streams: Counter[str] = field(default_factory=Counter)
     intake: Intake = field(default_factory=Intake)
+    object_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     @property
     def queue(self) -> QueueLocation:

@@ -1,6 +1,7 @@
 """Responses with output files and thumbnails. A URL names a file by its id in the queue, never by a path."""
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from aiohttp import web
 
 from batchkiln.api import OutputFile
 from batchkiln.core.errors import InputError
+from batchkiln.core.urls import is_url
 from batchkiln.dashboard.context import context_of
 from batchkiln.object_storage import local_file
 
@@ -36,7 +38,7 @@ _NO_PICTURE: Final = (
 async def thumbnail(request: web.Request) -> web.StreamResponse:
     """Return a file's thumbnail."""
     file = await _file(request)
-    path = await _local(file)
+    path = await _local(request, file)
     picture = None if path is None else await context_of(request).thumbnails.of(path, file.sha256, file.media_type)
     if picture is None:
         return web.Response(status=404, text=_NO_PICTURE, content_type="image/svg+xml")
@@ -45,7 +47,7 @@ async def thumbnail(request: web.Request) -> web.StreamResponse:
 
 async def media(request: web.Request) -> web.StreamResponse:
     """Return a file, or the requested range of it."""
-    return await whole_file(await _file(request), is_download="download" in request.query)
+    return await whole_file(request, await _file(request), is_download="download" in request.query)
 
 
 async def input_media(request: web.Request) -> web.StreamResponse:
@@ -55,12 +57,12 @@ async def input_media(request: web.Request) -> web.StreamResponse:
     if file is None or not file.sha256.startswith(request.match_info["sha"]):
         raise InputError("the queue has no such file")
     found = OutputFile(file.path, file.size_bytes, file.sha256, file.media_type)
-    return await whole_file(found, is_download="download" in request.query)
+    return await whole_file(request, found, is_download="download" in request.query)
 
 
-async def whole_file(file: OutputFile, *, is_download: bool) -> web.FileResponse:
+async def whole_file(request: web.Request, file: OutputFile, *, is_download: bool) -> web.FileResponse:
     """Return a file; aiohttp then sends the requested range of it. Raise `InputError` if it is gone."""
-    path = await _local(file)
+    path = await _local(request, file)
     if path is None or not await asyncio.to_thread(path.is_file):
         raise InputError("the file was moved or deleted, or its object cannot be read")
     is_shown = file.media_type in DISPLAYED_TYPES
@@ -73,12 +75,16 @@ async def whole_file(file: OutputFile, *, is_download: bool) -> web.FileResponse
     return web.FileResponse(path, headers=headers)
 
 
-async def _local(file: OutputFile) -> Path | None:
-    """Return a local file with the content; of an object, a copy. None if the object cannot be read."""
-    try:
-        return await asyncio.to_thread(local_file, file.path, sha256=file.sha256, size_bytes=file.size_bytes)
-    except OSError:
-        return None
+async def _local(request: web.Request, file: OutputFile) -> Path | None:
+    """Return a local file with the content; of an object, a copy. None if the object cannot be read.
+
+    Few objects are read at a time: each occupies a thread, and a run in the same process needs threads too.
+    """
+    async with context_of(request).object_reads if is_url(file.path) else nullcontext():
+        try:
+            return await asyncio.to_thread(local_file, file.path, sha256=file.sha256, size_bytes=file.size_bytes)
+        except OSError:
+            return None
 
 
 async def _file(request: web.Request) -> OutputFile:

@@ -28,6 +28,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Referrer-Policy": "same-origin",  # `no-referrer` would remove the `Origin` of the dashboard's own forms
+    "Server": "batchkiln",  # in place of the versions of Python and aiohttp
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -36,7 +37,8 @@ _CLIENT_CLOSED: Final = 499
 _PUBLIC: Final = ("/static/", "/favicon.ico")
 
 SIGN_IN: Final = "/sign-in"
-SIGN_IN_SECONDS: Final = 10.0
+FORM: Final = "application/x-www-form-urlencoded"
+FORM_SECONDS: Final = 10.0
 CSRF_HEADER: Final = "X-CSRF-Token"
 
 _FOREIGN_HOST: Final = "The dashboard does not answer to this host name, which another site could point to it."
@@ -105,22 +107,29 @@ async def _check_page(request: web.Request, principal: Principal, origin: str) -
         told = f"The token {principal.name} has no scope {needed}; nothing was changed.\n"
         raise web.HTTPForbidden(text=told)
     if is_form:
-        token = (await request.post()).get("csrf_token", "")
-        sent = request.headers.get("Origin", "")
-        given = token if isinstance(token, str) else ""
-        if not is_own_form(principal, origin=sent, own_origin=origin, csrf_token=given):
+        token = (await _read_form(request)).get("csrf_token", "")
+        if not is_own_form(principal, origin=request.headers.get("Origin", ""), own_origin=origin, csrf_token=token):
             raise web.HTTPForbidden(text="This form was not sent from the dashboard; nothing was changed.\n")
+
+
+async def _read_form(request: web.Request) -> Mapping[str, str]:
+    """Return the fields of a form. aiohttp keeps them, so that a later `request.post()` returns the same."""
+    if request.content_type != FORM or (request.charset or "utf-8").lower() != "utf-8":
+        raise web.HTTPUnsupportedMediaType(text=f"A form is sent as {FORM}, in UTF-8; nothing was changed.\n")
+    try:
+        async with asyncio.timeout(FORM_SECONDS):  # the sender may be nobody who is known
+            fields = await request.post()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text="The form arrives too slowly.\n", headers={"Connection": "close"}) from None
+    except UnicodeDecodeError:
+        raise web.HTTPBadRequest(text="The form is not UTF-8; nothing was changed.\n") from None
+    return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
 async def _sign_in_by_form(request: web.Request, origin: str) -> web.Response:
     """Sign in by a token that a person has pasted. A form of another site signs nobody in."""
-    try:
-        async with asyncio.timeout(SIGN_IN_SECONDS):  # nobody is known yet
-            form = await request.post()
-    except TimeoutError:
-        raise web.HTTPRequestTimeout(text="The form arrives too slowly.\n", headers={"Connection": "close"}) from None
-    context, token = context_of(request), form.get("token", "")
-    principal = context.access.holder_of(token.strip()) if isinstance(token, str) else None
+    context, token = context_of(request), (await _read_form(request)).get("token", "")
+    principal = context.access.holder_of(token.strip())
     if principal is None or request.headers.get("Origin", "") != origin:
         return context.page("unauthorized.html", status=401, token_file=token_file(context.queue))
     return _sign_in(request, principal, origin)
@@ -162,7 +171,8 @@ def _error_page(request: web.Request, error: Exception) -> web.StreamResponse:
         case web.HTTPException():
             raise error
         case ProblemError():
-            return web.Response(status=status_of(error.kind), text=f"{error.detail} {error.next}\n")
+            text = f"{error.detail} {error.next}\n"
+            return web.Response(status=status_of(error.kind), text=text, headers=error.headers)
         case QueueUnusable() | QueueBusy():
             return _page(request, 503, "The queue is not available", str(error))
         case InputError():

@@ -1,10 +1,13 @@
 """The review page: what was made, large and side by side, with a key for each decision."""
 
+import asyncio
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
+from batchkiln.core.urls import is_url
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.rendering import review_url
 
@@ -52,8 +55,10 @@ async def _page(
     job, is_all = request.match_info["job"], _is_all(request)
     place = at if at is not None else _number(request.query.get("at"))
     step, last, left = await context.reader.read(_read, job, place, _number(request.query.get("last")), is_all=is_all)
+    gone = frozenset[int]() if step is None else await asyncio.to_thread(_gone, step)
     return context.page(
         "review.html",
+        gone=gone,
         status=409 if refused else 200,
         job=job,
         step=step,
@@ -70,6 +75,12 @@ def _read(
     step = reader.reviews.step(job, at, is_all=is_all)
     left = 0 if step is None else reader.reviews.left(job, at=step.items[0].id)
     return step, None if last is None else reader.reviews.item(job, last), left
+
+
+def _gone(step: ReviewStep) -> frozenset[int]:
+    """Return the ids of the files that were moved or deleted. Objects are not asked for: that takes too long."""
+    files = [output for item in step.items for output in item.outputs if not is_url(output.path)]
+    return frozenset(output.id for output in files if not Path(output.path).is_file())
 
 
 def _is_all(request: web.Request) -> bool:

@@ -15,7 +15,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, HttpSettings
 from batchkiln.core.errors import InputError
-from batchkiln.dashboard import file_responses, forms, pages, review_page, sse
+from batchkiln.dashboard import connections, file_responses, forms, pages, review_page, sse
 from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.http_api.routes import operations
@@ -90,7 +90,11 @@ async def serving_dashboard(
         confined = replace(app, access=FileAccess(app.output_base, http.files))
         context = Context(confined, reader, access, Origins(http), clock, engine)
         runner = web.AppRunner(
-            application(context), access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+            application(context),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=STOP_SECONDS,
+            keepalive_timeout=connections.IDLE_SECONDS,
         )
         await runner.setup()
         try:
@@ -108,7 +112,7 @@ async def _listen(runner: web.AppRunner, host: str, port: int | None) -> None:
     wanted = (PORT, 0) if port is None else (port,)
     for number in wanted:
         try:
-            await web.TCPSite(runner, host, number).start()
+            await connections.BoundedSite(runner, host, number).start()
         except OSError as error:
             if number == wanted[-1]:
                 raise InputError(

@@ -31,8 +31,8 @@ class Origins:
         """
         host, scheme = request.headers.get("Host", ""), "http"
         if self._is_from_proxy(request):
-            host = _last(request.headers.get("X-Forwarded-Host")) or host
-            scheme = _last(request.headers.get("X-Forwarded-Proto")) or scheme
+            host = _last(request, "X-Forwarded-Host") or host
+            scheme = _last(request, "X-Forwarded-Proto") or scheme
         host = host.lower()
         if scheme not in _DEFAULT_PORTS:
             return None
@@ -82,5 +82,6 @@ def _without_default_port(host: str, scheme: str) -> str:
     return host.lower().removesuffix(_DEFAULT_PORTS[scheme])
 
 
-def _last(header: str | None) -> str:
-    return "" if header is None else header.rpartition(",")[2].strip().lower()
+def _last(request: web.Request, name: str) -> str:
+    """Return the last value of a header: a proxy adds its own to the same line, or as a further line."""
+    return ",".join(request.headers.getall(name, [])).rpartition(",")[2].strip().lower()

@@ -9,6 +9,7 @@ from aiohttp import web
 from batchkiln.clock import ServiceClock
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.partials import item_sections, sections
+from batchkiln.dashboard.stream_places import send, stream_place
 
 log = structlog.get_logger()
 
@@ -16,37 +17,31 @@ TICK_SECONDS: Final = 1.0
 IDLE_TICKS: Final = 5
 """The number of ticks after which parts are rendered without a change in the queue, because waits and days end."""
 
-STREAMS_MAX: Final = 32
-
 _PageKey = tuple[str | None, str | None]  # the job and the item of a page; both are None for the overview
 
 
 async def events(request: web.Request) -> web.StreamResponse:
     """Send the changed parts of a page until it is closed or the dashboard ends."""
     context = context_of(request)
-    if context.streams >= STREAMS_MAX:
-        raise web.HTTPServiceUnavailable(text="Too many dashboard pages are open.\n", headers={"Retry-After": "60"})
     of = (request.query.get("job"), request.query.get("item"))
-    context.streams += 1
-    try:
+    with stream_place(request):
         sent, shows_ages = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(request)
         try:
-            await response.write(_message(sent))
-            await _follow(context, response, of, sent, shows_ages=shows_ages)
+            await send(request, response, _message(sent))
+            await _follow(request, response, of, sent, shows_ages=shows_ages)
         except ConnectionResetError:
             raise  # the page was closed
         except Exception as error:  # noqa: BLE001  the response has started; the page reconnects and gets the error
             log.warning("dashboard_stream_failed", error=type(error).__name__)
-    finally:
-        context.streams -= 1
     return response
 
 
 async def _follow(
-    context: Context, response: web.StreamResponse, of: _PageKey, sent: dict[str, str], *, shows_ages: bool
+    request: web.Request, response: web.StreamResponse, of: _PageKey, sent: dict[str, str], *, shows_ages: bool
 ) -> None:
+    context = context_of(request)
     ticker, ticks = ServiceClock(), 0
     version = await context.reader.data_version()
     while not context.stopping.is_set():
@@ -57,9 +52,8 @@ async def _follow(
             continue
         changed, shows_ages = await _changed(context, of, sent)
         sent |= changed
-        await response.write(
-            _message(changed)
-        )  # also without a change: a page without messages shows that it is not connected
+        # Also without a change: a page without messages shows that it is not connected.
+        await send(request, response, _message(changed))
 
 
 async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tuple[dict[str, str], bool]:

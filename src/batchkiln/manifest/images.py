@@ -58,9 +58,8 @@ def _examine(folder: Path, name: str, access: FileAccess | None) -> InputFile:
         content = _read(path, name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidValue(
-            f"`{quoted(name)}` cannot be read: {reason}", f"looked for {quoted(str(path), 300)}"
-        ) from error
+        remedy = f"looked for {quoted(str(path), 300)}" if access is None else access.remedy
+        raise InvalidValue(f"`{quoted(name)}` cannot be read: {reason}", remedy) from error
     return InputFile(str(path), hashlib.sha256(content).hexdigest(), len(content), _media_type(path, name))
 
 

@@ -83,6 +83,8 @@ def _source(context: ManifestContext, name: str, node: Node) -> Source:
         is_file = False
     if not is_file:
         remedy = f"looked for {path}; a path is relative to the manifest"
+        if context.access is not None:
+            remedy = context.access.remedy
         raise context.invalid(node.start_mark, f"`{name}` is not a file", remedy)
     if source.is_text:
         context.diagnostics.paths[shown_name] = path

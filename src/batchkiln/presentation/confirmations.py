@@ -29,7 +29,8 @@ def cost_of_redo(job: str, preview: RedoReport) -> str:
     """Return a sentence with the cost of making done items again."""
     if not preview.redone:
         return f"{job}: nothing to make again; this costs nothing."
-    parts = [f"{job}: making {plural(preview.redone, 'done item')} again; the files that they have are kept"]
+    kept = "its files are kept" if preview.redone == 1 else "their files are kept"
+    parts = [f"{job}: making {plural(preview.redone, 'done item')} again; {kept}"]
     if preview.may_cost is not None:
         parts.append(f"may cost {plural(preview.may_cost, 'credit')} by the known quotes")
     if preview.unquoted:

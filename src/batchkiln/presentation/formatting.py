@@ -90,7 +90,8 @@ def end_text(end_at: datetime | None, now: datetime, time_scale: float) -> str |
     """
     if end_at is None:
         return None
-    left = f"in about {format_duration(max(timedelta(), end_at - now).total_seconds() / time_scale)}"
+    seconds = max(timedelta(), end_at - now).total_seconds() / time_scale
+    left = f"in about {format_duration(seconds)}" if round(seconds) else "in less than a second"
     return left if time_scale != 1 else f"{left}, at {format_minute(end_at)}"
 
 

@@ -54,6 +54,7 @@ def test_prompts_with_variants_are_chosen_and_exported(owls: Workspace) -> None:
     assert result.exit == 0
     assert "3 items kept, 1 item dropped" in result.out
     assert verdicts(owls) == dict.fromkeys(kept, "kept") | {"barn-1": "dropped"}
+    assert owls.call("show", "owls", "barn-1").out.startswith("owls/barn-1: done, dropped\n")
     assert owls.call("review", "owls").out == "owls: nothing waits for a review.\n"
     assert owls.call("run", "owls.yaml").exit == 0
 

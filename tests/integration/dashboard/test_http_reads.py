@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from yarl import URL
 
+from batchkiln.dashboard import stream_places
 from batchkiln.dashboard.http_api import event_stream
 from integration.cli.workspace import Workspace
 from integration.dashboard.interface import ALL, Client, serving
@@ -270,7 +271,7 @@ async def test_place_that_makes_no_sense_is_refused(client: Client, last: str) -
 
 async def test_streams_have_a_bound(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Further ones are told when to come back."""
-    monkeypatch.setattr(event_stream, "STREAMS_MAX", 0)
+    monkeypatch.setattr(stream_places, "STREAMS_MAX", 0)
 
     answer = await client.get("/events/stream")
 

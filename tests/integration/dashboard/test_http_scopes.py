@@ -171,7 +171,7 @@ async def test_sign_in_needs_a_token_and_the_own_page(client: Client) -> None:
 
 async def test_slow_sign_in_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sends it is unknown, and holds no connection."""
-    monkeypatch.setattr(middleware, "SIGN_IN_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "FORM_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(client.served.url.rpartition(":")[2]))
     head = "POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     writer.write(f"{head}Content-Length: 100\r\n\r\ntoken=".encode())

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import pytest
 from PIL import Image
 
+from integration.dashboard.interface import serving
 from integration.dashboard.sample_queue import Browser
 from support.queue_file import QueueFile
 
@@ -98,3 +99,20 @@ async def test_an_unauthorized_visitor_gets_no_file(browser: Browser, stranger: 
     browser.session.cookie_jar.clear()
 
     assert (await stranger.get(path)).status == 401
+
+
+@pytest.mark.parametrize("media_type", ["image/svg+xml", "text/html", "application/pdf", "text/javascript"])
+@pytest.mark.parametrize("query", ["", "?download=true"])
+async def test_paid_file_that_a_browser_would_run_runs_nowhere(queue: QueueFile, media_type: str, query: str) -> None:
+    """Over the HTTP interface too: it is bytes to save, with a policy that forbids scripts of its own."""
+    queue.connection.execute("UPDATE output SET media_type = ? WHERE path LIKE '%picture.png'", (media_type,))
+
+    async with serving(queue.path) as client:
+        answer = await client.get(f"/jobs/birds/items/picture/outputs/1{query}")
+
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert answer.headers["Content-Disposition"].startswith("attachment")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]

@@ -96,6 +96,7 @@ async def test_no_answer_permits_other_sites(client: Client) -> None:
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
     assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Server"] == "batchkiln"  # no versions, which tell a stranger what to try
 
 
 async def test_tokens_are_in_no_log_and_no_answer(

@@ -163,3 +163,15 @@ async def test_long_prompt_leaves_room_for_the_picture(browser: Browser, queue: 
     assert folded.endswith(prompt)
     assert "at dusk" not in folded.partition("</summary>")[0]
     assert 'alt="picture of owl-1"' in page
+
+
+async def test_file_that_is_gone_is_said_so(browser: Browser, queue: QueueFile, tmp_path: Path) -> None:
+    """With the way to get it back, in place of a broken picture; the others are shown."""
+    (tmp_path / "owl-2.png").unlink()
+    id_of_gone = queue.one("SELECT id FROM output WHERE path LIKE '%owl-2.png'")
+
+    page = await browser.get("/jobs/birds/review")
+
+    assert page.text.count("The file was moved or deleted. <code>batchkiln fetch birds</code> gets it back") == 1
+    assert f'<img src="/media/{id_of_gone}/' not in page.text
+    assert page.text.count('<img src="/media/') == 3

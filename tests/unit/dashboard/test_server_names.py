@@ -68,6 +68,17 @@ def test_nearest_proxy_has_the_last_word() -> None:
     assert origin(LOCAL_PROXY, "10.1.2.3", **given) == "https://localhost:8642"
 
 
+def test_further_line_of_a_header_has_the_last_word() -> None:
+    """Some proxies add a line of their own after the one that the client has sent."""
+    headers = CIMultiDict({"Host": "localhost"})
+    for host, scheme in (("kiln.example.org", "https"), ("evil.example", "http")):
+        headers.add("X-Forwarded-Host", host)
+        headers.add("X-Forwarded-Proto", scheme)
+    request = make_mocked_request("GET", "/", headers=headers)
+
+    assert Origins(PROXIED).of(request.clone(remote="10.1.2.3")) is None
+
+
 @pytest.mark.parametrize("forwarded", ["evil.example", "localhost, evil.example"])
 def test_proxy_cannot_give_a_foreign_name(forwarded: str) -> None:
     """A trusted proxy passes on what the browser asked for, which may be another site's name."""

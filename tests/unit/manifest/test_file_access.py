@@ -75,6 +75,15 @@ def test_refusal_does_not_tell_whether_a_file_exists(folder: Path, name: str) ->
     )
 
 
+@pytest.mark.parametrize("text", ["from: none.txt", "prompt: A fox, inputs: [none.png]", "from: ../secret.txt"])
+def test_no_refusal_names_a_folder_of_the_server(folder: Path, text: str) -> None:
+    """Its absolute paths, which hold names of people, are no business of a stranger."""
+    with pytest.raises(InputError) as raised:
+        read(f"items: [{{{text}}}]", folder, FileAccess(folder, folder / "files"))
+
+    assert str(folder) not in str(raised.value)
+
+
 def test_files_of_the_folder_are_read(folder: Path) -> None:
     text = "items: [{from: prompts.txt, inputs: [owl.png]}]"
     access = FileAccess(folder, folder / "files")
@@ -92,7 +101,19 @@ def test_output_folder_in_other_storage_is_refused(tmp_path: Path) -> None:
         FileAccess(tmp_path).check_output("s3://bucket/owls")
 
 
-@pytest.mark.parametrize("directory", ["/etc", "..", "out/../../x", "link"])
+@pytest.mark.parametrize(
+    "directory", ["s3://bucket/kiln", "s3://bucket/kiln/", "s3://bucket/kiln/.inputs", "s3://bucket/kiln2"]
+)
+def test_hidden_place_of_a_shared_url_is_refused(directory: str) -> None:
+    """The inputs of all jobs are there."""
+    access = FileAccess("s3://bucket/kiln")
+    access.check_output("s3://bucket/kiln/owls")
+
+    with pytest.raises(InvalidValue, match="outside the folders"):
+        access.check_output(directory)
+
+
+@pytest.mark.parametrize("directory", ["/etc", "..", "out/../../x", "link", ".", "out/..", ".batchkiln", "x/.git"])
 def test_output_folder_elsewhere_is_refused(folder: Path, directory: str) -> None:
     root = folder / "work"
     root.mkdir()
@@ -102,4 +123,4 @@ def test_output_folder_elsewhere_is_refused(folder: Path, directory: str) -> Non
     with pytest.raises(InputError) as raised:
         read(text, root, FileAccess(root))
 
-    assert "`output.dir` is outside the folder" in str(raised.value)
+    assert "`output.dir` is outside the folders" in str(raised.value)

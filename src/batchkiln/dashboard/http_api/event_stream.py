@@ -8,11 +8,10 @@ from aiohttp import web
 
 from batchkiln.api import LoggedEvent, Reader
 from batchkiln.clock import ServiceClock
-from batchkiln.dashboard.http_api.bodies import busy
 from batchkiln.dashboard.http_api.operation import Call
 from batchkiln.dashboard.http_api.problems import Kind, ProblemError
 from batchkiln.dashboard.http_api.requests import Body, StreamQuery
-from batchkiln.dashboard.sse import STREAMS_MAX
+from batchkiln.dashboard.stream_places import send, stream_place
 from batchkiln.presentation.item_documents import event_document
 
 LOOK_SECONDS: Final = 0.5
@@ -31,24 +30,18 @@ log = structlog.get_logger()
 
 async def stream_events(call: Call[StreamQuery, Body]) -> web.StreamResponse:
     """Send the events as they occur, until the client or the server ends the stream."""
-    context = call.context
-    if context.streams >= STREAMS_MAX:
-        raise busy("Too many streams are open.")
-    after = await _start(call)
-    context.streams += 1
-    try:
+    with stream_place(call.request):
+        after = await _start(call)
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         response = web.StreamResponse(headers=headers)
         await response.prepare(call.request)
         try:
-            await response.write(b"retry: %d\n\n" % RECONNECT_MILLISECONDS)
+            await send(call.request, response, b"retry: %d\n\n" % RECONNECT_MILLISECONDS)
             await _follow(call, response, after)
         except ConnectionResetError:
             raise
         except Exception as error:  # noqa: BLE001  the response has started; the client reconnects and gets the error
             log.warning("http_stream_failed", error=type(error).__name__)
-    finally:
-        context.streams -= 1
     return response
 
 
@@ -81,11 +74,11 @@ async def _follow(call: Call[StreamQuery, Body], response: web.StreamResponse, a
             version = -1 if len(events) == _AT_ONCE else version
             wanted = [event for event in events if call.query.job in {None, event.job}]
             silent = 0 if wanted else silent
-            await response.write(b"".join(map(_message, wanted)) or _position(after))
+            await send(call.request, response, b"".join(map(_message, wanted)) or _position(after))
             continue
         silent += 1
         if silent % IDLE_LOOKS == 0:
-            await response.write(_ALIVE)
+            await send(call.request, response, _ALIVE)
         await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, stopping)
 
 

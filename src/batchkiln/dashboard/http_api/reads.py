@@ -111,7 +111,7 @@ async def fetch_output(call: Call[OutputQuery, Body]) -> web.StreamResponse:
     number = int(call.request.match_info["number"])
     output = await call.context.reader.read(_output, call.job, call.item, number, call.query.version)
     file = OutputFile(output.path, output.size_bytes, output.sha256, output.media_type)
-    response = await whole_file(file, is_download=call.query.download)
+    response = await whole_file(call.request, file, is_download=call.query.download)
     digest = base64.b64encode(binascii.unhexlify(output.sha256)).decode()
     response.headers["Repr-Digest"] = f"sha-256=:{digest}:"
     return response

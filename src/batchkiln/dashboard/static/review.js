@@ -1,8 +1,11 @@
 // The keys of the review page. Each presses a button or follows a link that the page has; without this script, those do.
 "use strict";
 
-const candidates = [...document.querySelectorAll("[data-candidate]")];
-let chosen = Math.max(0, candidates.findIndex((one) => one.classList.contains("v-none")));
+let candidates = [];
+let chosen = 0;
+let isDeciding = false;
+let steps = 0; // the number of steps that this page was asked to show
+let ahead = []; // the pictures of the next step, which are loaded while the person looks at this one
 
 function choose(index, isMoved) {
   if (!candidates.length) {
@@ -44,8 +47,6 @@ document.addEventListener("keydown", (event) => {
 });
 
 // A decision goes through the HTTP interface, as those of other programs. The form does the same without this script.
-let isDeciding = false;
-
 async function decide(form, decided) {
   const field = (name) => form.elements.namedItem(name).value;
   const job = form.dataset.decision;
@@ -68,7 +69,7 @@ async function decide(form, decided) {
     page.searchParams.set("at", place);
   }
   page.searchParams.set("last", form.dataset.item);
-  location.assign(page);
+  await show(page);
 }
 
 document.addEventListener("submit", (event) => {
@@ -91,8 +92,67 @@ document.addEventListener("submit", (event) => {
 
 window.addEventListener("pageshow", () => (isDeciding = false));
 
-// A person who points at a variant means that one.
-candidates.forEach((one, place) => one.addEventListener("focusin", () => choose(place, false)));
-choose(chosen, false);
+// The next step replaces this one within the page, so that nothing but its text is read when a key is pressed.
+async function read(url) {
+  const answer = await fetch(url);
+  if (!answer.ok) {
+    throw new Error("refused");
+  }
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
 
+async function show(url, isBack) {
+  steps += 1;
+  const mine = steps;
+  try {
+    const page = await read(url);
+    if (mine !== steps) {
+      return; // another key was pressed meanwhile
+    }
+    if (!isBack) {
+      history.pushState(null, "", url);
+    }
+    document.title = page.title;
+    main.replaceChildren(...page.getElementById("main").childNodes);
+    scrollTo(0, 0);
+    begin();
+  } catch {
+    location.assign(url); // the browser says what is wrong
+  }
+}
+
+async function lookAhead() {
+  const link = document.querySelector(".pager a[rel=next]");
+  const mine = steps;
+  if (!link) {
+    return;
+  }
+  const page = await read(link.href).catch(() => null);
+  if (page && mine === steps) {
+    const urls = [...page.querySelectorAll("#main img")].map((image) => image.getAttribute("src"));
+    ahead = urls.map((src) => Object.assign(new Image(), { src }));
+    ahead.forEach((image) => image.decode().catch(() => null)); // a gap, which the step shows
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest(".pager a[rel]");
+  if (link && event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey) {
+    event.preventDefault();
+    show(link.href);
+  }
+});
+
+window.addEventListener("popstate", () => show(location.href, true));
+
+function begin() {
+  candidates = [...document.querySelectorAll("[data-candidate]")];
+  // A person who points at a variant means that one.
+  candidates.forEach((one, place) => one.addEventListener("focusin", () => choose(place, false)));
+  choose(Math.max(0, candidates.findIndex((one) => one.classList.contains("v-none"))), false);
+  isDeciding = false;
+  lookAhead();
+}
+
+begin();
 document.documentElement.dataset.keys = "ready"; // the page names its keys from now on: one pressed earlier has no effect

@@ -1,0 +1,51 @@
+"""Bounds the connections of the server: a run in the same process needs open files too."""
+
+import asyncio
+import resource
+from typing import Final
+
+from aiohttp import web
+
+CONNECTIONS_MAX: Final = 256
+IDLE_SECONDS: Final = 75.0
+"""The longest time in which a connection sends no whole head of a request. Proxies keep connections for 60 s."""
+
+
+def connections_max() -> int:
+    """Return the number of connections at a time: at most a quarter of the files that the process may open."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS_MAX if files == resource.RLIM_INFINITY else max(1, min(CONNECTIONS_MAX, files // 4))
+
+
+class BoundedSite(web.BaseSite):
+    """A listening address. Connections beyond the maximum are closed at once."""
+
+    def __init__(self, runner: web.BaseRunner, host: str, port: int) -> None:
+        """Listen at this address once it is started."""
+        super().__init__(runner)
+        self._host = host
+        self._port = port
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return f"http://{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        """Start to listen. Raise `OSError`."""
+        await super().start()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._protocol, self._host, self._port)
+
+    def _protocol(self) -> asyncio.Protocol:
+        server = self._runner.server
+        assert server is not None, "a site starts after its runner"
+        return server() if len(server.connections) < connections_max() else _Refused()
+
+
+class _Refused(asyncio.Protocol):
+    """Closes a connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "a stream was accepted"
+        transport.abort()

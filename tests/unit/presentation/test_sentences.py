@@ -1,0 +1,38 @@
+"""What a person reads about costs, ends and downloads, in the cases that are easily said wrong."""
+
+from datetime import timedelta
+
+import pytest
+
+from batchkiln.cli.progress import describe
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.confirmations import cost_of_redo
+from batchkiln.presentation.formatting import end_text
+from batchkiln.store.operations import RedoReport
+from support.view_builders import NOW, under_way
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "owls: making 1 done item again; its files are kept; may cost 2 credits by the known quotes."),
+        (3, "owls: making 3 done items again; their files are kept; may cost 2 credits by the known quotes."),
+    ],
+)
+def test_redo_of_one_item_speaks_of_one(number: int, text: str) -> None:
+    assert cost_of_redo("owls", RedoReport(number, (), may_cost=2, unquoted=0)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(26, "in less than a second"), (31, "in about 1 s"), (-5, "in less than")]
+)
+def test_end_is_never_in_no_time(seconds: float, text: str) -> None:
+    """A fast local service ends in a fraction of a second."""
+    assert (end_text(NOW + timedelta(seconds=seconds), NOW, 60) or "").startswith(text)
+
+
+def test_download_has_no_age() -> None:
+    """A file that is fetched again was made hours ago, and nobody has waited for it so long."""
+    entry = under_way(ItemState.DOWNLOADING, since=NOW - timedelta(hours=2))
+
+    assert describe(entry, NOW) == f"downloading {entry.item}"
