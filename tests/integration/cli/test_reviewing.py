@@ -89,6 +89,18 @@ def test_options_that_choose_nothing_change_nothing(owls: Workspace) -> None:
     assert owls.call("redo", "owls").exit == 2
     assert owls.call("redo", "owls", "barn-1", "--kept").exit == 2
     assert owls.call("items", "owls", "--where", "kind=barn").exit == 2
+    both = owls.call("redo", "owls", "--where", "metadata.kind=barn", "--where", "metadata.kind=eagle", "--yes")
+    assert (both.exit, "no item matches, because metadata.kind=barn must hold as well" in both.err) == (2, True)
+
+
+def test_conditions_on_metadata_must_all_hold(owls: Workspace) -> None:
+    """`--where` can be repeated; the same condition twice is one."""
+    kind, colour = ("--where", "metadata.kind=barn"), ("--where", "metadata.colour=white")
+
+    assert len(owls.call("items", "owls", *kind, *kind, "--json").lines) == 4
+    assert owls.call("items", "owls", *kind, *colour, "--json").lines == []
+    assert owls.call("redo", "owls", *kind, *colour, "--yes").err == "Nothing was changed.\n"
+    assert owls.call("report", "owls", *kind, *kind, "--json").document["items"]["total"] == 4
 
 
 def test_unknown_name_and_double_verdict_change_nothing(owls: Workspace) -> None:
