@@ -121,6 +121,37 @@ def test_keys_decide_in_a_terminal(owls: Workspace) -> None:
     assert "owls: 2 decided. 2 groups wait for a choice" in shown
 
 
+def test_options_choose_what_is_reviewed(owls: Workspace) -> None:
+    """Only groups with a matching item are shown; verdicts go through what was decided as well."""
+    owls.call("review", "owls", "--keep", "snowy-1", "--drop", "barn-2")
+
+    def groups(*options: str) -> list[str]:
+        return [step["group"] for step in owls.call("review", "owls", *options, "--json").lines]
+
+    assert groups("--where", "metadata.kind=eagle") == ["eagle"]
+    assert groups("--where", "metadata.kind=snowy") == []
+    assert groups("--where", "metadata.kind=snowy", "--all") == ["snowy"]
+    assert groups("--kept") == ["snowy"]
+    assert groups("--dropped", "--where", "metadata.kind=barn") == ["barn"]
+    assert groups("--unreviewed") == ["barn", "snowy", "eagle"]
+    assert owls.call("review", "owls", "--dropped", "--where", "metadata.kind=eagle").out == (
+        "owls: nothing that the options choose is done.\n"
+    )
+    assert owls.call("review", "owls", "--dropped", "--keep", "barn-2").exit == 2
+
+
+def test_keys_decide_about_what_the_options_choose(owls: Workspace) -> None:
+    """The dropped item of a group is shown first, and kept after all; then nothing matches."""
+    owls.call("review", "owls", "--drop", "barn-3", "--drop", "eagle-2")
+
+    options = ("--dropped", "--where", "metadata.kind=barn")
+    exit_status, shown = on_a_terminal(owls, "review", "owls", *options, answer="k", question="q quit")
+
+    assert exit_status == 0
+    assert verdicts(owls) == {"barn-3": "kept", "eagle-2": "dropped"}
+    assert "barn-3  3 of 4, choose 1, 0 kept  (dropped; 1 left)" in shown
+
+
 def test_status_and_history_tell_of_reviews(owls: Workspace) -> None:
     """What waits, with the command; and who decided."""
     document = owls.call("status", "owls", "--json").document
