@@ -15,7 +15,7 @@ from .decisions import Decision
 from .disk_faults import Trouble
 from .few_first import Few
 from .manifests import Wishes, draw_wishes
-from .object_points import PLACE_OF_OBJECTS
+from .object_points import with_objects
 from .plan import START, ClockStep, Database, HookBounds, Intervention, Outage, Plan, StorageTrouble
 from .reviewers import moments_near
 
@@ -229,7 +229,7 @@ def _store_objects(seed: int, plan: Plan, wishes: Wishes) -> None:
     if chance.random() >= _STORED:
         return
     plan.has_objects, plan.cuts_power = True, None
-    plan.manifests = {name: _with_objects(name, text) for name, text in plan.manifests.items()}
+    plan.manifests = with_objects(plan.manifests)
     plan.storage = StorageTrouble(
         probability=chance.choice((0.0, 0.05, 0.2, 0.4)),
         outages=tuple(
@@ -237,13 +237,6 @@ def _store_objects(seed: int, plan: Plan, wishes: Wishes) -> None:
             for _ in range(chance.choice((0, 1, 3)))
         ),
     )
-
-
-def _with_objects(name: str, text: str) -> str:
-    if not name.endswith(".yaml"):
-        return text
-    place = f"output: {{dir: '{PLACE_OF_OBJECTS}'"
-    return text.replace("output: {", f"{place}, ") if "output: {" in text else f"{text}{place}}}\n"
 
 
 def _rests(chance: random.Random) -> tuple[float, ...]:
