@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Final, Literal
 from batchkiln_service import LocalService
 
 from .manifests import with_choices
-from .plan import Plan, Restore
+from .object_points import with_objects
+from .plan import Plan, Restore, StorageTrouble
 
 if TYPE_CHECKING:
     from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 
 HOUR: Final = 3_600.0
+CALM_AT: Final = HOUR / 2
+STORED: Final = 0.3
 HANDOVERS: Final = ((20.0, 29.0), (60.0, 66.0), (90.0, 99.0))
 """When accounts change hands in the plan of a handover: a worker joins, another is stopped, and begins again."""
 _EGRESSES: Final = ("fra-1", "fra-2", "fra-3")
@@ -117,11 +120,13 @@ def draw_fleet(seed: int) -> FleetPlan:
     world = Plan(
         seed=seed,
         accounts=accounts,
+        calm_at=CALM_AT,
         manifests=_with_choices(seed, dict(_manifests(chance, accounts))),
         limits=limits,
         service={"duration_scale": chance.choice((0.3, 0.3, 1.0))},
         prepare=_faults(chance),
     )
+    _store_objects(seed, world)
     busy = chance.choice((300.0, 600.0))
     return FleetPlan(
         world=world,
@@ -152,6 +157,15 @@ def _with_choices(seed: int, manifests: dict[str, str]) -> dict[str, str]:
         return manifests
     texts = {name.removesuffix(".yaml"): text for name, text in manifests.items()}
     return {f"{job}.yaml": text for job, text in with_choices(chance, texts, (1, 2, 3)).items()}
+
+
+def _store_objects(seed: int, world: Plan) -> None:
+    """Let the outputs of some fleets be objects, apart from all else; each machine has complete files of its own."""
+    chance = random.Random(f"fleet objects {seed}")
+    if chance.random() < STORED:
+        world.has_objects = True
+        world.manifests = with_objects(world.manifests)
+        world.storage = StorageTrouble(chance.choice((0.0, 0.05, 0.2)))
 
 
 def _keys(chance: random.Random, accounts: tuple[str, ...], number: int) -> tuple[str, ...]:

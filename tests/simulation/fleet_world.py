@@ -26,7 +26,7 @@ from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import apply_manifests
 from batchkiln.api.fleet_engine import FleetEngine, open_fleet_engine
 from batchkiln.config import load_config
-from batchkiln.core.errors import OutputDirNotWritable, QueueConnectionLost
+from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueConnectionLost
 from batchkiln.core.lease_types import LEASE_SECONDS, Egress, WorkerIdentity
 from batchkiln.core.rate_limits import Limits
 from batchkiln.rehearsal.network import MemoryNetwork, NetworkFault
@@ -43,9 +43,10 @@ from batchkiln_service import LocalService, ServiceConfig
 from .crash_point_counter import DiedError, PointedFiles
 from .decisions import Decisions
 from .disk_faults import error_of
-from .fleet_plan import DatabaseRestore, FleetPlan, Machine, Misadventure
+from .fleet_plan import CALM_AT, DatabaseRestore, FleetPlan, Machine, Misadventure
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
+from .object_points import PointedObjects, StorageFaults
 from .reviewers import Reviewer
 from .scenarios import Storms
 from .simulated_world import ADDRESS, VirtualServiceClock, _quiet
@@ -160,7 +161,7 @@ class Weather:
     """Misfortunes by chance, and nodes that are cut off from the service."""
 
     def __init__(self, world: "FleetWorld") -> None:
-        self._storms = Storms(world.plan.world.seed, probability=world.plan.weather, calm_at=1_800.0)
+        self._storms = Storms(world.plan.world.seed, probability=world.plan.weather, calm_at=CALM_AT)
         self.severed_until: dict[int, float] = {}
 
     def delay_seconds(self) -> float:
@@ -248,6 +249,7 @@ class FleetWorld:
         self.counts = Counter[str]()
         self.takeovers: list[float] = []
         self.full_until: defaultdict[int, float] = defaultdict(float)
+        self.storage = StorageFaults(plan.world, self.loop.time)
         self.points = 0
         self.counts_points: Callable[[], bool] = lambda: False
         self.at_point: Callable[[int, Node], None] = lambda _, __: None
@@ -551,6 +553,8 @@ class FleetWorld:
         self.note(f"{node.name} ends: {error!r}")
         if isinstance(error, QueueConnectionLost):
             return  # while it begins or ends
+        if self.storage.has_failed and isinstance(error, InputError | OutputDirNotWritable):
+            return  # its service manager starts it again
         if error is not None:
             self.violations.append(f"{node.name} ended with {type(error).__name__}: {error}")
         else:
@@ -593,7 +597,8 @@ class FleetWorld:
             if error is not None:
                 self.counts[type(error).__name__] += 1
                 self.note(f"{node.name}: {worker.viewpoint.account} ends: {error}")
-            if isinstance(error, OutputDirNotWritable) and self.loop.time() > self.full_until[node.number] + 60:
+            is_excused = self.storage.has_failed or self.loop.time() <= self.full_until[node.number] + 60
+            if isinstance(error, OutputDirNotWritable) and not is_excused:
                 self.violations.append(f"{node.name}: a folder that is not full refused a write: {error}")
             return await ended(worker, error)
 
@@ -604,16 +609,20 @@ class FleetWorld:
         entries = ", ".join(f"{{name: {name}, keys: [{{file: ../service/key-{name}}}]}}" for name in accounts)
         limits = ", ".join(f"{name}: {limit}" for name, limit in self.plan.world.limits.items())
         config = self.program_folder / f"batchkiln-{'' if node is None else node.number}.yaml"
-        config.write_text(_CONFIG.format(accounts=entries, limits=limits))
+        more = "object_storage: {copies_bytes: 0}\n" if self.plan.world.has_objects else ""
+        config.write_text(_CONFIG.format(accounts=entries, limits=limits) + more)
         environment = Environment(
             wall=self._now if node is None else node.wall,
             connector=lambda: aiohttp.UnixConnector(ADDRESS),
             files=lambda: FleetFiles(self, 0 if node is None else node.number),
+            objects=lambda url: PointedObjects(url, self, self.storage),  # type: ignore[arg-type]
             suspended=None,
             boottime=self.loop.time if node is None else node.boottime,
             seed=self.plan.world.seed + (0 if node is None else node.number),
         )
-        return AppContext(self.queue, load_config(config, {}), working_dir=self.program_folder, environment=environment)
+        # The place beside which the machine keeps complete files that are still to be sent to a URL.
+        place = self.queue if node is None else self.program_folder / f"machine-{node.number}" / "queue.db"
+        return AppContext(place, load_config(config, {}), working_dir=self.program_folder, environment=environment)
 
     def _now(self) -> datetime:
         return self.plan.world.starts_at + timedelta(seconds=self.loop.time())
@@ -622,7 +631,7 @@ class FleetWorld:
         """Put the manifests into the queue, as `batchkiln enqueue` does from any machine."""
         app = self._app(None)
         for name, text in self.plan.world.manifests.items():
-            (self.program_folder / name).write_text(text)
+            (self.program_folder / name).write_text(text.replace("@PROGRAM@", str(self.program_folder)))
         with as_node("person"):
             store = await Store.open_for_writing(self.queue)
             names = [str(self.program_folder / name) for name in self.plan.world.manifests]

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import get_args
+from unittest import mock
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -47,7 +48,8 @@ def play_fleet(plan: FleetPlan, prepare: Callable[[FleetWorld], None] = lambda _
     gc.collect()
     folder = place_for_worlds()
     try:
-        with seeded_secrets(plan.world.seed):
+        own_copies = mock.patch.dict(os.environ, XDG_CACHE_HOME=str(folder / "cache"))  # of objects
+        with seeded_secrets(plan.world.seed), own_copies:
             world = FleetWorld(folder, plan)
             prepare(world)
             return _outcome(world)

@@ -38,6 +38,16 @@ _STAGED: Final = """
 """
 
 
+def with_objects(manifests: dict[str, str]) -> dict[str, str]:
+    """Return manifests by their names whose outputs are objects."""
+    return {name: _with_objects(text) if name.endswith(".yaml") else text for name, text in manifests.items()}
+
+
+def _with_objects(text: str) -> str:
+    place = f"output: {{dir: '{PLACE_OF_OBJECTS}'"
+    return text.replace("output: {", f"{place}, ") if "output: {" in text else f"{text}{place}}}\n"
+
+
 class StorageFaults:
     """Lets calls of object storage fail as a plan says."""
 

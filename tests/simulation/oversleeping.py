@@ -4,7 +4,7 @@ Asked whenever virtual time is about to move on, so that everybody who was woken
 planned anew from what is on the disk then, and compared with what it waits for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from math import inf
 from pathlib import Path
@@ -42,12 +42,21 @@ _TOLERANCE_SECONDS: Final = 2 * CLOCK_SET_SECONDS
 class Oversleeping:
     """Looks over the shoulders of one life's workers."""
 
-    def __init__(self, engine: Engine, queue: Path, violations: list[str], *, every: int = EVERY) -> None:
-        """Take whom to watch."""
+    def __init__(
+        self,
+        engine: Engine,
+        queue: Path,
+        violations: list[str],
+        *,
+        every: int = EVERY,
+        prepare: Callable[[Session], None] = lambda _: None,
+    ) -> None:
+        """Take whom to watch. `prepare` gives a session what the program has in temporary tables of its own."""
         self._engine = engine
         self._queue = queue
         self._violations = violations
         self._every = every
+        self._prepare = prepare
         self._moments = 0
         self.asked = 0
 
@@ -57,6 +66,7 @@ class Oversleeping:
         if self._moments % self._every or self._violations or self._engine.control.stopping.is_set():
             return
         with reading(self._queue) as connection:
+            self._prepare(connection)
             for worker in self._engine.workers:
                 self._violations += self._ask(connection, worker)
 

@@ -10,6 +10,7 @@ from batchkiln_service import LocalService
 
 from .decisions import Decision
 from .disk_faults import Trouble
+from .few_first import Few
 from .power_cuts import Cut
 
 START: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -134,6 +135,7 @@ class Plan:
     replies: str = ""  # of the profile: what a person knows of the service's replies
     decisions: tuple[Decision, ...] = ()  # of a person about done items, between two lives of the program
     hook: HookBounds | None = None
+    few: Few | None = None  # a person tries a few first, and then has everything made
     database: Database = "sqlite"
     made_again: tuple[str, str] | None = None  # job and item that are made again, whose first version is then used
     has_objects: bool = False  # `output.dir` is a URL; the place of its objects outlives the program

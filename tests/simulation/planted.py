@@ -27,6 +27,7 @@ _CHOOSING: Final = [
     *("tests/simulation/seeds.py", "--choosing", "--days", "0.1", "--first"),
     *("--seeds", "0-199", "--processes", "2"),
 ]
+_FEW: Final = [*_CHOOSING, "--few"]
 _RESTORED_FLEETS: Final = [*_FLEETS, "--restored"]
 _RESTORES: Final = ["tests/simulation/restores.py", "--first", "--seeds", "0-119", "--processes", "2"]
 
@@ -43,6 +44,7 @@ class Bug:
     caught_by: str | None = None  # the tests that are to catch it, where no simulated world can
     is_of_fleets: bool = False  # it shows only where several workers share a queue
     is_of_choosing: bool = False  # it shows where a person and a hook choose among what was made
+    is_of_few: bool = False  # it shows where a few items are tried first
     is_of_restores: bool = False  # it shows only where older copies are restored, of a fleet's database or a file
 
 
@@ -772,6 +774,49 @@ BUGS: Final = (
         "    connection.execute('UPDATE job SET charged = refunded')\n",
     ),
     Bug(
+        "a run of a few begins anything",
+        "store/planner_snapshot.py",
+        "    if is_selected and job_id is not None:\n",
+        "    if False:\n",
+        is_of_few=True,
+    ),
+    Bug(
+        "a run of a few lacks what its items are made from",
+        "store/selected_items.py",
+        "    _select_sources(connection, scope)\n    return scope\n",
+        "    return scope\n",
+        (
+            (
+                "store/selected_items.py",
+                '    connection.execute(query("move_selected"))\n    _select_sources(connection, scope)\n',
+                '    connection.execute(query("move_selected"))\n',
+            ),
+        ),
+        is_of_few=True,
+    ),
+    Bug(
+        "a run of a few lacks the sources of sources",
+        "store/selected_items.sql",
+        "    FROM needed\n    JOIN item_source AS s ON s.item_id = needed.item_id AND s.made_by IS NULL\n",
+        "    FROM temp.selected AS needed\n"
+        "    JOIN item_source AS s ON s.item_id = needed.item_id AND s.made_by IS NULL\n",
+        (
+            (
+                "store/selected_items.py",
+                '    connection.execute(query("move_selected"))\n    _select_sources(connection, scope)\n',
+                '    connection.execute(query("move_selected"))\n',
+            ),
+        ),
+        is_of_few=True,
+    ),
+    Bug(
+        "a run of a few forgets an item that is to be made again",
+        "store/selected_items.sql",
+        "OR (selected.is_open = 0\n",
+        "OR (selected.is_open = 9\n",
+        is_of_few=True,
+    ),
+    Bug(
         "a verdict counts for another version",
         "store/reviews.py",
         '    if version is not None and version != row["version"]:\n',
@@ -917,7 +962,7 @@ def hunt(bug: Bug | None) -> str | None:
         worlds = ["tests/simulation/first_violation.py"]
         if bug is not None:
             restored = _RESTORED_FLEETS if bug.is_of_fleets else _RESTORES
-            worlds = _CHOOSING if bug.is_of_choosing else worlds
+            worlds = _FEW if bug.is_of_few else _CHOOSING if bug.is_of_choosing else worlds
             worlds = restored if bug.is_of_restores else _FLEETS if bug.is_of_fleets else worlds
         command = worlds if tests is None else ["-m", "pytest", "-q", "-x", "--no-header", tests]
         done = subprocess.run(

@@ -30,7 +30,8 @@ from batchkiln_service.db.creates import CreateStore, NewGeneration
 from batchkiln_service.errors import ApiError
 from simulation.log_silencing import silence, silent_pool
 from simulation.manifests import with_choices
-from simulation.plan import Hand, Intervention, Plan, QueueCopy, Restore, Stage
+from simulation.object_points import with_objects
+from simulation.plan import Hand, Intervention, Plan, QueueCopy, Restore, Stage, StorageTrouble
 from simulation.plan_runner import Outcome, play
 from simulation.scenarios import Storms
 from simulation.simulated_world import RESTORED
@@ -39,6 +40,7 @@ from simulation.timeline import summary
 ACCOUNTS_MOST: Final = 8
 RESTORES: Final = 4
 COPIES: Final = 8
+STORED: Final = 0.3  # of the worlds: their outputs are objects
 REFUSED_ONCE: Final = "(refused once)"
 _STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 _HANDS: Final[tuple[Hand, ...]] = ("none", "none", "none", "none", "cancel", "move", "move twice")
@@ -61,7 +63,7 @@ def draw_restores(seed: int) -> Plan:
         copies.append(QueueCopy(max(1.0, moment - chance.uniform(0.1, 60.0))))
         restores.append(Restore(moment, back=chance.choice((0, 0, 0, 1, 1, 2, 4)), hand=chance.choice(_HANDS)))
     interventions = [Intervention(chance.uniform(5, moment), chance.choice(("cancel", "retry"))) for _ in range(3)]
-    return Plan(
+    plan = Plan(
         seed=seed,
         manifests={"restored.yaml": _chained(seed, _manifest(chance, accounts))},
         accounts=accounts,
@@ -75,6 +77,17 @@ def draw_restores(seed: int) -> Plan:
         calm_at=moment,
         ends_by=3 * 86_400.0,
     )
+    _store_objects(seed, plan)
+    return plan
+
+
+def _store_objects(seed: int, plan: Plan) -> None:
+    """Let the outputs of some worlds be objects, which outlive each restore; their place is no disk of the program."""
+    chance = random.Random(f"restored objects {seed}")
+    if chance.random() < STORED:
+        plan.has_objects, plan.cuts_power = True, None
+        plan.manifests = with_objects(plan.manifests)
+        plan.storage = StorageTrouble(chance.choice((0.0, 0.05, 0.2)))
 
 
 def _manifest(chance: random.Random, accounts: tuple[str, ...]) -> str:

@@ -7,13 +7,15 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, Literal
 
+from batchkiln.core.selection import Selection
 from batchkiln.rehearsal.network import NetworkFault
 from batchkiln_service.faults.fault_rules import Endpoint, Misbehaviour
 
 from .decisions import Decision
 from .disk_faults import Trouble
+from .few_first import Few
 from .manifests import Wishes, draw_wishes
-from .object_points import PLACE_OF_OBJECTS
+from .object_points import with_objects
 from .plan import START, ClockStep, Database, HookBounds, Intervention, Outage, Plan, StorageTrouble
 from .reviewers import moments_near
 
@@ -89,11 +91,14 @@ class Options:
     is_rushed: bool = False  # only worlds in which the minutes are what is short
     database: Database = "sqlite"  # on PostgreSQL no disk fails, and no power is cut: those are the server's matter
     is_choosing: bool = False  # only worlds with groups and a hook, in which a person decides again and again
+    is_few: bool = False  # only worlds in which a few items are tried first
 
 
 _REVIEWED: Final = 0.5  # of the worlds
 _HOOKED: Final = 0.25
 _STORED: Final = 0.2
+_FEW: Final = 0.25
+_PATTERNS: Final = ("i*[0-9]", "i*[02468]", "g*-[0-9]", "*-still*", "*[13579]", "i1*", "none of these")
 _KINDS: Final[tuple[Literal["review", "undo", "redo", "use"], ...]] = (
     "review",
     "review",
@@ -144,6 +149,7 @@ def draw(seed: int, options: Options) -> Plan:
         _store_objects(seed, plan, wishes)
     plan.decisions = _decisions(seed, plan)
     plan.hook = _hook(seed, plan, share=0.7 if options.is_choosing else _HOOKED)
+    plan.few = _few(seed, share=1.0 if options.is_few else _FEW)
     redone = len(plan.decisions) + sum(each.kind == "redo" for each in plan.interventions) + 2 * (plan.hook is not None)
     plan.ends_by = redone * DAY + calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
     return plan
@@ -198,6 +204,22 @@ def _hook(seed: int, plan: Plan, *, share: float) -> HookBounds | None:
     return HookBounds(redos=chance.choice((1, 2)), redo_credits=chance.choice((5, 60, 500)))
 
 
+def _few(seed: int, *, share: float) -> Few | None:
+    """Draw which few items a person tries first, apart from all else, so that a seed keeps its world."""
+    chance = random.Random(f"scenario few {seed}")
+    if chance.random() >= share:
+        return None
+    way = chance.choice(("only", "limit", "sample", "all"))
+    only = tuple(chance.sample(_PATTERNS, chance.choice((1, 1, 2)))) if way in {"only", "all"} else ()
+    selection = Selection(
+        only=only,
+        limit=chance.choice((1, 3, 8)) if way in {"limit", "all"} else None,
+        sample=chance.choice((1, 2, 5)) if way in {"sample", "all"} else None,
+        seed=chance.choice((0, 7)),
+    )
+    return Few(selection, runs=chance.choice((1, 1, 2)))
+
+
 def _store_objects(seed: int, plan: Plan, wishes: Wishes) -> None:
     """Let the outputs of some worlds be objects at a URL, whose storage fails, apart from all else.
 
@@ -207,7 +229,7 @@ def _store_objects(seed: int, plan: Plan, wishes: Wishes) -> None:
     if chance.random() >= _STORED:
         return
     plan.has_objects, plan.cuts_power = True, None
-    plan.manifests = {name: _with_objects(name, text) for name, text in plan.manifests.items()}
+    plan.manifests = with_objects(plan.manifests)
     plan.storage = StorageTrouble(
         probability=chance.choice((0.0, 0.05, 0.2, 0.4)),
         outages=tuple(
@@ -215,13 +237,6 @@ def _store_objects(seed: int, plan: Plan, wishes: Wishes) -> None:
             for _ in range(chance.choice((0, 1, 3)))
         ),
     )
-
-
-def _with_objects(name: str, text: str) -> str:
-    if not name.endswith(".yaml"):
-        return text
-    place = f"output: {{dir: '{PLACE_OF_OBJECTS}'"
-    return text.replace("output: {", f"{place}, ") if "output: {" in text else f"{text}{place}}}\n"
 
 
 def _rests(chance: random.Random) -> tuple[float, ...]:

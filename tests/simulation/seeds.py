@@ -36,7 +36,12 @@ def play_seed(seed: int, options: Options) -> tuple[int, Outcome]:
 def main() -> int:
     args = _arguments()
     options = Options(
-        days=args.days, is_rough=not args.fair, is_rushed=args.rushed, is_choosing=args.choosing, database=args.database
+        days=args.days,
+        is_rough=not args.fair,
+        is_rushed=args.rushed,
+        is_choosing=args.choosing,
+        is_few=args.few,
+        database=args.database,
     )
     if args.database == "postgresql":
         name_server()
@@ -69,6 +74,7 @@ def command_of(seed: int, options: Options) -> str:
     """Return the arguments that play a world again."""
     kind = ("" if options.is_rough else " --fair") + (" --rushed" if options.is_rushed else "")
     kind += " --choosing" if options.is_choosing else ""
+    kind += " --few" if options.is_few else ""
     kind += "" if options.database == "sqlite" else f" --database {options.database}"
     return f"--seeds {seed} --days {options.days:g}{kind}"
 
@@ -99,6 +105,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--fair", action="store_true", help="let nothing go wrong")
     parser.add_argument("--rushed", action="store_true", help="only worlds in which the minutes' requests run out")
     parser.add_argument("--choosing", action="store_true", help="only worlds in which a person and a hook choose")
+    parser.add_argument("--few", action="store_true", help="only worlds in which a few items are tried first")
     parser.add_argument("--database", choices=get_args(Database), default="sqlite", help="where the queue is")
     parser.add_argument("--first", action="store_true", help="end with the first broken promise, for planted bugs")
     parser.add_argument("--verbose", action="store_true", help="tell what happens, one world after the other")

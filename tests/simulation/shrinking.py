@@ -8,7 +8,14 @@ from typing import Any, Final
 from .plan import Plan
 
 _ROWS: Final = ("kills", "outages", "clock_steps", "troubles", "rests")
-_SINGLES: Final = {"revoked_at": None, "stranger_until": 0.0, "cuts_power": None, "weather": None, "storage": None}
+_SINGLES: Final = {
+    "revoked_at": None,
+    "stranger_until": 0.0,
+    "cuts_power": None,
+    "weather": None,
+    "storage": None,
+    "few": None,
+}
 _ITEM: Final = "  - {id:"
 TRIES_MAX: Final = 200
 

@@ -40,6 +40,7 @@ from batchkiln_service import LocalService, ServiceConfig
 from .crash_point_counter import DiedError, Points
 from .decisions import Decisions
 from .fault_schedule import fates_of
+from .few_first import FewFirst
 from .hook_programs import HookPrograms, hook_of
 from .inline_sqlite import inline_aiosqlite
 from .leaks import left_behind
@@ -125,6 +126,9 @@ class World:
         budgeted |= {name.removesuffix(".yaml") for name, text in plan.manifests.items() if ", credits:" in text}
         self.hooks = HookPrograms(plan.seed, never_again=frozenset(budgeted))
         self.is_hook_over = False
+        self.few = FewFirst(
+            plan.few, self.program_folder / "queue.db", folder / "service" / "service.db", self.violations
+        )
         self._served = SERVED.get(self.program_folder / "queue.db")
         if self._served is not None:
             self._served.pass_by = self.points.pass_by
@@ -322,6 +326,11 @@ class World:
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        if self.few.end(is_complete=not left):
+            self.note("a person", "has seen a few, and goes on")
+            if reviewed := self._review(is_last_call=False):
+                self.note("a person", f"reviews: {', '.join(reviewed)}")
+            return RESTART_SECONDS
         return self._until_next_life(left)
 
     def _until_next_life(self, left: int) -> float | None:
@@ -458,7 +467,11 @@ class World:
                 names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
                 applied = await apply_manifests(store, app, names, options=ApplyOptions(), stdin=BytesIO())
                 control.scope = scope_of(applied)
-                sleepers = Oversleeping(driver, folder / "queue.db", self.violations)
+                if (selection := self.few.selection) is not None:
+                    job_ids = sorted(control.scope.job_ids or ())
+                    control.scope = await store.run(Writer.select, job_ids, selection)
+                    self.few.begin()
+                sleepers = Oversleeping(driver, folder / "queue.db", self.violations, prepare=self.few.stage)
                 self.loop.on_move = sleepers.look
                 self._wake_program = driver.on_wakeup  # as a command of another process does
                 async with self._hooked(driver):

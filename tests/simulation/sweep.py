@@ -41,6 +41,7 @@ from simulation.strangers import meet
 OPTIONS: Final = Options(days=2.0)
 RUSHED: Final = Options(days=2.0, is_rushed=True)
 CHOOSING: Final = Options(days=0.1, is_choosing=True)
+FEW: Final = Options(days=0.1, is_choosing=True, is_few=True)
 Runs = Iterator[tuple[str, Outcome]]  # with the command that plays each again
 PARTS: Final = ("points", "pairs", "worlds", "dialects", "fleet")
 HANDOVER_BLOWS: Final[tuple[Blow, ...]] = ("kill", "freeze")
@@ -56,6 +57,7 @@ class Extent:
     account_days: int
     rushed_days: int  # of worlds in which the minutes are what is short: they take longest to play
     choosing_days: int  # of worlds in which a person and a hook choose; they are short
+    few_days: int  # of those in which a person tries a few items first
     dialects: int  # of services that nobody has seen
     fleets: int  # worlds with several workers
     handovers: int  # every how many points of a handover
@@ -68,6 +70,7 @@ FULL: Final = Extent(
     account_days=10_000,
     rushed_days=400,
     choosing_days=200,
+    few_days=200,
     dialects=10_000,
     fleets=1000,
     handovers=1,
@@ -79,6 +82,7 @@ SHORT: Final = Extent(
     account_days=30,
     rushed_days=4,
     choosing_days=4,
+    few_days=4,
     dialects=70,
     fleets=8,
     handovers=150,
@@ -135,6 +139,7 @@ def _parts(
         ("worlds", OPTIONS, extent.account_days, 20),
         ("rushed worlds", RUSHED, extent.rushed_days, 4),
         ("choosing worlds", CHOOSING, extent.choosing_days, 8),
+        ("worlds of a few", FEW, extent.few_days, 8),
     ):
         options = replace(drawn_from, database=database)
         yield "worlds", name, _worlds(pool, first_seed, options, days, batch=batch)

@@ -52,6 +52,15 @@ def test_choosing_worlds_break_no_promise() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("seed", [16, 38, 40, 41])
+def test_worlds_in_which_a_few_are_tried_first_break_no_promise(seed: int) -> None:
+    """Nothing beyond the selection and its sources is paid, and nothing of them is left, also if it is made again."""
+    _, outcome = play_seed(seed, Options(days=0.1, is_choosing=True, is_few=True))
+
+    assert outcome.violations == ()
+
+
+@pytest.mark.long
 @pytest.mark.postgres
 @pytest.mark.parametrize("seed", range(3))
 def test_worlds_with_a_queue_in_postgresql_break_no_promise(seed: int) -> None:

@@ -30,6 +30,7 @@ _FATES: Final = (
     "storage",
     "rests",
     "hook",
+    "few",
     "revoked_at",
     "stranger_until",
     "cuts_power",

@@ -35,6 +35,7 @@ from batchkiln.store import (
     CancelReport,
     Decided,
     Decision,
+    Filter,
     ItemDetail,
     QueueLocation,
     Reader,
@@ -49,6 +50,7 @@ from batchkiln.store import (
     Writer,
 )
 
+_ANY: Final = Filter()
 _DIGITS_MAX: Final = 18
 
 
@@ -214,9 +216,14 @@ class Changes:
         async with self._to_change() as store:
             return await store.write(Writer.review, job, named, decided, by=who, machine_now=self._clock())
 
-    async def review_step(self, job: str, at: int | None = None, *, is_all: bool = False) -> ReviewStep | None:
-        """Return the review step at a place, or the first one; None if nothing is left to review. See `ReviewStep`."""
-        return await self.reader.read(lambda reader: reader.reviews.step(job, at, is_all=is_all))
+    async def review_step(
+        self, job: str, at: int | None = None, *, is_all: bool = False, wanted: Filter = _ANY
+    ) -> ReviewStep | None:
+        """Return the review step at a place, or the first one; None if nothing is left to review. See `ReviewStep`.
+
+        With `wanted`, the other steps, and the first one, are those with an item that matches.
+        """
+        return await self.reader.read(lambda reader: reader.reviews.step(job, at, is_all=is_all, wanted=wanted))
 
     async def fetch(self, job: str, items: Sequence[str] = ()) -> FetchReport:
         """Find the current files of done items that are gone, and let the next run download them again.

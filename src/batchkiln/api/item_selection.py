@@ -34,16 +34,29 @@ class ItemSelection:
 
 
 def selection_of(
-    states: Sequence[str] | None, code: str | None, where: str | None, verdict: Verdicts | None
+    states: Sequence[str] | None, code: str | None, where: Sequence[str] | None, verdict: Verdicts | None
 ) -> ItemSelection:
-    """Return the selection of the options' values. Raise `InputError` for a condition that is not understood."""
-    key = value = None
-    if where is not None:
-        key, separator, value = where.removeprefix(_PREFIX).partition("=")
-        if not where.startswith(_PREFIX) or not separator or not key:
-            raise InputError(f"--where {where}: write metadata.KEY=VALUE, for example metadata.species=fox")
+    """Return the selection of the options' values.
+
+    Raise `InputError` for a condition that is not understood, and for two that no item can fulfil.
+    """
     chosen = tuple(ItemState(state) for state in dict.fromkeys(states or ()))
-    return ItemSelection(chosen, Filter(code=code, key=key, value=value, verdict=verdict))
+    return ItemSelection(chosen, Filter(code=code, metadata=_metadata_of(where or ()), verdict=verdict))
+
+
+def _metadata_of(conditions: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the keys and values of conditions such as `metadata.species=fox`."""
+    found: dict[str, str] = {}
+    for condition in conditions:
+        key, separator, value = condition.removeprefix(_PREFIX).partition("=")
+        if not condition.startswith(_PREFIX) or not separator or not key:
+            raise InputError(f"{condition}: write metadata.KEY=VALUE, for example metadata.species=fox")
+        if found.setdefault(key, value) != value:
+            raise InputError(
+                f"{condition}: no item matches, because {_PREFIX}{key}={found[key]} must hold as well, and a key has "
+                "one value; give each key once"
+            )
+    return tuple(found.items())
 
 
 def names_of(reader: Reader, job: str, items: Sequence[str], selection: ItemSelection) -> list[str] | None:

@@ -18,7 +18,12 @@ _STATES: Final = click.option(
     help="Only items in this state; can be repeated.",
 )
 _CODE: Final = click.option("--code", metavar="CODE", help="Only items with this error code.")
-_WHERE: Final = click.option("--where", metavar="metadata.KEY=VALUE", help="Only items with this metadata value.")
+_WHERE: Final = click.option(
+    "--where",
+    metavar="metadata.KEY=VALUE",
+    multiple=True,
+    help="Only items with this metadata value; can be repeated with other keys, and all must hold.",
+)
 _VERDICTS: Final = (
     click.option("--kept", "verdict", flag_value="kept", help="Only items that a person kept."),
     click.option("--dropped", "verdict", flag_value="dropped", help="Only items that a person dropped."),

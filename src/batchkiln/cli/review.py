@@ -10,10 +10,12 @@ from typing import Final
 
 import click
 
-from batchkiln.api import Decided, ItemSummary, OutputSummary, Reader, ReviewReport, ReviewStep
+from batchkiln.api import Decided, Filter, ItemSummary, OutputSummary, Reader, ReviewReport, ReviewStep
 from batchkiln.api.changes import Action, Changes, open_changes
 from batchkiln.api.documents import reviewed_document
+from batchkiln.api.item_selection import ItemSelection
 from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
+from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.job_commands import print_skipped
 from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
@@ -32,6 +34,7 @@ _ENDS: Final = frozenset({"q", "", "\x04"})
     "review",
     example="batchkiln review field-guide --open\n"
     "batchkiln review field-guide --keep owl-2 --drop owl-1\n"
+    "batchkiln review field-guide --dropped --where metadata.species=owl\n"
     "batchkiln review field-guide --json",
 )
 @click.argument("job", type=JOB)
@@ -46,6 +49,7 @@ _ENDS: Final = frozenset({"q", "", "\x04"})
     help="Remove the verdict about this item; can be repeated.",
 )
 @click.option("--all", "is_all", is_flag=True, help="Go through all done items, also through reviewed ones.")
+@item_filters(of_files=True)
 @click.option("--open", "is_opened", is_flag=True, help="Open each file with the desktop's viewer.")
 def review(
     common: Common,
@@ -55,22 +59,28 @@ def review(
     dropped: tuple[str, ...],
     undone: tuple[str, ...],
     is_all: bool,
+    selection: ItemSelection,
     is_opened: bool,
 ) -> ExitStatus:
     """Keep or drop done items of JOB: those with `review: true`, and groups of variants to choose from.
 
     In a terminal, one key decides about each item. Without a terminal, or with --json, the command lists what is to be
-    reviewed. Items that are made from a kept item may start. Only `r` costs credits, and it asks first.
+    reviewed. Items that are made from a kept item may start. Only `r` costs credits, and it asks first. With --kept,
+    --dropped or --unreviewed, the command goes through all such items.
     """
     decisions = {Decided.KEEP: kept, Decided.DROP: dropped, Decided.UNDO: undone}
     named = [item for items in decisions.values() for item in items]
     if len(set(named)) < len(named):
         raise InputError("an item is named twice; nothing was changed")
+    wanted = selection.wanted
+    if named and selection:
+        raise InputError("name items, or choose them by options such as --where, not both; nothing was changed")
     if named:
         return run_async(_decide(common, job, decisions))
+    is_all = is_all or wanted.verdict is not None
     if common.is_json or not can_ask_person():
-        return run_async(_list(common, job, is_all=is_all))
-    return run_async(_go_through(common, job, is_all=is_all, is_opened=is_opened))
+        return run_async(_list(common, job, wanted, is_all=is_all))
+    return run_async(_go_through(common, job, wanted, is_all=is_all, is_opened=is_opened))
 
 
 def _check_names(reader: Reader, job: str, names: Sequence[str]) -> None:
@@ -98,9 +108,9 @@ def _done(decided: Decided, report: ReviewReport) -> str:
     return f"{plural(len(report.changed), 'item')} {word}"
 
 
-async def _list(common: Common, job: str, *, is_all: bool) -> ExitStatus:
+async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        step, is_empty = await changes.review_step(job, is_all=is_all), True
+        step, is_empty = await changes.review_step(job, is_all=is_all, wanted=wanted), True
         while step is not None:
             is_empty = False
             if common.is_json:
@@ -108,9 +118,11 @@ async def _list(common: Common, job: str, *, is_all: bool) -> ExitStatus:
             else:
                 for line in _lines(step):
                     print_result(line)
-            step = None if step.next_at is None else await changes.review_step(job, step.next_at, is_all=is_all)
+            place = step.next_at
+            step = None if place is None else await changes.review_step(job, place, is_all=is_all, wanted=wanted)
         if is_empty and not common.is_json:
-            print_result(f"{job}: nothing waits for a review.")
+            nothing = "nothing that the options choose" if wanted.is_by_content else "nothing"
+            print_result(f"{job}: {nothing} {'is done' if is_all else 'waits for a review'}.")
     return ExitStatus.OK
 
 
@@ -130,9 +142,9 @@ def _lines(step: ReviewStep) -> list[str]:
 # --- in a terminal -----------------------------------------------------------------------
 
 
-async def _go_through(common: Common, job: str, *, is_all: bool, is_opened: bool) -> ExitStatus:
+async def _go_through(common: Common, job: str, wanted: Filter, *, is_all: bool, is_opened: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        session = _Session(changes, job, is_all=is_all, is_opened=is_opened)
+        session = _Session(changes, job, wanted, is_all=is_all, is_opened=is_opened)
         with _single_keys():
             await session.run()
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
@@ -143,10 +155,11 @@ async def _go_through(common: Common, job: str, *, is_all: bool, is_opened: bool
 class _Session:
     """One person's way through the steps of a job's review."""
 
-    def __init__(self, changes: Changes, job: str, *, is_all: bool, is_opened: bool) -> None:
+    def __init__(self, changes: Changes, job: str, wanted: Filter, *, is_all: bool, is_opened: bool) -> None:
         self.decided = 0
         self._changes = changes
         self._job = job
+        self._wanted = wanted
         self._is_all = is_all
         self._is_opened = is_opened
         self._undoable: list[tuple[int, str]] = []
@@ -154,13 +167,13 @@ class _Session:
 
     async def run(self) -> None:
         """Show one item after the other, and carry out the keys, until all are decided or the person quits."""
-        step, name = await self._changes.review_step(self._job, is_all=self._is_all), None
+        step, name = await self._changes.review_step(self._job, is_all=self._is_all, wanted=self._wanted), None
         while step is not None:
-            item = _undecided(step, name)
+            item = _to_show(step, name, self._wanted)
             if item is None:
                 step, name = await self._step(step.next_at), None
                 continue
-            left = await self._changes.reader.read(_left, self._job, step)
+            left = await self._changes.reader.read(_left, self._job, step, self._wanted)
             self._show(step, item, left)
             key = _key()
             if key in _ENDS:
@@ -168,7 +181,9 @@ class _Session:
             step, name = await self._act(key, step, item)
 
     async def _step(self, at: int | None) -> ReviewStep | None:
-        return None if at is None else await self._changes.review_step(self._job, at, is_all=self._is_all)
+        if at is None:
+            return None
+        return await self._changes.review_step(self._job, at, is_all=self._is_all, wanted=self._wanted)
 
     async def _act(self, key: str, step: ReviewStep, item: ItemSummary) -> tuple[ReviewStep | None, str | None]:
         """Carry out the action of a key; return the next step, and the item to show in it unless it is the default."""
@@ -256,11 +271,12 @@ def _key() -> str:
     return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace").lower()
 
 
-def _undecided(step: ReviewStep, name: str | None) -> ItemSummary | None:
-    """Return the named item of a step, or its first done item, if possible one without a verdict."""
+def _to_show(step: ReviewStep, name: str | None, wanted: Filter) -> ItemSummary | None:
+    """Return the named item of a step, or its first done one, if possible with the wanted verdict or without one."""
     done = [item for item in step.items if item.state is ItemState.DONE]
     named = [item for item in done if item.name == name]
-    return next(iter(named + [item for item in done if item.verdict is None] + done), None)
+    matching = [item for item in done if item.verdict is not None and item.verdict == wanted.verdict]
+    return next(iter(named + matching + [item for item in done if item.verdict is None] + done), None)
 
 
 def _after(step: ReviewStep, item: ItemSummary) -> str | None:
@@ -270,6 +286,6 @@ def _after(step: ReviewStep, item: ItemSummary) -> str | None:
     return next(iter(following), None)
 
 
-def _left(reader: Reader, job: str, step: ReviewStep) -> int:
-    """Return how many steps from this one on have something to review."""
-    return reader.reviews.left(job, at=step.items[0].id)
+def _left(reader: Reader, job: str, step: ReviewStep, wanted: Filter) -> int:
+    """Return how many matching steps from this one on have something to review."""
+    return reader.reviews.left(job, at=step.items[0].id, wanted=wanted)

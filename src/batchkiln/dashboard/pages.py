@@ -76,8 +76,7 @@ async def gallery(request: web.Request) -> web.Response:
         state=_state_of(query.get("state", "")),
         model=query.get("model") or None,
         code=query.get("code") or None,
-        key=key.strip() or None,
-        value=value.strip() if separator else None,
+        metadata=((key.strip(), value.strip() if separator else None),) if key.strip() else (),
     )
     after, before = _key_of(query.get("after", "0")), query.get("before")
     place = {"after_id": after} if before is None else {"before_id": _key_of(before)}

@@ -378,7 +378,7 @@ def _job_plan(
     unpriced = tuple(unpriced_groups(sendable, quotes, profile.limits, accounts))
     unpayable = tuple(each for each in forecast.unpayable if each.job == name)
     return JobPlan(
-        manifest=manifest,
+        manifest=replace(manifest, chains=sendable.chains),
         now=now,
         end_at=None if manifest.is_paused else forecast.ends.get(name),
         unpayable=unpayable,
@@ -424,7 +424,10 @@ def _has_queued(load: JobLoad) -> bool:
 def _without_refused(manifest: ManifestPlan, quotes: Quotes) -> ManifestPlan:
     """Return the manifest without items that the service refuses: they cost neither time nor credits."""
     kept = tuple(entry for entry in manifest.counts if not _is_refused(entry, manifest, quotes))
-    return replace(manifest, counts=kept)
+    to_make = {
+        key: items for key, items in manifest.chains.to_make.items() if (manifest.profile, key) not in quotes.refused
+    }
+    return replace(manifest, counts=kept, chains=replace(manifest.chains, to_make=to_make))
 
 
 def _is_refused(entry: RecipeCount, manifest: ManifestPlan, quotes: Quotes) -> bool:

@@ -111,6 +111,8 @@ def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:
         return text
     is_embedded = plan.profiles[job.manifest.profile].is_embedded
     found = "the local service's" if is_embedded else "those of equal requests with other images"
+    if job.to_make == 1:
+        return f"{text}; its price is {found if is_embedded else 'that of an equal request with another image'}"
     if not job.to_make_unpriced:
         return f"{text}; the prices are {found}"
     verb = "has" if job.to_make_unpriced == 1 else "have"

@@ -191,22 +191,22 @@ LOOKED_AT: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`.
+    """Conditions of a search, which must all hold; None matches everything.
 
-    A `verdict` of "unreviewed" matches done items without a verdict.
+    `metadata` contains keys with their values as text, such as `3` and `true`; a value of None matches any item with
+    the key. A `verdict` of "unreviewed" matches done items without a verdict.
     """
 
     state: ItemState | None = None
     model: str | None = None
     code: str | None = None
-    key: str | None = None
-    value: str | None = None
+    metadata: tuple[tuple[str, str | None], ...] = ()
     verdict: Literal["kept", "dropped", "unreviewed"] | None = None
 
     @property
     def is_by_content(self) -> bool:
         """Return whether the search needs more than the index on states."""
-        return any(wish is not None for wish in (self.model, self.code, self.key, self.verdict))
+        return bool(self.metadata) or any(wish is not None for wish in (self.model, self.code, self.verdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,8 +514,7 @@ def matching_ids(connection: Session, ids: Sequence[int], wanted: Filter, limit:
         "ids": json.dumps(ids),
         "model": wanted.model,
         "code": wanted.code,
-        "key": wanted.key,
-        "value": wanted.value,
+        "metadata": json.dumps(dict(wanted.metadata)) if wanted.metadata else None,
         "verdict": wanted.verdict,
         "limit": limit,
     }

@@ -23,10 +23,12 @@ WHERE (CAST(:model AS TEXT) IS NULL OR r.model = :model)
     AND (CAST(:verdict AS TEXT) IS NULL OR i.verdict = :verdict
         OR (:verdict = 'unreviewed' AND i.state = 'done' AND i.verdict IS NULL))
     AND (CAST(:code AS TEXT) IS NULL OR i.error_code = :code)
-    AND (CAST(:key AS TEXT) IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
-        WHERE m.key = :key AND (CAST(:value AS TEXT) IS NULL OR :value = iif(
-            m.type IN ('true', 'false', 'null'), m.type, CAST(m.value AS TEXT)))))
+    AND (CAST(:metadata AS TEXT) IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:metadata) AS w
+        WHERE NOT EXISTS (
+            SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
+            WHERE m.key = w.key AND (w.value IS NULL OR w.value = iif(
+                m.type IN ('true', 'false', 'null'), m.type, CAST(m.value AS TEXT))))))
 ORDER BY e.key LIMIT :limit;
 
 -- name: newest_in_state

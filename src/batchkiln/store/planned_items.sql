@@ -16,29 +16,23 @@ WHERE f.rank > :after ORDER BY f.rank LIMIT :limit;
 INSERT INTO staging.chosen (name, step) VALUES (?, ?);
 
 -- name: sources_to_be  (of the chosen items of a step: items of the same job, of which not enough is there yet)
-SELECT DISTINCT coalesce(i.id, -p.seq) AS id, found.name, coalesce(p.priority, i.priority) AS priority,
-    coalesce(p.recipe_id, i.recipe_id) AS recipe_id,
+SELECT coalesce(i.id, -p.seq) AS id, found.name, coalesce(p.recipe_id, i.recipe_id) AS recipe_id,
     CASE w.event WHEN 'cancel_requested' THEN 'canceled' WHEN 'budget_raised' THEN 'queued' WHEN 'requeued' THEN 'queued'
         ELSE coalesce(i.state, 'queued') END AS state
 FROM (
-    SELECT coalesce(m.name, member.name, r.item) AS name
-    FROM staging.chosen AS c
-    JOIN staging.placed AS d ON d.name = c.name
-    JOIN staging.reference AS r ON r.seq = d.seq AND r.job IS NULL
-    LEFT JOIN staging.variant AS v ON r.group_seq IS NOT NULL AND v.group_name = r.item
-    LEFT JOIN staging.placed AS m ON m.seq = v.seq
-    LEFT JOIN item AS member ON r.group_seq IS NULL AND r.group_id IS NOT NULL AND member.group_id = r.group_id
-    WHERE c.step = :step AND NOT EXISTS (
-        SELECT 1 FROM variant_group AS g WHERE g.id = r.group_id AND g.choose <= (
-            SELECT count(*) FROM item AS k WHERE k.group_id = g.id AND k.state = 'done' AND k.verdict = 'kept'))
+    SELECT n.source_name AS name
+    FROM staging.chosen AS c JOIN staging.need AS n ON n.name = c.name
+    WHERE c.step = :step AND n.is_open = 1 AND n.source_name IS NOT NULL
     UNION
-    SELECT source.name
-    FROM staging.chosen AS c
-    JOIN item AS d ON d.job_id = :job_id AND d.name = c.name
-    JOIN item_source AS s ON s.item_id = d.id AND s.made_by IS NULL
-    LEFT JOIN item AS member ON s.group_id IS NOT NULL AND member.group_id = s.group_id
-    JOIN item AS source ON source.id = coalesce(s.source_id, member.id) AND source.job_id = :job_id
-    WHERE c.step = :step AND NOT EXISTS (SELECT 1 FROM staging.placed AS p WHERE p.name = c.name)
+    SELECT m.name
+    FROM staging.chosen AS c JOIN staging.need AS n ON n.name = c.name
+    JOIN staging.variant AS v ON v.group_name = n.group_name JOIN staging.placed AS m ON m.seq = v.seq
+    WHERE c.step = :step AND n.is_open = 1
+    UNION
+    SELECT member.name
+    FROM staging.chosen AS c JOIN staging.need AS n ON n.name = c.name
+    JOIN item AS member ON member.group_id = n.group_id
+    WHERE c.step = :step AND n.is_open = 1 AND n.group_name IS NOT NULL
 ) AS found
 LEFT JOIN staging.placed AS p ON p.name = found.name
 LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = found.name

@@ -25,7 +25,7 @@ from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
 from batchkiln.store.planned_items import PlannedItem, PlannedItems
 from batchkiln.store.planner_snapshot import queued_heads
-from batchkiln.store.references import PlannedChains, planned_chains
+from batchkiln.store.references import PlannedChains, find_needs, planned_chains
 from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -192,6 +192,7 @@ class _RecipeCounter:
             self._count_moves()
         for row in self._connection.execute(query("planned_fresh")):
             self._add(row["recipe_id"], row["n"], row["seq"])
+        find_needs(self._connection, report.job_id, self._requeued)
         planned = PlannedItems(self._connection, report.job_id, self._selection, requeued=self._requeued)
         if self._selection:
             total = sum(self._queued.values())

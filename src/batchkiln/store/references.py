@@ -209,15 +209,24 @@ class PlannedChains:
     waiting_for_pruned: int = 0
 
 
+def find_needs(connection: Session, job_id: int | None, requeued: Iterable[int]) -> None:
+    """Stage the inputs that items of a compared manifest will be made from, and whether each is there.
+
+    `requeued` are the known items that a change of the manifest queues again.
+    """
+    params = {"job_id": job_id, "requeued": json.dumps(sorted(requeued))}
+    for name in ("stage_needs", "find_needs_of_fresh", "find_needs_of_relinked", "find_needs_of_known", "index_needs"):
+        connection.execute(query(name), params if name.startswith("find") else {})
+    for name in ("close_needs_of_items", "close_needs_of_groups"):
+        connection.execute(query(name), params)
+
+
 def planned_chains(connection: Session, job_id: int | None, *, is_selected: bool = False) -> PlannedChains:
-    """Return the chains of a staged and compared manifest. With `is_selected`, only the chosen items are to be sent."""
-    params = {"job_id": job_id, "is_selected": int(is_selected)}
-    rows = connection.execute(query("items_to_make_for"), params).fetchall()
-    if job_id is None:
-        return PlannedChains({row["price_key"]: int(row["n"]) for row in rows})
+    """Return the chains of a manifest after `find_needs`. With `is_selected`, only the chosen items are to be sent."""
+    rows = connection.execute(query("items_to_make_for"), {"is_selected": int(is_selected)}).fetchall()
     return PlannedChains(
         {row["price_key"]: int(row["n"]) for row in rows},
-        stale_items(connection, job_id),
+        0 if job_id is None else stale_items(connection, job_id),
         connection.execute(query("waiting_for_pruned")).fetchone()[0],
     )
 

@@ -246,32 +246,102 @@ UPDATE item SET is_source = 1 WHERE is_source = 0 AND (
 -- name: jobs_to_refer_to
 SELECT name FROM job ORDER BY id;
 
--- name: items_to_make_for  (items to queue with an input that is not there yet, by price)
-SELECT price_key, sum(n) AS n FROM (
-    SELECT r.price_key, count(*) AS n
-    FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq
-    JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
-    WHERE p.open_inputs > 0 AND EXISTS (
-        SELECT 1 FROM staging.reference AS ref LEFT JOIN item AS i ON i.id = ref.source_id
-        WHERE ref.seq = f.seq AND coalesce(i.state, '') <> 'done' AND NOT EXISTS (
-            SELECT 1 FROM variant_group AS g WHERE g.id = ref.group_id AND g.choose <= (
-                SELECT count(*) FROM item AS k WHERE k.group_id = g.id AND k.state = 'done' AND k.verdict = 'kept')))
-        AND (CAST(:is_selected AS INTEGER) = 0 OR p.name IN (SELECT name FROM staging.chosen))
-    GROUP BY r.price_key
-    UNION ALL
-    SELECT coalesce(seen.price_key, r.price_key), count(*) AS n
-    FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
-    LEFT JOIN staging.placed AS p ON p.name = i.name
-    LEFT JOIN staging.recipe_seen AS seen ON seen.id = p.recipe_id
-    WHERE i.job_id = :job_id AND i.state = 'queued' AND i.open_inputs > 0 AND coalesce(p.open_inputs, 1) > 0
-        AND NOT EXISTS (SELECT 1 FROM staging.pending AS w WHERE w.item_id = i.id AND w.event = 'cancel_requested')
-        AND (CAST(:is_selected AS INTEGER) = 0 OR i.name IN (SELECT name FROM staging.chosen))
-    GROUP BY coalesce(seen.price_key, r.price_key)
-) AS found GROUP BY price_key ORDER BY price_key;
+-- name: stage_needs  (inputs of items that are to be queued, as the manifest leaves them; `is_open`: not there yet)
+CREATE TABLE staging.need (
+    id          INTEGER PRIMARY KEY,
+    name        TEXT NOT NULL,
+    price_key   TEXT NOT NULL,
+    source_id   INTEGER,
+    source_name TEXT,              -- of the same job
+    group_id    INTEGER,
+    group_name  TEXT,              -- of the same job
+    output      INTEGER NOT NULL,
+    rank        INTEGER NOT NULL,
+    is_open     INTEGER NOT NULL DEFAULT 1
+);
 
--- name: waiting_for_pruned
-SELECT count(DISTINCT s.item_id)
-FROM staging.pending AS w JOIN item_source AS s ON s.source_id = w.item_id AND s.made_by IS NULL
-JOIN item AS i ON i.id = s.item_id
-WHERE w.event = 'cancel_requested' AND i.state = 'queued' AND i.id NOT IN (
-    SELECT item_id FROM staging.pending WHERE event = 'cancel_requested');
+-- name: index_needs
+CREATE INDEX staging.need_by_name ON need (name);
+
+-- name: find_needs_of_fresh  (of new items)
+INSERT INTO staging.need (name, price_key, source_id, source_name, group_id, group_name, output, rank)
+SELECT p.name, r.price_key, ref.source_id,
+    CASE WHEN ref.job IS NULL AND coalesce(ref.source_seq, ref.source_id) IS NOT NULL THEN ref.item END, ref.group_id,
+    CASE WHEN ref.job IS NULL AND coalesce(ref.source_seq, ref.source_id) IS NULL THEN ref.item END, ref.output,
+    coalesce(ref.choice, 1)
+FROM staging.fresh AS f JOIN staging.reference AS ref ON ref.seq = f.seq
+JOIN staging.placed AS p ON p.seq = f.seq JOIN staging.recipe_seen AS r ON r.id = p.recipe_id;
+
+-- name: find_needs_of_relinked  (of known items that are made from others now; `requeued`: items that a change queues)
+INSERT INTO staging.need (name, price_key, source_id, source_name, group_id, group_name, output, rank)
+SELECT p.name, r.price_key, ref.source_id,
+    CASE WHEN ref.job IS NULL AND coalesce(ref.source_seq, ref.source_id) IS NOT NULL THEN ref.item END, ref.group_id,
+    CASE WHEN ref.job IS NULL AND coalesce(ref.source_seq, ref.source_id) IS NULL THEN ref.item END, ref.output,
+    coalesce(ref.choice, 1)
+FROM staging.relink AS l JOIN item AS i ON i.id = l.item_id
+JOIN staging.reference AS ref ON ref.seq = l.seq
+JOIN staging.placed AS p ON p.seq = l.seq JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
+LEFT JOIN staging.pending AS w ON w.item_id = i.id
+WHERE (i.state = 'queued' AND w.event IS NULL) OR w.event <> 'cancel_requested'
+    OR i.id IN (SELECT value FROM json_each(:requeued));
+
+-- name: find_needs_of_known  (of the other known items)
+INSERT INTO staging.need (name, price_key, source_id, source_name, group_id, group_name, output, rank)
+SELECT i.name, coalesce(seen.price_key, r.price_key), s.source_id,
+    CASE WHEN source.job_id = i.job_id THEN source.name END, s.group_id,
+    CASE WHEN g.job_id = i.job_id THEN g.name END, s.output, s.rank
+FROM (
+    SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND inputs IS NOT NULL
+        AND id NOT IN (SELECT item_id FROM staging.pending WHERE event = 'cancel_requested')
+    UNION SELECT item_id FROM staging.pending WHERE event <> 'cancel_requested'
+    UNION SELECT value FROM json_each(:requeued)
+) AS t
+JOIN item AS i ON i.id = t.id
+JOIN item_source AS s ON s.item_id = i.id
+JOIN recipe AS r ON r.id = i.recipe_id
+LEFT JOIN item AS source ON source.id = s.source_id
+LEFT JOIN variant_group AS g ON g.id = s.group_id
+LEFT JOIN staging.placed AS p ON p.name = i.name
+LEFT JOIN staging.recipe_seen AS seen ON seen.id = p.recipe_id
+WHERE i.id NOT IN (SELECT item_id FROM staging.relink) AND (p.seq IS NULL OR EXISTS (
+    SELECT 1 FROM staging.reference AS ref WHERE ref.seq = p.seq AND ref.place = s.place));
+
+-- name: close_needs_of_items  (what a source offers, by the rule of `fill_from_items`, if it is not made again)
+UPDATE staging.need SET is_open = 0 WHERE source_id IS NOT NULL AND EXISTS (
+    SELECT 1 FROM item AS k JOIN output AS o ON o.attempt_id = k.version_id AND o.number = need.output
+    LEFT JOIN staging.placed AS p ON k.job_id = :job_id AND p.name = k.name
+    LEFT JOIN staging.variant AS v ON v.seq = p.seq
+    WHERE k.id = need.source_id AND k.state = 'done' AND k.id NOT IN (SELECT value FROM json_each(:requeued))
+        AND coalesce(k.verdict, 'kept') = 'kept' AND (k.verdict IS NOT NULL
+            OR CASE WHEN p.seq IS NULL THEN k.needs_review ELSE coalesce(v.needs_review, 0) END = 0));
+
+-- name: close_needs_of_groups  (by the rule of `fill_from_groups`, with the number to choose that the manifest has)
+UPDATE staging.need SET is_open = 0 WHERE group_id IS NOT NULL AND (
+    SELECT count(*) FROM item AS k
+    WHERE k.group_id = need.group_id AND k.state = 'done' AND k.verdict = 'kept'
+        AND k.id NOT IN (SELECT value FROM json_each(:requeued))
+) >= (
+    SELECT CASE WHEN coalesce(max(v.choose), g.choose) > need.rank THEN coalesce(max(v.choose), g.choose)
+        ELSE need.rank END
+    FROM variant_group AS g LEFT JOIN staging.variant AS v ON g.job_id = :job_id AND v.group_name = g.name
+    WHERE g.id = need.group_id GROUP BY g.choose);
+
+-- name: items_to_make_for  (items to queue with an input that is not there yet, by price)
+SELECT price_key, count(DISTINCT name) AS n FROM staging.need
+WHERE is_open = 1 AND (CAST(:is_selected AS INTEGER) = 0 OR name IN (SELECT name FROM staging.chosen))
+GROUP BY price_key ORDER BY price_key;
+
+-- name: waiting_for_pruned  (also for a group of which too few are left to choose from)
+SELECT count(DISTINCT need.name)
+FROM staging.need LEFT JOIN variant_group AS g ON g.id = need.group_id
+WHERE need.is_open = 1 AND EXISTS (
+    SELECT 1 FROM staging.pending AS w JOIN item AS k ON k.id = w.item_id
+    WHERE w.event = 'cancel_requested' AND (k.id = need.source_id OR k.group_id = g.id)
+) AND (need.source_id IS NOT NULL OR (
+    SELECT count(*) FROM item AS k
+    WHERE k.group_id = g.id AND k.state <> 'canceled'
+        AND k.id NOT IN (SELECT item_id FROM staging.pending WHERE event = 'cancel_requested')
+) + (
+    SELECT count(*) FROM staging.variant AS v JOIN staging.fresh AS f ON f.seq = v.seq
+    WHERE v.group_name = need.group_name
+) < coalesce((SELECT max(v.choose) FROM staging.variant AS v WHERE v.group_name = need.group_name), g.choose));

@@ -5,7 +5,8 @@ made from the reviewed one. `now` is milliseconds of service time. Unknown names
 changed.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -14,7 +15,7 @@ from batchkiln.core.errors import InputError, command_arguments
 from batchkiln.core.job import InputFile, Verdict
 from batchkiln.core.states import ItemState
 from batchkiln.store.chains import fill_dependents
-from batchkiln.store.items import Items, ItemSummary
+from batchkiln.store.items import LOOKED_AT, Filter, Items, ItemSummary, matching_ids
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.operations import Skipped
 from batchkiln.store.session import Row, Session
@@ -33,6 +34,7 @@ class Decided(StrEnum):
 LEFT_AT_MOST: Final = 500
 """How far the steps that are left are counted, so that the time of a step does not grow with the job."""
 
+_ANY: Final = Filter()
 _VERDICTS: Final = {Decided.KEEP: Verdict.KEPT, Decided.DROP: Verdict.DROPPED, Decided.UNDO: None}
 _STATEMENTS: Final = {
     ("next", True): "next_done",
@@ -134,14 +136,17 @@ class Reviews:
         """Read from this connection."""
         self._connection = connection
 
-    def step(self, job_name: str, at: int | None = None, *, is_all: bool = False) -> ReviewStep | None:
+    def step(
+        self, job_name: str, at: int | None = None, *, is_all: bool = False, wanted: Filter = _ANY
+    ) -> ReviewStep | None:
         """Return the step at a place, or the first one with something to review; None if there is none.
 
-        With `is_all`, the steps are all done items, reviewed or not.
+        With `is_all`, the steps are all done items, reviewed or not. The steps before and after it, and the first one,
+        are those with an item that matches `wanted`, without its `state`.
         """
         job_id = Jobs(self._connection).id_of(job_name)
         if at is None:
-            at = self._other("next", job_id, 0, None, is_all=is_all)
+            at = self._other("next", job_id, 0, None, wanted, is_all=is_all)
         if at is None:
             return None
         place = self._connection.execute(query("review_place"), {"job_id": job_id, "item_id": at}).fetchone()
@@ -159,13 +164,22 @@ class Reviews:
             choose=place["choose"],
             items=tuple(items.of_ids(ids)),
             inputs=tuple(items.inputs_of(at)),
-            next_at=self._other("next", job_id, at, group_id, is_all=is_all),
-            previous_at=self._other("previous", job_id, at, group_id, is_all=is_all),
+            next_at=self._other("next", job_id, at, group_id, wanted, is_all=is_all),
+            previous_at=self._other("previous", job_id, at, group_id, wanted, is_all=is_all),
         )
 
-    def left(self, job_name: str, *, at: int = 0) -> int:
-        """Return how many steps from a place on have something to review, counted up to `LEFT_AT_MOST`."""
-        params = {"job_id": Jobs(self._connection).id_of(job_name), "at": at, "limit": LEFT_AT_MOST}
+    def left(self, job_name: str, *, at: int = 0, wanted: Filter = _ANY) -> int:
+        """Return how many matching steps from a place on have something to review, counted up to `LEFT_AT_MOST`.
+
+        With conditions, they are counted among the next `LOOKED_AT` steps; with a verdict, decided ones count as well.
+        """
+        job_id = Jobs(self._connection).id_of(job_name)
+        if wanted.is_by_content:
+            params = {"job_id": job_id, "after": at - 1, "group_id": None, "limit": LOOKED_AT}
+            statement = _STATEMENTS["next", wanted.verdict is not None]
+            rows = self._connection.execute(query(statement), params).fetchall()
+            return min(len(self._matching([row["id"] for row in rows], wanted)), LEFT_AT_MOST)
+        params = {"job_id": job_id, "at": at, "limit": LEFT_AT_MOST}
         return int(self._connection.execute(query("count_left"), params).fetchone()["n"])
 
     def item(self, job_name: str, item_id: int) -> ItemSummary | None:
@@ -181,8 +195,27 @@ class Reviews:
             yield step
             step = None if step.next_at is None else self.step(job_name, step.next_at, is_all=is_all)
 
-    def _other(self, way: str, job_id: int, at: int, group_id: int | None, *, is_all: bool) -> int | None:
+    def _other(
+        self, way: str, job_id: int, at: int, group_id: int | None, wanted: Filter, *, is_all: bool
+    ) -> int | None:
+        """Return the place of the next or previous step that matches, and is not about a group; None at the end."""
         bound = "after" if way == "next" else "before"
-        params = {"job_id": job_id, bound: at, "group_id": group_id}
-        row = self._connection.execute(query(_STATEMENTS[way, is_all]), params).fetchone()
-        return None if row is None else int(row["id"])
+        limit = LOOKED_AT if wanted.is_by_content else 1
+        while True:
+            params = {"job_id": job_id, bound: at, "group_id": group_id, "limit": limit}
+            places = [row["id"] for row in self._connection.execute(query(_STATEMENTS[way, is_all]), params)]
+            if found := self._matching(places, wanted):
+                return found[0]
+            if len(places) < limit:
+                return None
+            at = places[-1]
+
+    def _matching(self, places: Sequence[int], wanted: Filter) -> list[int]:
+        """Return the places of the steps with a done item that matches."""
+        if not wanted.is_by_content or not places:
+            return list(places)
+        shown = {place: place for place in places}  # by the item: a group's step has one place, and several items
+        for row in self._connection.execute(query("step_members"), {"ids": json.dumps(places)}):
+            shown[row["id"]] = row["at"]
+        found = {shown[item_id] for item_id in matching_ids(self._connection, list(shown), wanted, len(shown))}
+        return [place for place in places if place in found]

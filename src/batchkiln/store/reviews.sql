@@ -16,7 +16,7 @@ WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group
     AND (g.id IS NULL OR NOT EXISTS (
         SELECT 1 FROM item AS e
         WHERE e.group_id = g.id AND e.id < i.id AND e.state = 'done' AND e.verdict IS NULL))
-ORDER BY i.id LIMIT 1;
+ORDER BY i.id LIMIT :limit;
 
 -- name: count_left  (as `next_to_review`, up to a bound: the time of a step does not grow with the job)
 SELECT count(*) AS n FROM (
@@ -36,26 +36,31 @@ SELECT i.id FROM item AS i
 WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL) AND i.id < :before
     AND (i.group_id IS NULL OR (i.group_id <> coalesce(CAST(:group_id AS INTEGER), 0) AND NOT EXISTS (
         SELECT 1 FROM item AS e WHERE e.group_id = i.group_id AND e.id < i.id AND e.state = 'done')))
-ORDER BY i.id DESC LIMIT 1;
+ORDER BY i.id DESC LIMIT :limit;
 
 -- name: next_done
 SELECT i.id FROM item AS i
 WHERE i.job_id = :job_id AND i.state = 'done' AND i.id > :after
     AND (i.group_id IS NULL OR (i.group_id <> coalesce(CAST(:group_id AS INTEGER), 0) AND NOT EXISTS (
         SELECT 1 FROM item AS e WHERE e.group_id = i.group_id AND e.id < i.id AND e.state = 'done')))
-ORDER BY i.id LIMIT 1;
+ORDER BY i.id LIMIT :limit;
 
 -- name: previous_done
 SELECT i.id FROM item AS i
 WHERE i.job_id = :job_id AND i.state = 'done' AND i.id < :before
     AND (i.group_id IS NULL OR (i.group_id <> coalesce(CAST(:group_id AS INTEGER), 0) AND NOT EXISTS (
         SELECT 1 FROM item AS e WHERE e.group_id = i.group_id AND e.id < i.id AND e.state = 'done')))
-ORDER BY i.id DESC LIMIT 1;
+ORDER BY i.id DESC LIMIT :limit;
 
 -- name: review_place
 SELECT i.id, i.group_id, g.name AS group_name, g.choose
 FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
 WHERE i.job_id = :job_id AND i.id = :item_id;
+
+-- name: step_members  (the done items that a step shows beside the one at its place)
+SELECT e.value AS at, m.id
+FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value JOIN item AS m ON m.group_id = i.group_id
+WHERE m.state = 'done';
 
 -- name: members
 SELECT i.id FROM item AS i WHERE i.group_id = :group_id AND i.state <> 'canceled' ORDER BY i.id;

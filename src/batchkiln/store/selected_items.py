@@ -20,7 +20,7 @@ from batchkiln.store.session import Cursor, Session, transaction
 from batchkiln.store.sql import query
 
 _AT_ONCE: Final = 10_000
-_FORGOTTEN_AT_ONCE: Final = 50
+_PASSED_AT_ONCE: Final = 50
 COUNTED_AT_MOST: Final = 10_000
 """How far the selected queued items are counted while the queue is driven: a run only asks whether there are any."""
 
@@ -33,10 +33,12 @@ def select(connection: Session, job_ids: Sequence[int] | None, selection: Select
     found = [row[0] for row in connection.execute(query("open_job_ids"))] if job_ids is None else job_ids
     for job_id in found:
         chosen = selection.chosen(selectable(connection, job_id))
-        open_items = (item for item in chosen if item.state not in FINAL_STATES)
-        while portion := list(islice(open_items, _AT_ONCE)):
+        while portion := list(islice(chosen, _AT_ONCE)):
+            rows = [
+                {"job_id": job_id, "is_open": int(item.state not in FINAL_STATES)} | item._asdict() for item in portion
+            ]
             with transaction(connection):
-                connection.executemany(query("select_item"), [{"job_id": job_id} | item._asdict() for item in portion])
+                connection.executemany(query("select_item"), rows)
     scope = Scope(None if job_ids is None else frozenset(job_ids), is_selected=True)
     _select_sources(connection, scope)
     return scope
@@ -66,17 +68,20 @@ def selectable(connection: Session, job_id: int) -> Iterator[Selectable]:
 
 
 def follow_changes(connection: Session, scope: Scope) -> None:
-    """Update the selection after changes by another process: recipes, priorities, and the sources that are needed."""
+    """Update the selection after changes by another process: recipes, priorities, and the sources that are needed.
+
+    Selected items that had ended, and are to be made again, are begun as well.
+    """
     connection.execute(query("move_selected"))
     _select_sources(connection, scope)
 
 
 def selected_heads(connection: Session, job_id: int, recipe_id: int, limit: int) -> Cursor:
-    """Return the next selected items of a class, after ended items are deleted from the selection."""
+    """Return the next selected items of a class, after those that have ended at its beginning are marked as such."""
     place = {"job_id": job_id, "recipe_id": recipe_id}
     while (
-        connection.execute(query("forget_ended_selected"), place | {"limit": _FORGOTTEN_AT_ONCE}).rowcount
-        == _FORGOTTEN_AT_ONCE
+        connection.execute(query("pass_over_ended_selected"), place | {"limit": _PASSED_AT_ONCE}).rowcount
+        == _PASSED_AT_ONCE
     ):
         pass
     return connection.execute(query("selected_heads"), place | {"limit": limit})

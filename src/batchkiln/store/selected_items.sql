@@ -5,11 +5,12 @@ CREATE TABLE IF NOT EXISTS temp.selected (
     recipe_id INTEGER NOT NULL,
     priority  INTEGER NOT NULL,
     is_source INTEGER NOT NULL,
-    is_needed INTEGER NOT NULL DEFAULT 0  -- not selected itself: a selected item is made from it
+    is_needed INTEGER NOT NULL DEFAULT 0, -- not selected itself: a selected item is made from it
+    is_open   INTEGER NOT NULL DEFAULT 1  -- 0: it was found to have ended, and is passed over until it is queued again
 );
 
 -- name: index_selection
-CREATE INDEX IF NOT EXISTS temp.selected_next ON selected (job_id, recipe_id, priority DESC, is_source DESC, item_id);
+CREATE INDEX IF NOT EXISTS temp.selected_next ON selected (is_open, job_id, recipe_id, priority DESC, is_source DESC, item_id);
 
 -- name: drop_selection
 DROP TABLE IF EXISTS temp.selected;
@@ -22,12 +23,13 @@ SELECT id, name, recipe_id, priority, state, is_source FROM item
 WHERE job_id = :job_id AND state = :state AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: select_item
-INSERT INTO temp.selected (item_id, job_id, recipe_id, priority, is_source)
-VALUES (:item_id, :job_id, :recipe_id, :priority, :is_source);
+INSERT INTO temp.selected (item_id, job_id, recipe_id, priority, is_source, is_open)
+VALUES (:item_id, :job_id, :recipe_id, :priority, :is_source, :is_open);
 
 -- name: select_sources  (what open inputs of selected items are made from, through chains; `job_ids`: null for all jobs)
 WITH RECURSIVE needed (item_id) AS (
-    SELECT item_id FROM temp.selected
+    SELECT i.id FROM temp.selected AS t CROSS JOIN item AS i ON i.id = t.item_id
+    WHERE i.state NOT IN ('done', 'failed', 'rejected', 'expired', 'canceled')
     UNION
     SELECT i.id
     FROM needed
@@ -47,19 +49,22 @@ SELECT count(*) FROM temp.selected WHERE is_needed = 1;
 -- name: item_is_selected
 SELECT EXISTS (SELECT 1 FROM temp.selected WHERE item_id = :item_id);
 
--- name: move_selected  (items to which a manifest gave another recipe or priority since, or made others from them)
-UPDATE temp.selected SET (recipe_id, priority, is_source) = (
-    SELECT i.recipe_id, i.priority, i.is_source FROM item AS i WHERE i.id = item_id)
+-- name: move_selected  (items with another recipe or priority since, that others are made from, or queued again)
+UPDATE temp.selected SET (recipe_id, priority, is_source, is_open) = (
+    SELECT i.recipe_id, i.priority, i.is_source,
+        CASE WHEN i.state IN ('done', 'failed', 'rejected', 'expired', 'canceled') THEN selected.is_open ELSE 1 END
+    FROM item AS i WHERE i.id = item_id)
 WHERE EXISTS (
     SELECT 1 FROM item AS i
     WHERE i.id = item_id AND (i.recipe_id <> selected.recipe_id OR i.priority <> selected.priority
-        OR i.is_source <> selected.is_source));
+        OR i.is_source <> selected.is_source OR (selected.is_open = 0
+            AND i.state NOT IN ('done', 'failed', 'rejected', 'expired', 'canceled'))));
 
--- name: forget_ended_selected  (from the beginning of a class, so that its next items are found without a search)
-DELETE FROM temp.selected WHERE item_id IN (
+-- name: pass_over_ended_selected  (from the beginning of a class, so that its next items are found without a search)
+UPDATE temp.selected SET is_open = 0 WHERE item_id IN (
     SELECT i.id
     FROM (
-        SELECT item_id FROM temp.selected WHERE job_id = :job_id AND recipe_id = :recipe_id
+        SELECT item_id FROM temp.selected WHERE is_open = 1 AND job_id = :job_id AND recipe_id = :recipe_id
         ORDER BY priority DESC, is_source DESC, item_id LIMIT :limit) AS s
     JOIN item AS i ON i.id = s.item_id
     WHERE i.state IN ('done', 'failed', 'rejected', 'expired', 'canceled'));
@@ -67,7 +72,7 @@ DELETE FROM temp.selected WHERE item_id IN (
 -- name: selected_heads
 SELECT i.id, i.priority, i.is_source, i.inputs
 FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id
-WHERE s.job_id = :job_id AND s.recipe_id = :recipe_id AND i.state = 'queued' AND i.open_inputs = 0
+WHERE s.is_open = 1 AND s.job_id = :job_id AND s.recipe_id = :recipe_id AND i.state = 'queued' AND i.open_inputs = 0
     AND i.recipe_id = :recipe_id
     AND i.id NOT IN (SELECT item_id FROM lost_item)
 ORDER BY s.priority DESC, s.is_source DESC, s.item_id LIMIT :limit;
@@ -77,7 +82,7 @@ SELECT f.id
 FROM (
     SELECT i.inputs
     FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id
-    WHERE s.job_id = :job_id AND s.recipe_id = :recipe_id AND i.state = 'queued' AND i.open_inputs = 0
+    WHERE s.is_open = 1 AND s.job_id = :job_id AND s.recipe_id = :recipe_id AND i.state = 'queued' AND i.open_inputs = 0
     AND i.recipe_id = :recipe_id
         AND i.id NOT IN (SELECT item_id FROM lost_item)
     ORDER BY s.priority DESC, s.is_source DESC, s.item_id LIMIT :limit) AS head,
@@ -89,6 +94,6 @@ JOIN asset AS a ON a.sha256 = f.sha256 AND a.account_id = :account_id;
 SELECT j.is_paused, count(*) AS n
 FROM (
     SELECT s.job_id FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id
-    WHERE i.state = 'queued' AND (i.open_inputs = 0 OR CAST(:waiting AS INTEGER) = 1) LIMIT :limit
+    WHERE s.is_open = 1 AND i.state = 'queued' AND (i.open_inputs = 0 OR CAST(:waiting AS INTEGER) = 1) LIMIT :limit
 ) AS s JOIN job AS j ON j.id = s.job_id
 GROUP BY j.is_paused;

@@ -45,6 +45,30 @@ def test_plan_prices_the_clip_before_its_still_is_there(workspace: Workspace, ma
     assert "1 item is made from an image that is not there yet" in workspace.call("plan", manifest).out
 
 
+def test_plan_of_a_clip_that_the_service_would_reject_waits_for_no_price(workspace: Workspace, manifest: str) -> None:
+    """A refused request is told as such; it is neither made nor without a price."""
+    wrong = (
+        MANIFEST
+        + """\
+  - id: owl-edit
+    model: epsilon-2
+    mode: image-to-image
+    prompt: The owl in snow
+    inputs: [{item: owl-still}]
+    parameters: {resolution: 512x512, aspect_ratio: "16:9"}
+"""
+    )
+    (workspace.folder / manifest).write_text(wrong, "utf-8")
+
+    plan = workspace.call("plan", manifest, "--json").document
+
+    (job,) = plan["jobs"]
+    assert [refused["item"] for refused in job["refused"]] == ["owl-edit"]
+    assert job["to_make"] == {"items": 1, "unpriced": 0}
+    told = workspace.call("plan", manifest).out
+    assert "1 item is made from an image that is not there yet; its price is the local service's" in told
+
+
 def test_clip_is_made_from_the_still_of_the_same_manifest(workspace: Workspace, manifest: str) -> None:
     """The same command again finds nothing to do."""
     assert workspace.call("run", manifest).exit == 0

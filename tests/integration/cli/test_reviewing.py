@@ -90,6 +90,18 @@ def test_options_that_choose_nothing_change_nothing(owls: Workspace) -> None:
     assert owls.call("redo", "owls").exit == 2
     assert owls.call("redo", "owls", "barn-1", "--kept").exit == 2
     assert owls.call("items", "owls", "--where", "kind=barn").exit == 2
+    both = owls.call("redo", "owls", "--where", "metadata.kind=barn", "--where", "metadata.kind=eagle", "--yes")
+    assert (both.exit, "no item matches, because metadata.kind=barn must hold as well" in both.err) == (2, True)
+
+
+def test_conditions_on_metadata_must_all_hold(owls: Workspace) -> None:
+    """`--where` can be repeated; the same condition twice is one."""
+    kind, colour = ("--where", "metadata.kind=barn"), ("--where", "metadata.colour=white")
+
+    assert len(owls.call("items", "owls", *kind, *kind, "--json").lines) == 4
+    assert owls.call("items", "owls", *kind, *colour, "--json").lines == []
+    assert owls.call("redo", "owls", *kind, *colour, "--yes").err == "Nothing was changed.\n"
+    assert owls.call("report", "owls", *kind, *kind, "--json").document["items"]["total"] == 4
 
 
 def test_unknown_name_and_double_verdict_change_nothing(owls: Workspace) -> None:
@@ -108,6 +120,37 @@ def test_keys_decide_in_a_terminal(owls: Workspace) -> None:
     assert verdicts(owls) == {"barn-1": "dropped", "barn-2": "kept"}
     assert "barn-1  1 of 4, choose 1, 0 kept  (no verdict; 3 left)" in shown
     assert "owls: 2 decided. 2 groups wait for a choice" in shown
+
+
+def test_options_choose_what_is_reviewed(owls: Workspace) -> None:
+    """Only groups with a matching item are shown; verdicts go through what was decided as well."""
+    owls.call("review", "owls", "--keep", "snowy-1", "--drop", "barn-2")
+
+    def groups(*options: str) -> list[str]:
+        return [step["group"] for step in owls.call("review", "owls", *options, "--json").lines]
+
+    assert groups("--where", "metadata.kind=eagle") == ["eagle"]
+    assert groups("--where", "metadata.kind=snowy") == []
+    assert groups("--where", "metadata.kind=snowy", "--all") == ["snowy"]
+    assert groups("--kept") == ["snowy"]
+    assert groups("--dropped", "--where", "metadata.kind=barn") == ["barn"]
+    assert groups("--unreviewed") == ["barn", "snowy", "eagle"]
+    assert owls.call("review", "owls", "--dropped", "--where", "metadata.kind=eagle").out == (
+        "owls: nothing that the options choose is done.\n"
+    )
+    assert owls.call("review", "owls", "--dropped", "--keep", "barn-2").exit == 2
+
+
+def test_keys_decide_about_what_the_options_choose(owls: Workspace) -> None:
+    """The dropped item of a group is shown first, and kept after all; then nothing matches."""
+    owls.call("review", "owls", "--drop", "barn-3", "--drop", "eagle-2")
+
+    options = ("--dropped", "--where", "metadata.kind=barn")
+    exit_status, shown = on_a_terminal(owls, "review", "owls", *options, answer="k", question="q quit")
+
+    assert exit_status == 0
+    assert verdicts(owls) == {"barn-3": "kept", "eagle-2": "dropped"}
+    assert "barn-3  3 of 4, choose 1, 0 kept  (dropped; 1 left)" in shown
 
 
 def test_status_and_history_tell_of_reviews(owls: Workspace) -> None:

@@ -87,6 +87,20 @@ async def test_items_are_chosen_as_by_the_command(client: Client, query: str, na
     assert [item["item"] for item in answer.json["items"]] == names
 
 
+async def test_conditions_must_all_hold(client: Client, queue: QueueFile) -> None:
+    """`where` can be repeated, as the option; two values of one key are a mistake, and not an empty page."""
+    queue.connection.execute("UPDATE item SET metadata = ? WHERE name = 'clip'", ('{"kind":"fox","size":3}',))
+
+    both = await client.get("/jobs/birds/items?where=metadata.kind=fox&where=metadata.size=3")
+    one = await client.get("/jobs/birds/items?where=metadata.kind=fox&where=metadata.size=4")
+    never = await client.get("/jobs/birds/items?where=metadata.kind=fox&where=metadata.kind=owl")
+
+    assert [item["item"] for item in both.json["items"]] == ["clip"]
+    assert one.json["items"] == []
+    assert never.status == 404
+    assert never.problem["detail"].startswith("metadata.kind=owl: no item matches, because metadata.kind=fox must")
+
+
 async def test_id_with_slashes_is_percent_encoded(client: Client) -> None:
     """An id may contain anything; the path names it all the same."""
     answer = await client.session.get(

@@ -19,7 +19,7 @@ from batchkiln.core.rate_limits import Limits, RequestKind
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.plan_document import plan_document
-from batchkiln.planning.plan_warnings import warnings_of
+from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.planning.queue_access import QueueAccess, RecordRequest, open_access
 from batchkiln.planning.quotes import QuoteSession
 from batchkiln.presentation.overview import read_overview
@@ -308,6 +308,51 @@ async def test_what_the_service_refuses_is_reported_before_it_is_sent(make_groun
     assert codes(plan) == ["refused"]
     assert plan.jobs[0].refused[0].item == "fox"
     assert plan.credits == 0
+
+
+EDITS = """\
+- {id: still, prompt: x}
+- {id: a, prompt: y, mode: image-to-image, inputs: [{item: still}]}
+- {id: b, prompt: y, mode: image-to-image, inputs: [{item: still}]}
+- {id: c, prompt: y, mode: image-to-image, inputs: [{item: still}], parameters: {resolution: 1024x1024}}
+"""
+TO_MAKE = "3 items are made from images that are not there yet"
+ALIKE = "those of equal requests with other images"
+
+
+@pytest.mark.parametrize(
+    ("known", "unpriced", "note"),
+    [
+        ("", 3, TO_MAKE),
+        ("512", 1, f"{TO_MAKE}; 1 of them has no price yet, and the other prices are {ALIKE}"),
+        ("1024", 2, f"{TO_MAKE}; 2 of them have no price yet, and the other prices are {ALIKE}"),
+        ("512 1024", 0, f"{TO_MAKE}; the prices are {ALIKE}"),
+    ],
+)
+async def test_note_says_how_prices_of_images_that_are_not_there_were_found(
+    make_ground: GroundMaker, known: str, unpriced: int, note: str
+) -> None:
+    """By quotes of earlier requests, where the queue has them; the service is asked only with images that it has."""
+    ground = await make_ground()
+    manifest = ground.manifest(EDITS)
+    await enqueue(ground, manifest)
+    database = await SqliteDatabase.open_for_writing(ground.queue)
+    for size in known.split():
+        await database.write(_note_price, size)
+    await database.close()
+
+    plan = await planned(ground.app, manifest)
+
+    assert note_of_images_to_make(plan.jobs[0], plan) == note
+    assert (plan.jobs[0].to_make, plan.jobs[0].to_make_unpriced) == (3, unpriced)
+    assert plan.unpriced == unpriced
+
+
+def _note_price(connection: Session, size: str) -> None:
+    connection.execute(
+        "INSERT INTO quote SELECT 'studio', price_key, 3, 1 FROM recipe WHERE inputs_count = 1 AND parameters LIKE ?",
+        (f'%"{size}x%',),
+    )
 
 
 async def test_items_that_can_never_fit_are_reported(make_ground: GroundMaker) -> None:

@@ -11,6 +11,7 @@ import pytest
 from psycopg import errors
 
 from batchkiln.store.apply import _PENDING, _of_kind
+from batchkiln.store.items import Filter, matching_ids
 from batchkiln.store.postgres.connecting import connect
 from batchkiln.store.postgres.dialect import translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
@@ -160,6 +161,32 @@ def test_an_item_on_postgres_refers_to_a_job_and_a_recipe_without_a_foreign_key(
         session.script(statement)
 
     assert session.row("SELECT job_id, recipe_id FROM item") == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ((("species", "owl"), ("size", "3"), ("is_wild", "true")), [1]),
+        ((("species", "owl"), ("size", "4")), []),
+        ((("species", None), ("size", None)), [1]),
+        ((("found", "null"),), [1]),
+        ((("species", None),), [1, 2]),
+        ((), [1, 2, 3]),
+    ],
+)
+def test_metadata_is_compared_on_postgres_as_on_sqlite(
+    session: PostgresSession, wanted: tuple[tuple[str, str | None], ...], found: list[int]
+) -> None:
+    """All conditions must hold, with values as text."""
+    session.script(_A_JOB)
+    metadata = ('{"species":"owl","size":3,"is_wild":true,"found":null}', '{"species":"heron"}', None)
+    for number, text in enumerate(metadata, 1):
+        session.execute(
+            "INSERT INTO item (job_id, position, name, recipe_id, prompt, metadata) VALUES (1, ?, ?, 1, 'A', ?)",
+            (number, f"i{number}", text),
+        )
+
+    assert matching_ids(session, [1, 2, 3], Filter(metadata=wanted), 10) == found
 
 
 def _converted(sql: str) -> str:

@@ -37,14 +37,17 @@ def birds(queue: QueueFile) -> QueueFile:
         (Filter(model="epsilon-pro"), ["heron", "hawk"]),
         (Filter(state=ItemState.DONE, model="epsilon-pro"), ["heron"]),
         (Filter(code="invalid_parameter"), ["finch"]),
-        (Filter(key="species"), ["owl", "heron"]),
-        (Filter(key="species", value="owl"), ["owl"]),
-        (Filter(key="size", value="3"), ["owl"]),
-        (Filter(key="is_wild", value="true"), ["owl"]),
-        (Filter(key="is_wild", value="1"), []),
-        (Filter(key="species", value="text"), []),
-        (Filter(key="seen", value='{"in":["Å",2]}'), ["owl"]),
-        (Filter(key="species", value="' OR 1"), []),
+        (Filter(metadata=(("species", None),)), ["owl", "heron"]),
+        (Filter(metadata=(("species", "owl"),)), ["owl"]),
+        (Filter(metadata=(("size", "3"),)), ["owl"]),
+        (Filter(metadata=(("is_wild", "true"),)), ["owl"]),
+        (Filter(metadata=(("is_wild", "1"),)), []),
+        (Filter(metadata=(("species", "text"),)), []),
+        (Filter(metadata=(("seen", '{"in":["Å",2]}'),)), ["owl"]),
+        (Filter(metadata=(("species", "' OR 1"),)), []),
+        (Filter(metadata=(("species", "owl"), ("size", "3"))), ["owl"]),
+        (Filter(metadata=(("species", "heron"), ("size", "3"))), []),
+        (Filter(metadata=(("species", None), ("size", None), ("is_wild", "true"))), ["owl"]),
         (Filter(model="none of these"), []),
     ],
 )
@@ -56,7 +59,7 @@ def test_filters_let_through_what_was_asked_for(birds: QueueFile, wanted: Filter
     assert page.next_after is None
 
 
-@pytest.mark.parametrize("wanted", [Filter(), Filter(key="n"), Filter(state=ItemState.QUEUED)])
+@pytest.mark.parametrize("wanted", [Filter(), Filter(metadata=(("n", None),)), Filter(state=ItemState.QUEUED)])
 def test_pages_hold_each_item_once(queue: QueueFile, wanted: Filter) -> None:
     """The last one's key is where the next page begins."""
     queue.apply([spec(f"item-{number}", metadata='{"n":1}') for number in range(7)])
@@ -72,7 +75,7 @@ def test_pages_hold_each_item_once(queue: QueueFile, wanted: Filter) -> None:
     assert found == [f"item-{number}" for number in range(7)]
 
 
-@pytest.mark.parametrize("wanted", [Filter(), Filter(key="n"), Filter(state=ItemState.QUEUED)])
+@pytest.mark.parametrize("wanted", [Filter(), Filter(metadata=(("n", None),)), Filter(state=ItemState.QUEUED)])
 def test_pages_go_back_the_way_they_came(queue: QueueFile, wanted: Filter) -> None:
     """Page by page, each as it was on the way there."""
     queue.apply([spec(f"item-{number}", metadata='{"n":1}') for number in range(7)])
@@ -95,7 +98,7 @@ def test_a_rare_kind_is_looked_for_backward_as_well(queue: QueueFile, monkeypatc
     """The search reads a limited number of rows at a time, and continues from there in both directions."""
     monkeypatch.setattr(items, "LOOKED_AT", 5)
     queue.apply([spec(f"item-{number}", metadata='{"rare":1}' if number in {0, 11} else None) for number in range(12)])
-    rare, end = Filter(key="rare"), queue.one("SELECT max(id) FROM item")
+    rare, end = Filter(metadata=(("rare", None),)), queue.one("SELECT max(id) FROM item")
 
     first = Items(queue.connection).search("birds", rare, before_id=end)
     second = Items(queue.connection).search("birds", rare, before_id=first.previous_before)

@@ -47,9 +47,9 @@ SCANNED: Final = {
     "drop_lease": {"lease"},
     "open_job_ids": {"open_tally", "rest_tally USING INDEX tally_open"},  # what is open
     "move_selected": {"temp.selected"},  # once for each change by another process
-    "select_sources": {"temp.selected", "needed"},  # likewise
+    "select_sources": {"t", "needed"},  # likewise
     "count_needed": {"temp.selected"},  # once a run
-    "forget_ended_selected": {"s"},  # the next fifty
+    "pass_over_ended_selected": {"s"},  # the next fifty
     "selected_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "selected_ready_inputs": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
     "selected_queued": {"s"},  # up to a bound

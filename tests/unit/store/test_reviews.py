@@ -8,9 +8,10 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup, Verdict
 from batchkiln.core.states import Event
+from batchkiln.store import reviews
 from batchkiln.store.items import Filter, Items
 from batchkiln.store.jobs import Jobs
-from batchkiln.store.reviews import Decided, ReviewReport, Reviews, review
+from batchkiln.store.reviews import Decided, ReviewReport, Reviews, ReviewStep, review
 from batchkiln.store.session import transaction
 from batchkiln.store.versions import choose_version
 from support.queue_file import NOW, QueueFile, spec
@@ -316,6 +317,47 @@ def test_steps_lead_forward_and_back_also_over_what_was_decided(queue: QueueFile
     last = reviews.step("birds", second.next_at)
     assert last is not None
     assert ([item.name for item in last.items], last.next_at) == (["elk-1", "elk-2"], None)
+
+
+@pytest.mark.parametrize("looked_at", [1, 2, 4000])
+def test_steps_are_those_with_a_matching_item(
+    queue: QueueFile, monkeypatch: pytest.MonkeyPatch, looked_at: int
+) -> None:
+    """However few steps are searched at once, and however far apart the matching ones are."""
+    monkeypatch.setattr(reviews, "LOOKED_AT", looked_at)
+    wild, tame = '{"kind":"wild"}', '{"kind":"tame"}'
+    names = [f"i{number}" for number in range(8)]
+    kinds = [wild if number in {1, 6} else tame for number in range(8)]
+    items = [spec(name, needs_review=True, metadata=kind) for name, kind in zip(names, kinds, strict=True)]
+    queue.apply([*items, *variants("owl", 3, 1)])
+    finish_all(queue, *names, "owl-1", "owl-2", "owl-3")
+    decide(queue, Decided.DROP, "owl-2", "i1")
+    found = Reviews(queue.connection)
+
+    def shown(wanted: Filter, *, is_all: bool) -> list[list[str]]:
+        """Go to the end; the way back has to be the same."""
+        there: list[ReviewStep] = []
+        back: list[ReviewStep] = []
+        step = found.step("birds", is_all=is_all, wanted=wanted)
+        while step is not None:
+            there.append(step)
+            step = None if step.next_at is None else found.step("birds", step.next_at, is_all=is_all, wanted=wanted)
+        step = there[-1] if there else None
+        while step is not None:
+            back.append(step)
+            at = step.previous_at
+            step = None if at is None else found.step("birds", at, is_all=is_all, wanted=wanted)
+        assert not is_all or [step.at for step in back] == [step.at for step in there][::-1]
+        return [[item.name for item in step.items] for step in there]
+
+    by_kind = Filter(metadata=(("kind", "wild"),))
+    assert shown(by_kind, is_all=False) == [["i6"]]
+    assert shown(by_kind, is_all=True) == [["i1"], ["i6"]]
+    assert shown(Filter(verdict="dropped"), is_all=True) == [["i1"], ["owl-1", "owl-2", "owl-3"]]
+    assert shown(Filter(metadata=(("kind", "none"),)), is_all=True) == []
+    if looked_at > len(names):
+        assert found.left("birds", wanted=by_kind) == 1
+        assert found.left("birds", wanted=Filter(verdict="dropped")) == 2
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,25 @@ def test_ended_items_are_passed_over(world: World) -> None:
     world.connection.execute("UPDATE item SET state = 'failed', error_code = 'x' WHERE id < 2998")
 
     assert seen(world, scope) == [(2998, 2999)]
-    left = world.connection.execute("SELECT count(*) FROM temp.selected").fetchone()[0]
+    left = world.connection.execute("SELECT count(*) FROM temp.selected WHERE is_open = 1").fetchone()[0]
     assert left == 2
+
+
+@pytest.mark.parametrize("has_ended_before", [False, True])
+def test_ended_item_that_is_made_again_is_begun_in_the_same_run(world: World, *, has_ended_before: bool) -> None:
+    """A person or a hook asks for it again; the same command, begun anew, would select it too."""
+    world.enqueue("a", "b", "c")
+    end = "UPDATE item SET state = 'failed', error_code = 'x' WHERE name = 'a'"
+    if has_ended_before:
+        world.connection.execute(end)
+    scope = select(world.connection, None, Selection(limit=2))
+    world.connection.execute(end)
+    during = seen(world, scope)
+    world.connection.execute("UPDATE item SET state = 'queued', error_code = NULL WHERE name = 'a'")
+    follow_changes(world.connection, scope)
+
+    assert (during, seen(world, scope)) == ([(2,)], [(1, 2)])
+    assert selected_queued(world.connection) == (2, 0)
 
 
 def test_an_item_that_returns_to_the_queue_is_still_selected(world: World) -> None:

@@ -48,8 +48,8 @@ class ItemsQuery(Query):
     code: Annotated[str, Field(min_length=1, max_length=_WORD_MAX)] | None = Field(
         default=None, description="Only items with this error code."
     )
-    where: Annotated[str, Field(max_length=_WORD_MAX, pattern=r"^metadata\.[^=]+=")] | None = Field(
-        default=None, description="Only items with this metadata value, as metadata.KEY=VALUE."
+    where: tuple[Annotated[str, Field(max_length=_WORD_MAX, pattern=r"^metadata\.[^=]+=")], ...] = Field(
+        default=(), description="Only items with all these metadata values, as metadata.KEY=VALUE, each key once."
     )
     verdict: Literal["kept", "dropped", "unreviewed"] | None = Field(
         default=None, description="Only items with this verdict; `unreviewed` are done items without one."

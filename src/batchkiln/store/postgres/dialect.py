@@ -71,9 +71,11 @@ _OVERRIDES: Final = {
             AND (CAST(:verdict AS TEXT) IS NULL OR i.verdict = :verdict
                 OR (:verdict = 'unreviewed' AND i.state = 'done' AND i.verdict IS NULL))
             AND (CAST(:code AS TEXT) IS NULL OR i.error_code = :code)
-            AND (CAST(:key AS TEXT) IS NULL OR EXISTS (
-                SELECT 1 FROM json_each_text(coalesce(i.metadata, '{}')::json) AS m (name, word)
-                WHERE m.name = :key AND (CAST(:value AS TEXT) IS NULL OR :value = coalesce(m.word, 'null'))))
+            AND (CAST(:metadata AS TEXT) IS NULL OR NOT EXISTS (
+                SELECT 1 FROM json_each_text(CAST(:metadata AS TEXT)::json) AS w (name, word)
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM json_each_text(coalesce(i.metadata, '{}')::json) AS m (name, word)
+                    WHERE m.name = w.name AND (w.word IS NULL OR w.word = coalesce(m.word, 'null')))))
         ORDER BY e.key LIMIT :limit
     """,
 }
