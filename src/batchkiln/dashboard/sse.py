@@ -8,6 +8,7 @@ from aiohttp import web
 
 from batchkiln.clock import ServiceClock
 from batchkiln.dashboard.context import Context, context_of
+from batchkiln.dashboard.gallery import View, gallery_sections, view_of_text
 from batchkiln.dashboard.partials import item_sections, sections
 
 log = structlog.get_logger()
@@ -18,7 +19,7 @@ IDLE_TICKS: Final = 5
 
 STREAMS_MAX: Final = 32
 
-_PageKey = tuple[str | None, str | None]  # the job and the item of a page; both are None for the overview
+_PageKey = tuple[str | None, str | None, View | None]  # the job, the item and the gallery of a page; none: the overview
 
 
 async def events(request: web.Request) -> web.StreamResponse:
@@ -26,7 +27,8 @@ async def events(request: web.Request) -> web.StreamResponse:
     context = context_of(request)
     if context.streams >= STREAMS_MAX:
         raise web.HTTPServiceUnavailable(text="Too many dashboard pages are open.\n", headers={"Retry-After": "60"})
-    of = (request.query.get("job"), request.query.get("item"))
+    job, text = request.query.get("job"), request.query.get("gallery")
+    of = (job, request.query.get("item"), None if job is None or text is None else view_of_text(job, text))
     context.streams += 1
     try:
         sent, shows_ages = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
@@ -64,8 +66,10 @@ async def _follow(
 
 async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
     """Return the parts that differ from those already sent, and whether the page shows ages."""
-    job, item = of
-    if job is not None and item is not None:
+    job, item, view = of
+    if view is not None:
+        parts, shows_ages = await gallery_sections(context, view), False
+    elif job is not None and item is not None:
         parts, shows_ages = await item_sections(context, job, item), False
     else:
         parts, now = await sections(context, job)

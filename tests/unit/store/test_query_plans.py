@@ -59,6 +59,8 @@ SCANNED: Final = {
     "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
     "problem_items": {"i"},  # the newest thousand of a state
+    "items_by_file": {"o"},  # so many files as one page reads
+    "items_by_file_before": {"o"},
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
     "ended_by_hour": {"attempt", "newest"},  # likewise
     "forget_silent_workers": {"worker"},  # workers are few

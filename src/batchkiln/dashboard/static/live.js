@@ -8,6 +8,24 @@ const deferred = new Map(); // parts to replace after the person has ended a tex
 let source = null;
 let lastMessageAt = 0;
 
+// Entries of a list that are as they were stay the same nodes: their pictures do not flicker, and what is checked stays so.
+function keepKnown(part, fresh) {
+  for (const entry of fresh.querySelectorAll("[data-key]")) {
+    const known = entry.matches("li") && part.querySelector(`li[data-key="${CSS.escape(entry.dataset.key)}"]`);
+    if (!known) {
+      continue;
+    }
+    if (known.isEqualNode(entry)) {
+      entry.replaceWith(known);
+    } else {
+      const [before, now] = [known, entry].map((one) => one.querySelector('input[type="checkbox"]'));
+      if (before && now) {
+        now.checked = before.checked;
+      }
+    }
+  }
+}
+
 function replacePart(name, html) {
   const part = main.querySelector(`[data-part="${name}"]`);
   if (!part) {
@@ -19,15 +37,17 @@ function replacePart(name, html) {
     return;
   }
   deferred.delete(name);
-  const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const active = part.contains(document.activeElement) ? document.activeElement : null;
   const strip = part.querySelector(".strip");
   const scrolled = strip ? strip.scrollLeft : 0;
-  part.innerHTML = html; // rendered by the server, which escapes all data
-  if (focused !== null) {
-    const again = part.querySelector(`a[href="${CSS.escape(focused)}"]`);
-    if (again) {
-      again.focus({ preventScroll: true });
-    }
+  const fresh = document.createElement("template");
+  fresh.innerHTML = html; // rendered by the server, which escapes all data
+  keepKnown(part, fresh.content);
+  part.replaceChildren(fresh.content);
+  const href = active && active.getAttribute("href");
+  const again = active && active.isConnected ? active : href && part.querySelector(`a[href="${CSS.escape(href)}"]`);
+  if (again) {
+    again.focus({ preventScroll: true });
   }
   if (scrolled && part.querySelector(".strip")) {
     part.querySelector(".strip").scrollLeft = scrolled;
@@ -55,6 +75,7 @@ function connect() {
     for (const [name, html] of Object.entries(JSON.parse(event.data))) {
       replacePart(name, html);
     }
+    document.dispatchEvent(new Event("parts"));
   };
   source.onerror = () => {
     setOffline(true);
@@ -81,6 +102,26 @@ function connectWhileVisible() {
     source = null;
   } else if (!document.hidden && !source) {
     connect();
+  }
+}
+
+// A file that is gone or broken has words in place of the browser's broken picture.
+function tellBroken(picture) {
+  if (picture.matches(".view img, .view video, .source img, .outputs img") && !picture.dataset.told) {
+    picture.dataset.told = "broken";
+    picture.after(
+      Object.assign(document.createElement("span"), { className: "gone", textContent: "This file is gone, or cannot be shown." }),
+    );
+    picture.hidden = true;
+  }
+}
+
+if (main) {
+  main.addEventListener("error", (event) => event.target.matches("img, video") && tellBroken(event.target), true);
+  for (const picture of main.querySelectorAll("img")) {
+    if (picture.complete && picture.src && !picture.naturalWidth && picture.loading !== "lazy") {
+      tellBroken(picture); // it failed before this script was there
+    }
   }
 }
 
