@@ -193,7 +193,7 @@ def _read(reader: Reader, view: View) -> Shown:
         has_previous = bool(back.items) or back.is_cut
     searched = None
     if not page.items and page.next_after is not None and view.sorting is Sorting.MANIFEST:
-        searched = reader.items.of_ids([page.next_after])[0].index
+        searched = reader.items.of_ids([page.next_after])[0].index + 1
     return Shown(reader.jobs.summary(view.job), reader.jobs.models(view.job), page, has_previous, inputs, searched)
 
 

@@ -19,6 +19,9 @@ IDLE_TICKS: Final = 5
 
 STREAMS_MAX: Final = 32
 
+CLOSED: Final = b"event: closed\ndata: {}\n\n"
+"""The last message of a stream: the dashboard ends, and no connection was lost."""
+
 _PageKey = tuple[str | None, str | None, View | None]  # the job, the item and the gallery of a page; none: the overview
 
 
@@ -62,6 +65,7 @@ async def _follow(
         await response.write(
             _message(changed)
         )  # also without a change: a page without messages shows that it is not connected
+    await response.write(CLOSED)
 
 
 async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tuple[dict[str, str], bool]:

@@ -18,6 +18,7 @@ PAGES = [
     "/jobs/birds",
     "/jobs/birds/items",
     "/jobs/birds/items?state=done&model=epsilon-2&meta=kind",
+    "/jobs/birds/items?large=1&sort=newest",
     f"{ITEM}picture",
     f"{ITEM}clip",
     f"{ITEM}held",

@@ -14,9 +14,10 @@ function count() {
   const told = form.querySelector("[data-count]");
   const all = form.querySelector("[data-all]");
   if (told && all) {
-    told.textContent = number ? `${number} selected` : "Select items to keep, drop or make again.";
+    told.textContent = number ? `${number} selected` : "none selected";
     all.checked = number === every.length;
     all.indeterminate = number > 0 && number < every.length;
+    form.querySelector(".selection").classList.toggle("has-some", number > 0);
     form.querySelectorAll(".selection button").forEach((button) => (button.disabled = !number));
   }
 }

@@ -7,6 +7,7 @@ const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "
 const deferred = new Map(); // parts to replace after the person has ended a text selection in them
 let source = null;
 let lastMessageAt = 0;
+let wasClosed = false; // the dashboard said that it ends
 
 // Entries of a list that are as they were stay the same nodes: their pictures do not flicker, and what is checked stays so.
 function keepKnown(part, fresh) {
@@ -63,13 +64,21 @@ function replacePart(name, html) {
 
 function setOffline(isOffline) {
   offline.hidden = !isOffline;
+  offline.textContent = wasClosed
+    ? "The dashboard was closed. This page shows the queue as it was then."
+    : "Not connected: this page is out of date. The dashboard has ended, or cannot be reached.";
+  offline.classList.toggle("is-closed", wasClosed);
   document.body.classList.toggle("is-offline", isOffline);
 }
 
 function connect() {
   source = new EventSource(main.dataset.events);
   lastMessageAt = Date.now();
-  source.onopen = () => setOffline(false);
+  source.onopen = () => {
+    wasClosed = false;
+    setOffline(false);
+  };
+  source.addEventListener("closed", () => (wasClosed = true));
   source.onmessage = (event) => {
     lastMessageAt = Date.now();
     for (const [name, html] of Object.entries(JSON.parse(event.data))) {
@@ -107,19 +116,20 @@ function connectWhileVisible() {
 
 // A file that is gone or broken has words in place of the browser's broken picture.
 function tellBroken(picture) {
-  if (picture.matches(".view img, .view video, .source img, .outputs img") && !picture.dataset.told) {
-    picture.dataset.told = "broken";
-    picture.after(
-      Object.assign(document.createElement("span"), { className: "gone", textContent: "This file is gone, or cannot be shown." }),
-    );
-    picture.hidden = true;
+  if (picture.dataset.told) {
+    return;
   }
+  const isSmall = picture.matches(".frame img");
+  const text = isSmall ? "no picture" : "This file is gone, or cannot be shown.";
+  picture.dataset.told = text;
+  picture.after(Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text }));
+  picture.hidden = true;
 }
 
 if (main) {
   main.addEventListener("error", (event) => event.target.matches("img, video") && tellBroken(event.target), true);
   for (const picture of main.querySelectorAll("img")) {
-    if (picture.complete && picture.src && !picture.naturalWidth && picture.loading !== "lazy") {
+    if (picture.complete && !picture.naturalWidth && picture.loading !== "lazy") {
       tellBroken(picture); // it failed before this script was there
     }
   }
