@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeVar, get_args
 from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
@@ -14,11 +15,13 @@ from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import state_bar
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.messages import done_message
-from batchkiln.dashboard.rendering import items_url
+from batchkiln.dashboard.rendering import action_url, items_url
 
 TILES: Final = 48
 _KEY_DIGITS_MAX: Final = 18  # an id has 63 bits
 _WORDS_MAX: Final = 1000
+
+E = TypeVar("E", bound=StrEnum)
 
 _Verdicts = Literal["kept", "dropped", "unreviewed"]
 _SORTINGS: Final[Mapping[Sorting, str]] = {
@@ -77,9 +80,14 @@ class View:
         return self.url(**self.place)
 
     @property
+    def query(self) -> str:
+        """The query of this very page, for `view_of_text`."""
+        return self.here.partition("?")[2]
+
+    @property
     def events_url(self) -> str:
         """The address of the stream of changes of this page."""
-        return f"/events?{urlencode({'job': self.job, 'gallery': self.here.partition('?')[2]})}"
+        return f"/events?{urlencode({'job': self.job, 'gallery': self.query})}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,7 @@ def view_of_text(job: str, text: str) -> View:
     return view_of(job, dict(parse_qsl(text)))
 
 
-def _one_of(kind: Any, word: str | None, name: str) -> Any:  # noqa: ANN401  an enumeration and its member
+def _one_of(kind: type[E], word: str | None, name: str) -> E | None:
     try:
         return kind(word) if word else None
     except ValueError:
@@ -239,5 +247,5 @@ async def _ask(context: Context, view: View, action: Action, items: list[str]) -
         question=question,
         is_changed=False,
         back=view.here,
-        target=f"/jobs/{view.job}/{action}?{urlencode({'gallery': view.here.partition('?')[2]})}",
+        target=f"{action_url(view.job, action)}?{urlencode({'gallery': view.query})}",
     )
