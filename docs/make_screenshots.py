@@ -189,10 +189,20 @@ def shoot(
 
 
 def shrink(path: Path) -> None:
-    """Keep 256 colours: a quarter of the bytes, for as long as there is a history."""
+    """Keep 256 colours: a quarter of the bytes, for as long as there is a history.
+
+    Those of the style sheet are among them, however few pixels have them: a light's colour means something.
+    """
+    style = (Path(__file__).parent.parent / "src/batchkiln/dashboard/static/style.css").read_text("utf-8")
+    own = [
+        int(pair, 16) for code in sorted(set(re.findall(r"#([0-9a-f]{6})\b", style))) for pair in re.findall("..", code)
+    ]
     with Image.open(path) as picture:
-        few = picture.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
+        every = picture.convert("RGB")
+    common = every.quantize(256 - len(own) // 3, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*own, *(common.getpalette() or [])][: 256 * 3])
+    every.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def started(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from batchkiln.store import operations
+from batchkiln.store import items, operations
 from browser.conftest import PATIENCE_SECONDS, Opened, served
 from integration.dashboard.review_queue import fill_review, finish, paint
 from support.queue_file import NOW
@@ -72,6 +72,16 @@ def test_range_is_selected_and_kept(gallery: Opened) -> None:
 
     expect(gallery.page.get_by_text("4 items kept.")).to_be_visible()
     assert verdicts(gallery) == {f"owl-{number}": "kept" for number in range(1, 5)}
+
+
+@pytest.mark.parametrize(("text", "shown"), [("plain", "1 item on this page"), ("zebra", "No more items match.")])
+def test_search_goes_on_until_it_finds(gallery: Opened, monkeypatch: pytest.MonkeyPatch, text: str, shown: str) -> None:
+    """Page after page, without a click, to a match or to the end."""
+    monkeypatch.setattr(items, "LOOKED_AT", 2)
+    gallery.go(f"/jobs/birds/items?text={text}")
+
+    expect(gallery.page.locator("[data-part=tiles]")).to_contain_text(shown)
+    assert gallery.faults == []
 
 
 def test_new_files_come_in_and_a_selection_stays(gallery: Opened, tmp_path: Path) -> None:

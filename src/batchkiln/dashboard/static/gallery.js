@@ -53,11 +53,26 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A page reads so many items and no more. Without a match on it, the search goes on as its link would.
-const empty = document.querySelector("[data-goes-on]");
-const further = empty && document.querySelector(`.pager [rel="${empty.dataset.goesOn}"]`);
-if (further) {
-  location.replace(further.href);
+// A page reads so many items and no more. Without a match on it, the search goes on as its link would, and tells how far.
+async function goOn(told) {
+  let page = document;
+  for (let empty = told; empty; empty = page.querySelector("[data-goes-on]")) {
+    told.textContent = empty.textContent;
+    const further = page.querySelector(`.pager [rel="${empty.dataset.goesOn}"]`);
+    const reply = await fetch(further.href);
+    if (!reply.ok) {
+      return; // the link is still there
+    }
+    page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    if (!page.querySelector("[data-goes-on]")) {
+      location.replace(further.href);
+    }
+  }
+}
+
+const told = document.querySelector("[data-goes-on]");
+if (told) {
+  goOn(told).catch(() => {}); // a lost connection: the link is still there
 }
 
 document.addEventListener("parts", count);
