@@ -28,6 +28,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pyte
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
@@ -191,18 +192,20 @@ def shoot(
 def shrink(path: Path) -> None:
     """Keep 256 colours: a quarter of the bytes, for as long as there is a history.
 
-    Those of the style sheet are among them, however few pixels have them: a light's colour means something.
+    Those of the style sheet stay what they are, however few pixels have them: a light's colour means something.
     """
     style = (Path(__file__).parent.parent / "src/batchkiln/dashboard/static/style.css").read_text("utf-8")
-    own = [
-        int(pair, 16) for code in sorted(set(re.findall(r"#([0-9a-f]{6})\b", style))) for pair in re.findall("..", code)
-    ]
+    own = [bytes.fromhex(code) for code in sorted(set(re.findall(r"#([0-9a-f]{6})\b", style)))]
     with Image.open(path) as picture:
         every = picture.convert("RGB")
-    common = every.quantize(256 - len(own) // 3, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([*own, *(common.getpalette() or [])][: 256 * 3])
-    every.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
+    few = every.quantize(256 - len(own), method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    palette = (few.getpalette() or [])[: 3 * (256 - len(own))]
+    first, pixels, places = len(palette) // 3, np.asarray(every), np.array(few)
+    for number, color in enumerate(own):
+        places[(pixels == np.frombuffer(color, np.uint8)).all(axis=-1)] = first + number
+    made = Image.fromarray(places, "P")
+    made.putpalette([*palette, *b"".join(own)])
+    made.save(path, optimize=True)
 
 
 def started(
