@@ -203,7 +203,7 @@ def shrink(path: Path) -> None:
     first, pixels, places = len(palette) // 3, np.asarray(every), np.array(few)
     for number, color in enumerate(own):
         places[(pixels == np.frombuffer(color, np.uint8)).all(axis=-1)] = first + number
-    made = Image.fromarray(places, "P")
+    made = Image.fromarray(places)
     made.putpalette([*palette, *b"".join(own)])
     made.save(path, optimize=True)
 
