@@ -3,8 +3,8 @@
 
     python docs/make_screenshots.py [pages|terminal] [--to docs] [--chromium /usr/bin/chromium]
 
-All of it is real output of jobs on the local service. Takes three minutes; `terminal` alone half a minute. Pages need
-`pip install 'batchkiln[test]'` and a Chromium of the system.
+All of it is real output of jobs on the local service; a run is recorded as it moves. Takes four minutes; `terminal`
+alone half a minute. It needs `pip install 'batchkiln[test]'`, and for pages a Chromium of the system.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import io
 import os
 import pty
 import re
+import select
 import shlex
 import shutil
 import struct
@@ -22,12 +23,17 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
 from pathlib import Path
 
+import numpy as np
+import pyte
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
 CONFIG = """\
@@ -93,18 +99,47 @@ items:
     prompt: A tawny owl turns its head
     parameters: {resolution: 480p, duration_seconds: 3, aspect_ratio: "16:9"}
 """
+CHAINED = """\
+version: 1
+job: birds
+description: Four pictures of each bird, and a clip of the one that is chosen
+budget: {credits: 200}
+defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512, aspect_ratio: "1:1"}}
+items:
+  - matrix: {bird: [tawny owl, grey heron]}
+    id: "{{ bird | replace(' ', '-') }}"
+    prompt: "{{ bird | capitalize }} on a mossy branch, watercolour, morning light"
+    metadata: [bird]
+    variants: 4
+    choose: 1
+  - matrix: {bird: [tawny owl, grey heron]}
+    id: "{{ bird | replace(' ', '-') }}-clip"
+    prompt: "The {{ bird }} turns its head"
+    model: alpha-2.5-lite
+    mode: image-to-video
+    inputs: [{item: "{{ bird | replace(' ', '-') }}"}]
+    parameters: {resolution: 480p, duration_seconds: 2, aspect_ratio: "1:1", image_mode: first-frame}
+    metadata: [bird]
+"""
 COLUMNS = 110
+RECORDED_COLUMNS, RECORDED_ROWS = 80, 24
+FRAME_SECONDS, HELD_SECONDS, END_SECONDS = 0.25, 1.5, 5.0
+FRAMES_MAX = 80
+CHARACTER, LINE, MARGIN = 8.4, 19, 14
 HOME = "/home/me/birds"
-_NEXT_FRAME = re.compile(r"\r?(?:\x1b\[2K|\x1b\[1A)+")
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 PAST_SECONDS = 30.0
 PRESENT_SECONDS = 25.0
 DESK = (1280, 860)
 PHONE = (390, 780)
+CHAINED_SHOTS = (
+    ("review-light", "/jobs/birds/review", DESK, "light"),
+    ("large-dark", "/jobs/birds/items?text=owl-clip&large=1", DESK, "dark"),
+)
 SHOTS = (
     ("overview-light", "/", DESK, "light"),
     ("overview-dark", "/", DESK, "dark"),
-    ("gallery-light", "/jobs/field-guide/items?state=done", DESK, "light"),
+    ("gallery-light", "/jobs/field-guide/items?sort=newest", DESK, "light"),
     ("days-dark", "/days", DESK, "dark"),
     ("phone-dark", "/", PHONE, "dark"),
 )
@@ -115,10 +150,15 @@ def begin(folder: Path, manifest: str, *, time_scale: int, credits_per_day: int)
     config = CONFIG.format(time_scale=time_scale, credits_per_day=credits_per_day)
     (folder / "batchkiln.yaml").write_text(config, "utf-8")
     (folder / "field-guide.yaml").write_text(manifest, "utf-8")
-    command = [sys.executable, "-m", "batchkiln", "run", "field-guide.yaml", "--dashboard", "-q"]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
+    return serve(folder, "run", "field-guide.yaml", "--dashboard", "-q")
+
+
+def serve(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a command that has a dashboard; return the process and the dashboard's link."""
+    command = [sys.executable, "-m", "batchkiln", *arguments]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
         if link := re.search(r"http://\S+token=\S+", line):
             return process, link[0]
     raise SystemExit("the dashboard did not begin")
@@ -130,10 +170,12 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def shoot(browser: Browser, link: str, folder: Path) -> None:
+def shoot(
+    browser: Browser, link: str, folder: Path, shots: Sequence[tuple[str, str, tuple[int, int], str]] = SHOTS
+) -> None:
     """Take all pictures."""
     base = link.partition("/?")[0]
-    for name, path, (width, height), scheme in SHOTS:
+    for name, path, (width, height), scheme in shots:
         context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=1.5)
         page = context.new_page()
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
@@ -148,27 +190,47 @@ def shoot(browser: Browser, link: str, folder: Path) -> None:
 
 
 def shrink(path: Path) -> None:
-    """Keep 256 colours: a quarter of the bytes, for as long as there is a history."""
+    """Keep 256 colours: a quarter of the bytes, for as long as there is a history.
+
+    Those of the style sheet stay what they are, however few pixels have them: a light's colour means something.
+    """
+    style = (Path(__file__).parent.parent / "src/batchkiln/dashboard/static/style.css").read_text("utf-8")
+    own = [bytes.fromhex(code) for code in sorted(set(re.findall(r"#([0-9a-f]{6})\b", style)))]
     with Image.open(path) as picture:
-        few = picture.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
+        every = picture.convert("RGB")
+    few = every.quantize(256 - len(own), method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    palette = (few.getpalette() or [])[: 3 * (256 - len(own))]
+    first, pixels, places = len(palette) // 3, np.asarray(every), np.array(few)
+    for number, color in enumerate(own):
+        places[(pixels == np.frombuffer(color, np.uint8)).all(axis=-1)] = first + number
+    made = Image.fromarray(places)
+    made.putpalette([*palette, *b"".join(own)])
+    made.save(path, optimize=True)
 
 
-def in_terminal(folder: Path, command: str) -> str:
-    """Return all that a command of the program writes to a terminal, colours and cursor moves included."""
+def started(
+    folder: Path, command: str, *, rows: int = 40, columns: int = COLUMNS
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command of the program in a terminal; return the process and the terminal's other end."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
     kept.pop("NO_COLOR", None)
     process = subprocess.Popen(
         [sys.executable, "-m", *shlex.split(command)],
         cwd=folder,
-        env=kept | {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS)},
+        env=kept | {"TERM": "xterm-256color", "COLUMNS": str(columns)},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
     )
     os.close(theirs)
+    return process, ours
+
+
+def in_terminal(folder: Path, command: str) -> str:
+    """Return all that a command of the program writes to a terminal, colours and cursor moves included."""
+    process, ours = started(folder, command)
     shown = b"".join(_pieces(ours))
     process.wait()
     os.close(ours)
@@ -179,6 +241,112 @@ def _pieces(terminal: int) -> Iterator[bytes]:
     with contextlib.suppress(OSError):  # Linux's way to say that nobody holds the other end any more
         while piece := os.read(terminal, 65536):
             yield piece
+
+
+Row = tuple[tuple[int, str, str, bool], ...]  # of each piece: the column, the text, the colour, and whether it is bold
+Frame = tuple[float, tuple[Row, ...]]  # the seconds for which a screen was shown, and its rows
+
+
+def record(folder: Path, command: str) -> list[Frame]:
+    """Run a command in a terminal of 80 columns, and return what it showed, at most four times a second."""
+    screen = pyte.Screen(RECORDED_COLUMNS, RECORDED_ROWS)
+    stream = pyte.ByteStream(screen)
+    stream.feed(f"$ {command}\r\n".encode())
+    process, ours = started(folder, command, rows=RECORDED_ROWS, columns=RECORDED_COLUMNS)
+    begun = time.monotonic()
+    shown: list[tuple[float, tuple[Row, ...]]] = [(0.0, rows_of(screen, folder))]
+    with contextlib.suppress(OSError):  # as in `_pieces`
+        while True:
+            is_ready = bool(select.select([ours], [], [], FRAME_SECONDS)[0])
+            if is_ready and not (piece := os.read(ours, 65536)):
+                break
+            if is_ready:
+                stream.feed(piece)
+            at = time.monotonic() - begun
+            if at - shown[-1][0] >= FRAME_SECONDS and (rows := rows_of(screen, folder)) != shown[-1][1]:
+                shown.append((at, rows))
+    process.wait()
+    os.close(ours)
+    shown.append((time.monotonic() - begun, rows_of(screen, folder)))
+    ends = [at for at, _ in shown[1:]]
+    frames = [(min(end - at, HELD_SECONDS), rows) for (at, rows), end in zip(shown, ends, strict=False)]
+    assert not any(str(folder) in text for _, rows in shown for row in rows for _, text, _, _ in row)
+    return [*frames[:: -(-len(frames) // FRAMES_MAX)], (END_SECONDS, shown[-1][1])]
+
+
+def rows_of(screen: pyte.Screen, folder: Path) -> tuple[Row, ...]:
+    """Return the rows of a screen, each as its pieces of one style."""
+    rows = []
+    for number in range(screen.lines):
+        cells = [screen.buffer[number][column] for column in range(screen.columns)]
+        pieces, column = [], 0
+        for (color, is_bold), group in groupby(cells, key=lambda cell: (cell.fg, cell.bold)):
+            text = "".join(cell.data for cell in group)
+            if text.strip():
+                pieces.append((column, text.replace(str(folder), HOME), color, is_bold))
+            column += len(text)
+        rows.append(tuple(pieces))
+    return tuple(rows)
+
+
+def animate(path: Path, frames: Sequence[Frame]) -> None:
+    """Write a recording as one SVG that plays by itself. Without motion, it is the picture of two thirds of the way."""
+    height = max(number + 1 for _, rows in frames for number, row in enumerate(rows) if row) * LINE + 2 * MARGIN
+    width = RECORDED_COLUMNS * CHARACTER + 2 * MARGIN
+    numbers: dict[Row, int] = {}
+    for _, rows in frames:
+        for row in rows:
+            if row:
+                numbers.setdefault(row, len(numbers))
+    total, at, steps, pictures = sum(seconds for seconds, _ in frames), 0.0, [], []
+    for place, (seconds, rows) in enumerate(frames):
+        steps.append(f"{100 * at / total:.2f}%{{transform:translateY({-place * height}px)}}")
+        at += seconds
+        used = "".join(
+            f'<use href="#r{numbers[row]}" y="{place * height + MARGIN + (number + 1) * LINE - 5}"/>'
+            for number, row in enumerate(rows)
+            if row
+        )
+        pictures.append(f"<g>{used}</g>")
+    still = -(len(frames) * 2 // 3) * height
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}">',
+        "<title>A run in a terminal</title>",
+        (
+            f"<style>text{{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}}"
+            f".b{{font-weight:bold}}#film{{transform:translateY({still}px)}}"
+            f"@media (prefers-reduced-motion:no-preference){{#film{{animation:film {total:.1f}s step-end infinite}}}}"
+            f"@keyframes film{{{''.join(steps)}}}</style>"
+        ),
+        f'<rect width="100%" height="100%" rx="8" fill="{SVG_EXPORT_THEME.background_color.hex}"/>',
+        "<defs>",
+        *(f'<g id="r{number}">{"".join(map(_piece, row))}</g>' for row, number in numbers.items()),
+        "</defs>",
+        f'<svg width="{width:.0f}" height="{height}"><g id="film">',
+        *pictures,
+        "</g></svg>",
+        "</svg>",
+    ]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    print(path.name)
+
+
+def _piece(piece: tuple[int, str, str, bool]) -> str:
+    column, text, color, is_bold = piece
+    kind = ' class="b"' if is_bold else ""
+    x, length = MARGIN + column * CHARACTER, len(text) * CHARACTER
+    return f'<text x="{x:.1f}" textLength="{length:.1f}" fill="{_hex(color)}"{kind}>{escape(text, quote=False)}</text>'
+
+
+_COLORS = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
+
+
+def _hex(color: str) -> str:
+    """Return a colour of pyte as the other pictures have it."""
+    name = color.removeprefix("bright")
+    if name in _COLORS:
+        return SVG_EXPORT_THEME.ansi_colors[_COLORS.index(name) + 8 * (name != color)].hex
+    return SVG_EXPORT_THEME.foreground_color.hex if color == "default" else f"#{color}"
 
 
 def draw(path: Path, *screens: tuple[str, str]) -> None:
@@ -194,7 +362,7 @@ def draw(path: Path, *screens: tuple[str, str]) -> None:
 
 
 def draw_terminals(to: Path) -> None:
-    """Plan, rehearse and run a job, and look at it."""
+    """Plan and rehearse a job, record its run, and look at it."""
     to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -206,10 +374,7 @@ def draw_terminals(to: Path) -> None:
         }
         for picture, command in before.items():
             draw(to / f"{picture}.svg", (command, in_terminal(folder, command)))
-        command = "batchkiln run night.yaml --yes"
-        frames = _NEXT_FRAME.split(in_terminal(folder, command))
-        begun = [frame for frame in frames if "active" in frame and "so far, ends" in frame]
-        draw(to / "run.svg", (command, begun[len(begun) * 2 // 3]))
+        animate(to / "run.svg", record(folder, "batchkiln run night.yaml --yes"))
         commands = ("batchkiln status", "batchkiln status night", "batchkiln show night whole-herd")
         screens = [(command, in_terminal(folder, command)) for command in commands]
         draw(to / "status.svg", *screens[:2])
@@ -243,9 +408,25 @@ def shoot_pages(to: Path, chromium: str | None) -> None:
             time.sleep(PRESENT_SECONDS)
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             shoot(browser, link, to)
-            browser.close()
         finally:
             end(process)
+        process, link = begin_chained(Path(name, "chained"))
+        try:
+            shoot(browser, link, to, CHAINED_SHOTS)
+        finally:
+            end(process)
+        browser.close()
+
+
+def begin_chained(folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """Make a job with a clip of a chosen picture and a group to choose from, and serve its dashboard."""
+    folder.mkdir()
+    (folder / "batchkiln.yaml").write_text("profiles: {local: {time_scale: 600}}\n", "utf-8")
+    (folder / "birds.yaml").write_text(CHAINED, "utf-8")
+    for command in ("run birds.yaml --yes", "review birds --keep tawny-owl-2", "run birds.yaml --yes"):
+        arguments = [sys.executable, "-m", "batchkiln", *command.split()]
+        subprocess.run(arguments, cwd=folder, capture_output=True, check=False)  # 3: a group waits for a choice
+    return serve(folder, "dashboard")
 
 
 if __name__ == "__main__":

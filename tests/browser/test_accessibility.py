@@ -26,6 +26,8 @@ SAMPLE_PAGES: Final = (
     "/jobs/birds",
     "/jobs/birds/items",
     "/jobs/birds/items?state=held&meta=nothing%3Dhere",
+    "/jobs/birds/items?sort=newest&text=clip",
+    "/jobs/birds/items?large=1&after=3",
     *(f"/jobs/birds/item?id={name}" for name in ("picture", "clip", "held", "failed", quote(STRANGE, safe=""))),
     "/jobs/birds/retry",
     "/jobs/birds/cancel?id=queued",
@@ -36,7 +38,14 @@ SAMPLE_PAGES: Final = (
     "/jobs/birds/review?all",
     "/no-such-page",
 )
-REVIEW_PAGES: Final = ("/", "/jobs/birds", "/jobs/birds/items", "/jobs/birds/review", "/jobs/birds/review?at=5&all=1")
+REVIEW_PAGES: Final = (
+    "/",
+    "/jobs/birds",
+    "/jobs/birds/items",
+    "/jobs/birds/items?large=1&after=5",
+    "/jobs/birds/review",
+    "/jobs/birds/review?at=5&all=1",
+)
 
 
 def findings(opened: Opened, paths: tuple[str, ...], theme: Theme) -> list[str]:
@@ -108,7 +117,10 @@ def test_pages_of_a_review_have_no_finding(review: Opened, theme: Theme) -> None
 def test_pages_with_long_texts_have_no_finding(long: Opened, theme: Theme) -> None:
     """And nothing is wider than a phone."""
     name = f"0-{'x' * 150}"
-    paths = ("/", "/jobs/birds", "/jobs/birds/items", f"/jobs/birds/item?id={name}", "/jobs/birds/review")
+    paths = (
+        *("/", "/jobs/birds", "/jobs/birds/items", "/jobs/birds/items?large=1"),
+        *(f"/jobs/birds/item?id={name}", "/jobs/birds/review"),
+    )
 
     assert findings(long, paths, theme) == []
     long.page.set_viewport_size({"width": 390, "height": 844})

@@ -9,6 +9,7 @@ PAGES = [
     "/",
     "/jobs/birds",
     "/jobs/birds/items",
+    "/jobs/birds/items?large=1",
     "/jobs/birds/item?id=picture",
     "/failures",
     "/days",

@@ -21,6 +21,7 @@ def job_view(
     problems: Sequence[ProblemGroup] = (),
     ends_at: datetime | None = None,
     money: Credits | None = None,
+    to_review: int = 0,
 ) -> JobView:
     summary = JobSummary(
         name=name,
@@ -38,6 +39,7 @@ def job_view(
         queued_unquoted=0,
         under_way=tuple(under_way),
         problems=tuple(problems),
+        to_review=to_review,
     )
     return JobView(summary, NOW, ends_at, {})
 

@@ -30,8 +30,8 @@ DISPLAYED_TYPES: Final = frozenset(
 
 _KEPT: Final = "private, max-age=31536000, immutable"
 _NO_PICTURE: Final = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 48" fill="none" stroke="#888" stroke-width="2">'
-    '<rect x="8" y="6" width="48" height="36" rx="3"/><path d="M12 38 52 10"/></svg>'
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 96" fill="none" stroke="#888" stroke-width="2">'
+    '<rect x="32" y="36" width="32" height="24" rx="2"/><path d="M30 64 66 32"/></svg>'
 )
 
 

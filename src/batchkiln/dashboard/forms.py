@@ -13,6 +13,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import Context, context_of
+from batchkiln.dashboard.gallery import view_of_text
 from batchkiln.dashboard.rendering import item_url, job_url, review_url
 from batchkiln.presentation.confirmations import cost_of_resolve
 
@@ -42,7 +43,7 @@ ACTIONS: Final = {
 async def ask(request: web.Request) -> web.Response:
     """Show the effect and the possible cost of an action."""
     context = context_of(request)
-    action, job, items = _target(request)
+    action, job, items = await _target(request)
     async with open_reader(context.queue) as reader:  # counting a million items must not delay other pages
         question = await reader.read(question_of, action, job, items)
     return _question_page(context, action, job, items, question, back=_back(request, job, items))
@@ -51,13 +52,14 @@ async def ask(request: web.Request) -> web.Response:
 async def act(request: web.Request) -> web.Response:
     """Perform an action whose question was confirmed; ask again if its figures have grown."""
     context = context_of(request)
-    action, job, items = _target(request)
+    action, job, items = await _target(request)
     agreed = (await request.post()).get("agreed")
     async with open_changes(context.queue, context.machine_now) as changes:
         question = await changes.question(action, job, items)
         if not question.is_covered_by(agreed):
             back = _back(request, job, items)
-            return _question_page(context, action, job, items, question, back=back, is_changed=True)
+            posted = tuple(map(str, (await request.post()).getall("id", [])))
+            return _question_page(context, action, job, items, question, back=back, is_changed=True, posted=posted)
         number = await _change(changes, action, job, items)
     raise web.HTTPSeeOther(_back(request, job, items, action, number))
 
@@ -78,9 +80,10 @@ async def _change(changes: Changes, action: Action, job: str, items: Sequence[st
     return None
 
 
-def _target(request: web.Request) -> tuple[Action, str, tuple[str, ...]]:
+async def _target(request: web.Request) -> tuple[Action, str, tuple[str, ...]]:
+    """Return the action, the job and the items: of the address, or of a form for those that a person selected."""
     action = Action(request.match_info["action"])
-    items = request.query.getall("id", [])
+    items = [*request.query.getall("id", []), *map(str, (await request.post()).getall("id", []))]
     return action, request.match_info["job"], tuple(items)
 
 
@@ -93,6 +96,7 @@ def _question_page(
     *,
     back: str,
     is_changed: bool = False,
+    posted: Sequence[str] = (),
 ) -> web.Response:
     return context.page(
         "confirm.html",
@@ -103,17 +107,21 @@ def _question_page(
         question=question,
         is_changed=is_changed,
         back=back,
+        posted=posted,
+        target="",
     )
 
 
 def _back(
     request: web.Request, job: str, items: Sequence[str], done: str | None = None, number: int | None = None
 ) -> str:
-    """Return the page that led to the form: an item's, a job's, or a place of its review."""
+    """Return the page that led to the form: an item's, a job's, its gallery, or a place of its review."""
     place = request.query.get("review", "")
     if place.isdecimal() and len(place) <= _DIGITS_MAX:
         return review_url(job, at=place)
     page = item_url(job, items[0]) if len(items) == 1 else job_url(job)
+    if (text := request.query.get("gallery")) is not None:
+        page = view_of_text(job, text).here
     fields = {"done": done, "n": number}
     query = urlencode({name: value for name, value in fields.items() if value is not None})
     return page + (("&" if "?" in page else "?") + query if query else "")
@@ -139,6 +147,8 @@ async def ask_version(request: web.Request) -> web.Response:
         question=question,
         is_changed=False,
         back=_back(request, job, [item]),
+        posted=(),
+        target="",
     )
 
 

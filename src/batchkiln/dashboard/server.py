@@ -15,7 +15,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, HttpSettings
 from batchkiln.core.errors import InputError
-from batchkiln.dashboard import connections, file_responses, forms, pages, review_page, sse
+from batchkiln.dashboard import connections, file_responses, forms, gallery, pages, review_page, sse
 from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.http_api.routes import operations
@@ -32,6 +32,7 @@ _STATIC: Final = {
     "style.css": "text/css",
     "live.js": "text/javascript",
     "review.js": "text/javascript",
+    "gallery.js": "text/javascript",
     "icon.svg": "image/svg+xml",
     "icon-look.svg": "image/svg+xml",
     "icon-help.svg": "image/svg+xml",
@@ -135,7 +136,8 @@ def application(context: Context) -> web.Application:
             web.get("/failures", pages.failures),
             web.get("/days", pages.days),
             web.get("/jobs/{job}", pages.job),
-            web.get("/jobs/{job}/items", pages.gallery),
+            web.get("/jobs/{job}/items", gallery.show),
+            web.post("/jobs/{job}/items", gallery.act),
             web.get("/jobs/{job}/item", pages.item),
             web.get("/jobs/{job}/review", review_page.show),
             web.post("/jobs/{job}/review", review_page.act),

@@ -108,9 +108,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The first line of a page, with its details."""
+    """The first line of a page, the verdict, with its details."""
 
     level: Level
+    verdict: str
     text: str
     more: tuple[str, ...] = ()
 
@@ -202,6 +203,7 @@ def headline(now: PageSnapshot) -> Headline:
     if problems:
         return Headline(
             Level.HELP,
+            "Action needed",
             problems[0] if len(problems) == 1 else f"{len(problems)} problems need your attention",
             problems[1:] and problems,
         )
@@ -211,8 +213,8 @@ def headline(now: PageSnapshot) -> Headline:
     if bad:
         more.insert(0, f"{plural(bad, 'item')} failed, rejected or expired. You can retry them at any time")
     if more:
-        return Headline(Level.LOOK, text, tuple(more))
-    return Headline(Level.FINE, text)
+        return Headline(Level.LOOK, "Some items failed" if bad else "Some items wait for a review", text, tuple(more))
+    return Headline(Level.FINE, "No problems", text)
 
 
 def _open_problems(now: PageSnapshot) -> Iterator[str]:

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from batchkiln.clock import ServiceClock
 from batchkiln.dashboard.context import Context, context_of
+from batchkiln.dashboard.gallery import View, gallery_sections, view_of_text
 from batchkiln.dashboard.partials import item_sections, sections
 from batchkiln.dashboard.stream_places import send, stream_place
 
@@ -17,13 +18,17 @@ TICK_SECONDS: Final = 1.0
 IDLE_TICKS: Final = 5
 """The number of ticks after which parts are rendered without a change in the queue, because waits and days end."""
 
-_PageKey = tuple[str | None, str | None]  # the job and the item of a page; both are None for the overview
+CLOSED: Final = b"event: closed\ndata: {}\n\n"
+"""The last message of a stream: the dashboard ends, and no connection was lost."""
+
+_PageKey = tuple[str | None, str | None, View | None]  # the job, the item and the gallery of a page; none: the overview
 
 
 async def events(request: web.Request) -> web.StreamResponse:
     """Send the changed parts of a page until it is closed or the dashboard ends."""
     context = context_of(request)
-    of = (request.query.get("job"), request.query.get("item"))
+    job, text = request.query.get("job"), request.query.get("gallery")
+    of = (job, request.query.get("item"), None if job is None or text is None else view_of_text(job, text))
     with stream_place(request):
         sent, shows_ages = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
@@ -54,12 +59,15 @@ async def _follow(
         sent |= changed
         # Also without a change: a page without messages shows that it is not connected.
         await send(request, response, _message(changed))
+    await send(request, response, CLOSED)
 
 
 async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
     """Return the parts that differ from those already sent, and whether the page shows ages."""
-    job, item = of
-    if job is not None and item is not None:
+    job, item, view = of
+    if view is not None:
+        parts, shows_ages = await gallery_sections(context, view), False
+    elif job is not None and item is not None:
         parts, shows_ages = await item_sections(context, job, item), False
     else:
         parts, now = await sections(context, job)

@@ -52,6 +52,7 @@ from .items import (
     OutputFile as OutputFile,
     OutputSummary as OutputSummary,
     RequestRecord as RequestRecord,
+    Sorting as Sorting,
     VersionDetail as VersionDetail,
 )
 from .jobs import (

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -188,13 +189,27 @@ class RequestRecord:
 LOOKED_AT: Final = 4000
 """Number of items that a page of a filtered list reads; it takes some milliseconds."""
 
+_PLACE_MAX: Final = 2**63 - 1
+
+
+class Sorting(StrEnum):
+    """The order of a search: the manifest's, its reverse, or by when the current files were saved, the newest first.
+
+    The last lists items with files only.
+    """
+
+    MANIFEST = "manifest"
+    REVERSE = "reverse"
+    NEWEST = "newest"
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Conditions of a search, which must all hold; None matches everything.
 
     `metadata` contains keys with their values as text, such as `3` and `true`; a value of None matches any item with
-    the key. A `verdict` of "unreviewed" matches done items without a verdict.
+    the key. A `verdict` of "unreviewed" matches done items without a verdict. The `text` matches items with all of its
+    words, in any case, in the id or the prompt.
     """
 
     state: ItemState | None = None
@@ -202,21 +217,30 @@ class Filter:
     code: str | None = None
     metadata: tuple[tuple[str, str | None], ...] = ()
     verdict: Literal["kept", "dropped", "unreviewed"] | None = None
+    text: str | None = None
 
     @property
     def is_by_content(self) -> bool:
         """Return whether the search needs more than the index on states."""
+        return self.is_by_columns or self.text is not None
+
+    @property
+    def is_by_columns(self) -> bool:
+        """Return whether the search compares columns: anything but the state and the text."""
         return bool(self.metadata) or any(wish is not None for wish in (self.model, self.code, self.verdict))
 
 
 @dataclass(frozen=True, slots=True)
 class GalleryPage:
-    """A page of items in the job's order. `next_after` starts the next page, `previous_before` ends the previous one.
+    """A page of items in the order of a search.
 
+    `next_after` starts the next page, and `previous_before` ends the previous one. `before_each` has the place before
+    each item: a search after it begins with the item.
     `is_cut`: the page is short because a search reads a limited number of items. More may follow.
     """
 
     items: tuple[ItemSummary, ...]
+    before_each: tuple[int, ...]
     next_after: int | None
     previous_before: int | None
     is_cut: bool
@@ -370,32 +394,47 @@ class Items:
         job_name: str,
         wanted: Filter,
         *,
+        sorting: Sorting = Sorting.MANIFEST,
         after_id: int = 0,
         before_id: int | None = None,
         limit: int = 48,
     ) -> GalleryPage:
-        """Return a page of items that match a filter: the next after `after_id`, or the last before `before_id`.
+        """Return a page of items that match a filter: the next after a place, or the last before a place.
 
-        Raise `InputError` for an unknown job.
+        Places are ids of items; by the newest files, ids of files. Raise `InputError` for an unknown job.
         """
-        most = LOOKED_AT if wanted.is_by_content else limit + 1
-        name = "item_ids" if wanted.state is None else "items_in_state"
-        params = {"job_id": Jobs(self._connection).id_of(job_name), "state": wanted.state, "limit": most}
-        if before_id is None:
-            rows = self._connection.execute(query(name), params | {"after": after_id})
-        else:
-            rows = self._connection.execute(query(f"{name}_before"), params | {"before": before_id})
-        looked_at = [row[0] for row in rows]
-        found = looked_at
+        is_down, is_back = sorting is not Sorting.MANIFEST, before_id is not None
+        step = -1 if is_down else 1
+        bound = before_id if before_id is not None else after_id or (_PLACE_MAX if is_down else 0)
+        is_limited = wanted.is_by_content or sorting is Sorting.NEWEST
+        most = LOOKED_AT if is_limited else limit + 1
+        looked_at = self._places(job_name, wanted.state, sorting, bound, most, is_up=is_down is is_back)
+        found = [(place, item_id) for place, item_id in looked_at if item_id is not None]
         if wanted.is_by_content:
-            found = matching_ids(self._connection, looked_at, wanted, limit + 1)
+            passed = set(matching_ids(self._connection, [item_id for _, item_id in found], wanted, limit + 1))
+            found = [entry for entry in found if entry[1] in passed]
         shown, is_more = found[:limit], len(found) > limit
         is_cut = not is_more and len(looked_at) == most
-        goes_on = shown[-1] if is_more else looked_at[-1] if is_cut else None
-        items = tuple(self.of_ids(shown if before_id is None else shown[::-1]))
+        goes_on = shown[-1][0] if is_more else looked_at[-1][0] if is_cut else None
+        shown = shown[::-1] if is_back else shown
+        items, before_each = tuple(self.of_ids([item_id for _, item_id in shown])), tuple(at - step for at, _ in shown)
         if before_id is None:
-            return GalleryPage(items, goes_on, after_id + 1 if after_id else None, is_cut)
-        return GalleryPage(items, items[-1].id if items else before_id - 1, goes_on, is_cut)
+            return GalleryPage(items, before_each, goes_on, after_id + step if after_id else None, is_cut)
+        return GalleryPage(items, before_each, shown[-1][0] if shown else before_id - step, goes_on, is_cut)
+
+    def _places(
+        self, job_name: str, state: ItemState | None, sorting: Sorting, bound: int, most: int, *, is_up: bool
+    ) -> list[tuple[int, int | None]]:
+        """Return the next places beyond a bound, each with its item; None where a file is of no wanted item."""
+        name = "item_ids" if state is None else "items_in_state"
+        if sorting is Sorting.NEWEST:
+            name = "items_by_file"
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "state": state, "limit": most}
+        if is_up:
+            rows = self._connection.execute(query(name), params | {"after": bound})
+        else:
+            rows = self._connection.execute(query(f"{name}_before"), params | {"before": bound})
+        return [(row[0], row[1] if sorting is Sorting.NEWEST else row[0]) for row in rows]
 
     def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
         """Return the last done items of a job, in its order."""
@@ -510,6 +549,21 @@ def _event(row: Row) -> EventRecord:
 
 def matching_ids(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
     """Return the first `limit` of some items that match a filter, without its `state`."""
+    if wanted.text is None:
+        return _matching_by_columns(connection, ids, wanted, limit)
+    left = _matching_by_columns(connection, ids, wanted, len(ids)) if wanted.is_by_columns else ids
+    words = wanted.text.casefold().split()
+    rows = connection.execute(query("item_texts"), {"ids": json.dumps(left)})
+    # Compared here: SQLite's `lower` knows the letters of English alone.
+    found = {row[0] for row in rows if _has_all(words, f"{row[1]}\n{row[2]}".casefold())}
+    return list(islice((item_id for item_id in left if item_id in found), limit))
+
+
+def _has_all(words: Sequence[str], text: str) -> bool:
+    return all(word in text for word in words)
+
+
+def _matching_by_columns(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
     params = {
         "ids": json.dumps(ids),
         "model": wanted.model,

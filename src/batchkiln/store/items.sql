@@ -31,6 +31,23 @@ WHERE (CAST(:model AS TEXT) IS NULL OR r.model = :model)
                 m.type IN ('true', 'false', 'null'), m.type, CAST(m.value AS TEXT))))))
 ORDER BY e.key LIMIT :limit;
 
+-- name: item_texts  (of a limited number of items that were selected before)
+SELECT i.id, i.name, i.prompt FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value;
+
+-- name: items_by_file  (by the first file of each current version; null for other files: the caller counts what is read)
+SELECT o.id, CASE WHEN i.job_id = :job_id AND i.version_id = o.attempt_id AND o.number = 1
+    AND (CAST(:state AS TEXT) IS NULL OR i.state = :state) THEN i.id END AS item_id
+FROM (SELECT id, item_id, attempt_id, number FROM output WHERE id > :after ORDER BY id LIMIT :limit) AS o
+CROSS JOIN item AS i ON i.id = o.item_id
+ORDER BY o.id;
+
+-- name: items_by_file_before  (as `items_by_file`, backward)
+SELECT o.id, CASE WHEN i.job_id = :job_id AND i.version_id = o.attempt_id AND o.number = 1
+    AND (CAST(:state AS TEXT) IS NULL OR i.state = :state) THEN i.id END AS item_id
+FROM (SELECT id, item_id, attempt_id, number FROM output WHERE id < :before ORDER BY id DESC LIMIT :limit) AS o
+CROSS JOIN item AS i ON i.id = o.item_id
+ORDER BY o.id DESC;
+
 -- name: newest_in_state
 SELECT id FROM item WHERE job_id = :job_id AND state = :state ORDER BY id DESC LIMIT :limit;
 

@@ -14,7 +14,7 @@ from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.queue_types import Outstanding, Scope
-from batchkiln.core.states import UNDER_WAY, ItemState
+from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.planner_snapshot import WAITING, outstanding
@@ -122,6 +122,11 @@ class JobSummary:
     def is_finished(self) -> bool:
         """Return whether only a person can change anything: nothing is under way, and no queued item may start."""
         return not self.left
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the job has items, and each has ended."""
+        return self.total > 0 and self.total == sum(self.items[state] for state in FINAL_STATES)
 
     @property
     def left(self) -> int:

@@ -111,7 +111,7 @@ WHERE item.job_id = :job_id AND item.state = 'queued' AND item.open_inputs > 0;
 
 
 -- name: count_to_review  (without the members of groups to choose from: those are counted as groups)
-SELECT count(*) FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+SELECT count(*) FROM item AS i INDEXED BY item_to_review LEFT JOIN variant_group AS g ON g.id = i.group_id
 WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL)
     AND i.verdict IS NULL AND i.needs_review = 1 AND g.choose IS NULL;
 

@@ -7,7 +7,7 @@ WHERE i.id = :item_id;
 UPDATE item SET verdict = :verdict WHERE id = :item_id AND state = 'done';
 
 -- name: next_to_review  (the first without a verdict of its group, and not of the group that is shown)
-SELECT i.id FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+SELECT i.id FROM item AS i INDEXED BY item_to_review LEFT JOIN variant_group AS g ON g.id = i.group_id
 WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL)
     AND i.verdict IS NULL AND i.id > :after
     AND (g.id IS NULL OR g.id <> coalesce(CAST(:group_id AS INTEGER), 0))
@@ -20,7 +20,7 @@ ORDER BY i.id LIMIT :limit;
 
 -- name: count_left  (as `next_to_review`, up to a bound: the time of a step does not grow with the job)
 SELECT count(*) AS n FROM (
-    SELECT i.id FROM item AS i LEFT JOIN variant_group AS g ON g.id = i.group_id
+    SELECT i.id FROM item AS i INDEXED BY item_to_review LEFT JOIN variant_group AS g ON g.id = i.group_id
     WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL)
         AND i.verdict IS NULL AND i.id >= :at
         AND ((g.choose IS NULL AND i.needs_review = 1) OR g.choose > (
@@ -32,7 +32,7 @@ SELECT count(*) AS n FROM (
 ) AS open_steps;
 
 -- name: previous_reviewable
-SELECT i.id FROM item AS i
+SELECT i.id FROM item AS i INDEXED BY item_to_review
 WHERE i.job_id = :job_id AND i.state = 'done' AND (i.needs_review = 1 OR i.group_id IS NOT NULL) AND i.id < :before
     AND (i.group_id IS NULL OR (i.group_id <> coalesce(CAST(:group_id AS INTEGER), 0) AND NOT EXISTS (
         SELECT 1 FROM item AS e WHERE e.group_id = i.group_id AND e.id < i.id AND e.state = 'done')))

@@ -18,6 +18,7 @@ PAGES = [
     "/jobs/birds",
     "/jobs/birds/items",
     "/jobs/birds/items?state=done&model=epsilon-2&meta=kind",
+    "/jobs/birds/items?large=1&sort=newest",
     f"{ITEM}picture",
     f"{ITEM}clip",
     f"{ITEM}held",
@@ -141,7 +142,7 @@ async def test_metadata_is_a_link_to_all_that_have_it(browser: Browser, queue: Q
     found = [await browser.get(link) for link in links]
 
     assert len(links) == 2
-    assert [re.findall(r'class="name">([^<]+)', page.text) for page in found] == [["picture"], ["picture"]]
+    assert [re.findall(r'class="name"[^>]*>([^<]+)', page.text) for page in found] == [["picture"], ["picture"]]
 
 
 async def _parts(response: aiohttp.ClientResponse) -> dict[str, str]:

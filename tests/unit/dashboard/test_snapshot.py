@@ -10,7 +10,7 @@ from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.rendering import environment
-from batchkiln.dashboard.snapshot import Headline, Level, PageSnapshot, Slot, headline
+from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.presentation.worker_views import NO_KEY, Undriven
@@ -96,10 +96,16 @@ def test_a_person_is_called_for_what_only_a_person_can_mend(now: PageSnapshot, l
 
 
 @pytest.mark.parametrize(
-    ("level", "words"), [(Level.FINE, "No problems"), (Level.LOOK, "Some items failed"), (Level.HELP, "Action needed")]
+    ("now", "words"),
+    [
+        (snapshot(job_view({ItemState.DONE: 1})), "No problems"),
+        (snapshot(job_view({ItemState.DONE: 1, ItemState.FAILED: 1})), "Some items failed"),
+        (snapshot(job_view({ItemState.DONE: 1}, to_review=1)), "Some items wait for a review"),
+        (snapshot(job_view({ItemState.HELD: 1})), "Action needed"),
+    ],
 )
-def test_each_level_has_its_words_on_the_page(level: Level, words: str) -> None:
-    """The template names each level."""
-    page = environment().get_template("sections/headline.html").render(headline=Headline(level, "Working"))
+def test_each_level_has_its_words_on_the_page(now: PageSnapshot, words: str) -> None:
+    """What waits for a review has not failed."""
+    page = environment().get_template("sections/headline.html").render(headline=headline(now))
 
     assert words in page

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from batchkiln.core.states import ItemState
-from batchkiln.store import items
-from batchkiln.store.items import Filter, Items
+from batchkiln.store import items, operations, versions
+from batchkiln.store.items import Filter, GalleryPage, Items, Sorting
 from batchkiln.store.jobs import Jobs
-from support.queue_file import JOB, RECIPE, QueueFile, spec
+from support.queue_file import JOB, NOW, RECIPE, QueueFile, spec
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def birds(queue: QueueFile) -> QueueFile:
             spec("owl", metadata='{"species":"owl","size":3,"is_wild":true,"seen":{"in":["Å",2]}}'),
             spec("heron", recipe=other, metadata='{"species":"heron"}'),
             spec("finch"),
-            spec("hawk", recipe=other),
+            spec("hawk", recipe=other, prompt="A White bird, full of ÄRGER, above a cliff"),
         ]
     )
     queue.apply([spec("stranger")], job=replace(JOB, name="other"))
@@ -49,6 +49,14 @@ def birds(queue: QueueFile) -> QueueFile:
         (Filter(metadata=(("species", "heron"), ("size", "3"))), []),
         (Filter(metadata=(("species", None), ("size", None), ("is_wild", "true"))), ["owl"]),
         (Filter(model="none of these"), []),
+        (Filter(text="WHITE"), ["hawk"]),
+        (Filter(text="cliff white"), ["hawk"]),
+        (Filter(text="cliff black"), []),
+        (Filter(text="ärger"), ["hawk"]),
+        (Filter(text="HAWK"), ["hawk"]),
+        (Filter(text="%"), []),
+        (Filter(text="white", model="epsilon-2"), []),
+        (Filter(text="white", model="epsilon-pro", state=ItemState.QUEUED), ["hawk"]),
     ],
 )
 def test_filters_let_through_what_was_asked_for(birds: QueueFile, wanted: Filter, names: list[str]) -> None:
@@ -109,6 +117,83 @@ def test_a_rare_kind_is_looked_for_backward_as_well(queue: QueueFile, monkeypatc
     assert [item.name for item in third.items] == ["item-0"]
     assert third.previous_before is None
     assert [item.name for item in again.items] == ["item-11"]
+
+
+def walk(queue: QueueFile, wanted: Filter, sorting: Sorting) -> list[GalleryPage]:
+    """Go through all pages of three, and back to the first."""
+    search = Items(queue.connection).search
+    pages = [search("birds", wanted, sorting=sorting, limit=3)]
+    while (after := pages[-1].next_after) is not None:
+        pages.append(search("birds", wanted, sorting=sorting, after_id=after, limit=3))
+    back = [pages[-1]]
+    while (before := back[-1].previous_before) is not None:
+        back.append(search("birds", wanted, sorting=sorting, before_id=before, limit=3))
+    assert [names(page) for page in reversed(back)] == [names(page) for page in pages]
+    return pages
+
+
+def names(page: GalleryPage) -> list[str]:
+    return [item.name for item in page.items]
+
+
+@pytest.mark.parametrize(
+    "wanted", [Filter(), Filter(metadata=(("n", None),)), Filter(text="ITEM"), Filter(state=ItemState.QUEUED)]
+)
+def test_the_last_come_first_in_reverse(queue: QueueFile, wanted: Filter) -> None:
+    """Page by page, and back."""
+    queue.apply([spec(f"item-{number}", metadata='{"n":1}') for number in range(7)])
+
+    pages = walk(queue, wanted, Sorting.REVERSE)
+
+    assert [name for page in pages for name in names(page)] == [f"item-{number}" for number in range(6, -1, -1)]
+    assert len(pages) == 3
+
+
+@pytest.mark.parametrize(
+    "wanted", [Filter(), Filter(metadata=(("n", None),)), Filter(text="ITEM"), Filter(state=ItemState.DONE)]
+)
+def test_the_newest_files_come_first(queue: QueueFile, wanted: Filter) -> None:
+    """Items without files are not listed, files of other jobs neither."""
+    queue.apply([spec(f"item-{number}", metadata='{"n":1}') for number in range(8)])
+    queue.apply([spec("stranger")], job=replace(JOB, name="other"))
+    for number in (4, 0, 6, 2):
+        queue.finish(f"item-{number}")
+    queue.finish("stranger")
+    queue.finish("item-5")
+
+    pages = walk(queue, wanted, Sorting.NEWEST)
+
+    assert [name for page in pages for name in names(page)] == [f"item-{number}" for number in (5, 2, 6, 0, 4)]
+
+
+def test_an_item_is_listed_by_its_current_files_alone(queue: QueueFile) -> None:
+    """Made again, it is the newest; with its first version chosen, it is where that was."""
+    queue.apply([spec("owl"), spec("heron")])
+    queue.finish("owl", "out/owl.png")
+    queue.finish("heron")
+    operations.redo(queue.connection, "birds", ["owl"], NOW)
+    queue.finish("owl", "out/owl-2.png")
+    search = Items(queue.connection).search
+
+    made_again = names(search("birds", Filter(), sorting=Sorting.NEWEST))
+    versions.choose_version(queue.connection, "birds", "owl", 1, NOW)
+
+    assert made_again == ["owl", "heron"]
+    assert names(search("birds", Filter(), sorting=Sorting.NEWEST)) == ["heron", "owl"]
+
+
+@pytest.mark.parametrize("sorting", Sorting)
+def test_each_item_can_be_the_first_of_a_page(queue: QueueFile, sorting: Sorting) -> None:
+    """A page has the place before each of its items, so that one can be shown alone."""
+    queue.apply([spec(f"item-{number}") for number in range(5)])
+    for number in (3, 1, 4):
+        queue.finish(f"item-{number}")
+    search = Items(queue.connection).search
+    page = search("birds", Filter(), sorting=sorting)
+
+    alone = [search("birds", Filter(), sorting=sorting, after_id=at, limit=1) for at in page.before_each]
+
+    assert [names(one)[0] for one in alone] == names(page)
 
 
 def test_the_newest_come_first(birds: QueueFile) -> None:

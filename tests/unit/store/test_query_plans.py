@@ -59,6 +59,8 @@ SCANNED: Final = {
     "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
     "problem_items": {"i"},  # the newest thousand of a state
+    "items_by_file": {"o"},  # so many files as one page reads
+    "items_by_file_before": {"o"},
     "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
     "ended_by_hour": {"attempt", "newest"},  # likewise
     "forget_silent_workers": {"worker"},  # workers are few
@@ -116,3 +118,14 @@ def test_only_small_tables_are_scanned(connection: sqlite3.Connection, name: str
     scans = {step.removeprefix("SCAN ") for step in plan if step.startswith("SCAN")}
     tables = {scan for scan in scans if "VIRTUAL TABLE" not in scan and scan != "CONSTANT ROW"}
     assert tables == SCANNED.get(name, set())
+
+
+@pytest.mark.parametrize("name", ["count_to_review", "count_left", "next_to_review", "previous_reviewable"])
+def test_a_review_reads_nothing_that_needs_none(connection: sqlite3.Connection, name: str) -> None:
+    """A job with a million done items of which none is to be reviewed has nothing to read."""
+    sql = QUERIES[name]
+    parameters = dict.fromkeys(re.findall(r":(\w+)", sql))
+
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+
+    assert [step for step in plan if re.match(r"SEARCH i USING (COVERING )?INDEX item_to_review", step)], plan

@@ -10,7 +10,7 @@ from batchkiln.store.sql import QUERIES
 STORE = Path(batchkiln.store.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)", re.MULTILINE)
 COMPOSED = re.compile(
-    r"(count_duplicate|find|insert|stage)_(names|outputs|recipe|input)|item(_id)?s(_in_state)?_before"
+    r"(count_duplicate|find|insert|stage)_(names|outputs|recipe|input)|item(_id)?s(_in_state|_by_file)?_before"
 )
 """Names that their module composes from parts."""
 

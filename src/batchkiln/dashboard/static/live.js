@@ -7,6 +7,25 @@ const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "
 const deferred = new Map(); // parts to replace after the person has ended a text selection in them
 let source = null;
 let lastMessageAt = 0;
+let wasClosed = false; // the dashboard said that it ends
+
+// Entries of a list that are as they were stay the same nodes: their pictures do not flicker, and what is checked stays so.
+function keepKnown(part, fresh) {
+  for (const entry of fresh.querySelectorAll("[data-key]")) {
+    const known = entry.matches("li") && part.querySelector(`li[data-key="${CSS.escape(entry.dataset.key)}"]`);
+    if (!known) {
+      continue;
+    }
+    if (known.isEqualNode(entry)) {
+      entry.replaceWith(known);
+    } else {
+      const [before, now] = [known, entry].map((one) => one.querySelector('input[type="checkbox"]'));
+      if (before && now) {
+        now.checked = before.checked;
+      }
+    }
+  }
+}
 
 function replacePart(name, html) {
   const part = main.querySelector(`[data-part="${name}"]`);
@@ -19,15 +38,17 @@ function replacePart(name, html) {
     return;
   }
   deferred.delete(name);
-  const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const active = part.contains(document.activeElement) ? document.activeElement : null;
   const strip = part.querySelector(".strip");
   const scrolled = strip ? strip.scrollLeft : 0;
-  part.innerHTML = html; // rendered by the server, which escapes all data
-  if (focused !== null) {
-    const again = part.querySelector(`a[href="${CSS.escape(focused)}"]`);
-    if (again) {
-      again.focus({ preventScroll: true });
-    }
+  const fresh = document.createElement("template");
+  fresh.innerHTML = html; // rendered by the server, which escapes all data
+  keepKnown(part, fresh.content);
+  part.replaceChildren(fresh.content);
+  const href = active && active.getAttribute("href");
+  const again = active && active.isConnected ? active : href && part.querySelector(`a[href="${CSS.escape(href)}"]`);
+  if (again) {
+    again.focus({ preventScroll: true });
   }
   if (scrolled && part.querySelector(".strip")) {
     part.querySelector(".strip").scrollLeft = scrolled;
@@ -43,18 +64,27 @@ function replacePart(name, html) {
 
 function setOffline(isOffline) {
   offline.hidden = !isOffline;
+  offline.textContent = wasClosed
+    ? "The dashboard was closed. This page shows the queue as it was then."
+    : "Not connected: this page is out of date. The dashboard has ended, or cannot be reached.";
+  offline.classList.toggle("is-closed", wasClosed);
   document.body.classList.toggle("is-offline", isOffline);
 }
 
 function connect() {
   source = new EventSource(main.dataset.events);
   lastMessageAt = Date.now();
-  source.onopen = () => setOffline(false);
+  source.onopen = () => {
+    wasClosed = false;
+    setOffline(false);
+  };
+  source.addEventListener("closed", () => (wasClosed = true));
   source.onmessage = (event) => {
     lastMessageAt = Date.now();
     for (const [name, html] of Object.entries(JSON.parse(event.data))) {
       replacePart(name, html);
     }
+    document.dispatchEvent(new Event("parts"));
   };
   source.onerror = () => {
     setOffline(true);
@@ -81,6 +111,27 @@ function connectWhileVisible() {
     source = null;
   } else if (!document.hidden && !source) {
     connect();
+  }
+}
+
+// A file that is gone or broken has words in place of the browser's broken picture.
+function tellBroken(picture) {
+  if (picture.dataset.told) {
+    return;
+  }
+  const isSmall = picture.matches(".frame img");
+  const text = isSmall ? "no picture" : "This file is gone, or cannot be shown.";
+  picture.dataset.told = text;
+  picture.after(Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text }));
+  picture.hidden = true;
+}
+
+if (main) {
+  main.addEventListener("error", (event) => event.target.matches("img, video") && tellBroken(event.target), true);
+  for (const picture of main.querySelectorAll("img")) {
+    if (picture.complete && !picture.naturalWidth && picture.loading !== "lazy") {
+      tellBroken(picture); // it failed before this script was there
+    }
   }
 }
 

@@ -1,0 +1,250 @@
+"""The gallery: a job's items as tiles or one at a time, large, and what a person decides about selected ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeVar, get_args
+from urllib.parse import parse_qsl, urlencode
+
+from aiohttp import web
+
+from batchkiln.api import Decided, Filter, GalleryPage, JobSummary, Reader, Skipped, Sorting
+from batchkiln.api.changes import Action, question_of
+from batchkiln.core.job import InputFile
+from batchkiln.core.states import RETRYABLE, ItemState
+from batchkiln.dashboard.charts import state_bar
+from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
+from batchkiln.dashboard.messages import done_message
+from batchkiln.dashboard.rendering import action_url, items_url
+
+TILES: Final = 48
+_KEY_DIGITS_MAX: Final = 18  # an id has 63 bits
+_WORDS_MAX: Final = 1000
+
+E = TypeVar("E", bound=StrEnum)
+
+_Verdicts = Literal["kept", "dropped", "unreviewed"]
+_SORTINGS: Final[Mapping[Sorting, str]] = {
+    Sorting.MANIFEST: "as in the manifest",
+    Sorting.REVERSE: "last of the manifest first",
+    Sorting.NEWEST: "newest files first",
+}
+_SELECTABLE: Final[Mapping[Action, frozenset[ItemState]]] = {
+    Action.REDO: frozenset({ItemState.DONE}),
+    Action.RETRY: frozenset(RETRYABLE),
+    Action.CANCEL: frozenset({ItemState.QUEUED}),
+}
+_LABELS: Final = {Action.REDO: "Make again…", Action.RETRY: "Retry…", Action.CANCEL: "Cancel…"}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the address of a gallery asks for. `after` and `before` are places of the search.
+
+    `is_large` shows one item.
+    """
+
+    job: str
+    wanted: Filter
+    meta: str = ""
+    sorting: Sorting = Sorting.MANIFEST
+    after: int = 0
+    before: int | None = None
+    is_large: bool = False
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The parameters of the filter and the order, which all pages of a search share."""
+        return {
+            "state": self.wanted.state,
+            "text": self.wanted.text,
+            "model": self.wanted.model,
+            "code": self.wanted.code,
+            "verdict": self.wanted.verdict,
+            "meta": self.meta,
+            "sort": None if self.sorting is Sorting.MANIFEST else self.sorting,
+        }
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The parameters of the place in the search."""
+        return {"after": self.after or None, "before": self.before, "large": 1 if self.is_large else None}
+
+    def url(self, **changed: Any) -> str:  # noqa: ANN401  texts, numbers and None
+        """Return the address of a page of this search; without `changed`, of its first one."""
+        return items_url(self.job, **(self.filters | changed))
+
+    @property
+    def here(self) -> str:
+        """The address of this very page."""
+        return self.url(**self.place)
+
+    @property
+    def query(self) -> str:
+        """The query of this very page, for `view_of_text`."""
+        return self.here.partition("?")[2]
+
+    @property
+    def events_url(self) -> str:
+        """The address of the stream of changes of this page."""
+        return f"/events?{urlencode({'job': self.job, 'gallery': self.query})}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page of a gallery. `inputs` are the images of an item that is shown large; `has_previous` is exact for it.
+
+    `searched` counts the items up to the last one that the search of an empty page has read; None if it is not known.
+    """
+
+    summary: JobSummary
+    models: list[str]
+    page: GalleryPage
+    has_previous: bool
+    inputs: Sequence[tuple[int, InputFile]]
+    searched: int | None
+
+    @property
+    def states(self) -> frozenset[ItemState]:
+        """The states of the page's items: they decide what a selection can do."""
+        return frozenset(item.state for item in self.page.items)
+
+
+def view_of(job: str, query: Mapping[str, str]) -> View:
+    """Return what a query asks for. Raise `HTTPBadRequest` for values that it cannot have."""
+    meta = query.get("meta", "").strip()
+    key, separator, value = meta.partition("=")
+    wanted = Filter(
+        state=_one_of(ItemState, query.get("state"), "state"),
+        model=query.get("model") or None,
+        code=query.get("code") or None,
+        metadata=((key.strip(), value.strip() if separator else None),) if key.strip() else (),
+        verdict=_verdict_of(query.get("verdict")),
+        text=" ".join(query.get("text", "").split())[:_WORDS_MAX] or None,
+    )
+    sorting = _one_of(Sorting, query.get("sort"), "order") or Sorting.MANIFEST
+    before = query.get("before")
+    after = _key_of(query.get("after", "0"))
+    return View(job, wanted, meta, sorting, after, None if before is None else _key_of(before), "large" in query)
+
+
+def view_of_text(job: str, text: str) -> View:
+    """Return what the query of an address asks for, which another page or a stream has got as a text."""
+    return view_of(job, dict(parse_qsl(text)))
+
+
+def _one_of(kind: type[E], word: str | None, name: str) -> E | None:
+    try:
+        return kind(word) if word else None
+    except ValueError:
+        raise web.HTTPBadRequest(text=f"There is no such {name}.\n") from None
+
+
+def _verdict_of(word: str | None) -> _Verdicts | None:
+    for verdict in get_args(_Verdicts):
+        if verdict == word:
+            return verdict  # type: ignore[no-any-return]
+    if word:
+        raise web.HTTPBadRequest(text="There is no such verdict.\n")
+    return None
+
+
+def _key_of(word: str) -> int:
+    if not word.isdecimal() or len(word) > _KEY_DIGITS_MAX:
+        raise web.HTTPBadRequest(text="`after` and `before` must be ids of items.\n")
+    return int(word)
+
+
+async def show(request: web.Request) -> web.Response:
+    """Show a page of a job's items, or one of them."""
+    view = view_of(request.match_info["job"], request.query)
+    return await _page(context_of(request), view, note=done_message(request.query))
+
+
+async def gallery_sections(context: Context, view: View) -> dict[str, str]:
+    """Render the parts of a gallery that change while the queue is run. Raise `InputError` for an unknown job."""
+    return _sections(context, view, await context.reader.read(_read, view))
+
+
+def _sections(context: Context, view: View, shown: Shown) -> dict[str, str]:
+    values = {
+        "view": view,
+        "shown": shown,
+        "state_bar": state_bar,
+        "actions": {action: _LABELS[action] for action, states in _SELECTABLE.items() if states & shown.states},
+    }
+    names = ("large",) if view.is_large else ("states", "tiles")
+    return {name: context.render(f"sections/{name}.html", **values) for name in names}
+
+
+async def _page(
+    context: Context, view: View, *, note: str | None = None, refused: Sequence[str | Skipped] = (), status: int = 200
+) -> web.Response:
+    shown = await context.reader.read(_read, view)
+    parts = _sections(context, view, shown)
+    return context.page(
+        "gallery.html", status=status, view=view, shown=shown, parts=parts, note=note, refused=refused, orders=_SORTINGS
+    )
+
+
+def _read(reader: Reader, view: View) -> Shown:
+    place = {"after_id": view.after} if view.before is None else {"before_id": view.before}
+    limit = 1 if view.is_large else TILES
+    page = reader.items.search(view.job, view.wanted, sorting=view.sorting, limit=limit, **place)
+    has_previous = page.previous_before is not None
+    inputs: Sequence[tuple[int, InputFile]] = ()
+    if view.is_large and page.items:
+        inputs = reader.items.inputs_of(page.items[0].id)
+    if view.is_large and page.previous_before is not None:
+        back = reader.items.search(view.job, view.wanted, sorting=view.sorting, before_id=page.previous_before, limit=1)
+        has_previous = bool(back.items) or back.is_cut
+    searched = None
+    if not page.items and page.next_after is not None and view.sorting is Sorting.MANIFEST:
+        searched = reader.items.of_ids([page.next_after])[0].index + 1
+    return Shown(reader.jobs.summary(view.job), reader.jobs.models(view.job), page, has_previous, inputs, searched)
+
+
+async def act(request: web.Request) -> web.Response:
+    """Keep, drop or clear selected items in the versions that the person saw; or ask about what may cost credits."""
+    context = context_of(request)
+    view = view_of(request.match_info["job"], request.query)
+    form = await request.post()
+    selected = dict(_selected(str(value)) for value in form.getall("item", []))
+    wish = str(form.get("do", ""))
+    if not selected:
+        return await _page(context, view, refused=["Select items first. Nothing was changed."], status=409)
+    if wish in _SELECTABLE:
+        return await _ask(context, view, Action(wish), list(selected))
+    if wish not in tuple(Decided):
+        raise web.HTTPBadRequest(text="There is no such decision; nothing was changed.\n")
+    async with context.changes() as changes:
+        report = await changes.review(view.job, selected, Decided(wish), by=request[PRINCIPAL].name)
+    done = {"done": wish, "n": str(len(report.changed))}
+    if report.skipped:
+        note = done_message(done) if report.changed else None
+        return await _page(context, view, note=note, refused=report.skipped, status=200 if report.changed else 409)
+    raise web.HTTPSeeOther(view.url(**view.place, **done))
+
+
+def _selected(word: str) -> tuple[str, int]:
+    """Return the name and the version of a selected item; an item without a version has 0, which none ever has."""
+    version, _, name = word.partition(" ")
+    if not version.isdecimal() or len(version) > _KEY_DIGITS_MAX:
+        raise web.HTTPBadRequest(text="The version of an item is missing; nothing was changed.\n")
+    return name, int(version)
+
+
+async def _ask(context: Context, view: View, action: Action, items: list[str]) -> web.Response:
+    """Show the effect and the possible cost of an action about selected items. Its form sends their names."""
+    question = await context.reader.read(question_of, action, view.job, items)
+    return context.page(
+        "confirm.html",
+        action={"name": action.value, "button": _LABELS[action].rstrip("…")},
+        job=view.job,
+        items=items,
+        posted=items,
+        question=question,
+        is_changed=False,
+        back=view.here,
+        target=f"{action_url(view.job, action)}?{urlencode({'gallery': view.query})}",
+    )

@@ -1,0 +1,60 @@
+"""The address of a gallery says all that a page, its stream and its forms need."""
+
+import pytest
+from aiohttp import web
+
+from batchkiln.api import Sorting
+from batchkiln.core.states import ItemState
+from batchkiln.dashboard.gallery import View, view_of, view_of_text
+
+WORDS = {"state": "done", "text": "red  fox & <b>", "model": "epsilon-2", "code": "a b", "verdict": "kept"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"after": "7"},
+        {"before": "7", "large": "1"},
+        {"meta": "species=red fox", "sort": "newest"},
+        {"meta": "species", "sort": "reverse", "after": "12", "large": ""},
+        WORDS,
+    ],
+)
+def test_address_of_a_view_means_the_same_view(query: dict[str, str]) -> None:
+    """Also after it went through a form or the address of a stream."""
+    view = view_of("birds", query)
+
+    assert view_of_text("birds", view.query) == view
+
+
+def test_view_reads_every_filter() -> None:
+    """Words are searched one by one, so spaces between them mean nothing."""
+    view = view_of("birds", WORDS | {"meta": " species = owl ", "sort": "newest"})
+
+    assert (view.wanted.state, view.wanted.text, view.wanted.verdict) == (ItemState.DONE, "red fox & <b>", "kept")
+    assert (view.wanted.metadata, view.sorting) == ((("species", "owl"),), Sorting.NEWEST)
+
+
+def test_first_page_of_a_search_has_no_place() -> None:
+    """A changed filter begins anew."""
+    view = view_of("birds", {"text": "fox", "after": "7", "large": "1"})
+
+    assert view.url() == "/jobs/birds/items?text=fox"
+    assert view.url(state=ItemState.HELD) == "/jobs/birds/items?state=held&text=fox"
+    assert view.here == "/jobs/birds/items?text=fox&after=7&large=1"
+
+
+@pytest.mark.parametrize(
+    "query", [{"state": "x"}, {"sort": "x"}, {"verdict": "x"}, {"after": "x"}, {"before": "-1"}, {"after": "9" * 19}]
+)
+def test_mistyped_address_is_refused(query: dict[str, str]) -> None:
+    """And nothing of it is repeated."""
+    with pytest.raises(web.HTTPBadRequest):
+        view_of("birds", query)
+
+
+def test_empty_view_searches_everything() -> None:
+    """By the index alone."""
+    assert view_of("birds", {"text": "  ", "state": "", "meta": ""}) == View("birds", view_of("birds", {}).wanted)
+    assert not view_of("birds", {"text": "  "}).wanted.is_by_content
