@@ -89,7 +89,7 @@ BUGS: Final = (
     ),
     Bug(
         "commits that are not synced",
-        "store/sqlite/file_database.py",
+        "store/sqlite/file_session.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = NORMAL",
     ),
@@ -291,7 +291,7 @@ BUGS: Final = (
     ),
     Bug(
         "the journal is kept in memory",
-        "store/sqlite/file_database.py",
+        "store/sqlite/file_session.py",
         "PRAGMA journal_mode = WAL",
         "PRAGMA journal_mode = MEMORY",
     ),
