@@ -17,7 +17,8 @@ from typing import BinaryIO, Final, Self
 from batchkiln.core.errors import InputError
 from batchkiln.core.shown import Shown
 from batchkiln.object_storage import local_file
-from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
+from batchkiln.outputs.kept_thumbnails import KeptThumbnails
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.reports.html_pages import (
     MARK,
@@ -73,6 +74,7 @@ class ReportWriter:
         self._target, self._job, self._page_size = target, job, page_size
         edges = (edge for most, edge in _EDGES if min(items, page_size) <= most)
         self._edge = next(edges, _SMALLEST_EDGE)
+        self._kept = KeptThumbnails()
         self._totals = ReportTotals()
         self._ratios: Counter[float] = Counter()
         self._starts: list[int] = []  # of each page's cards in the spool
@@ -109,7 +111,7 @@ class ReportWriter:
             return NoThumbnail.GONE
         except OSError:
             return NoThumbnail.UNREADABLE
-        return make_thumbnail(path, media_type=file.media_type, edge=self._edge)
+        return self._kept.of(path, media_type=file.media_type, edge=self._edge, sha256=file.sha256)
 
     def _add(self, item: ReportItem, pictures: Sequence[Picture]) -> None:
         page, place = divmod(self._taken, self._page_size)
