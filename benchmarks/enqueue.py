@@ -29,7 +29,7 @@ from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.store.apply import ITEMS_AT_ONCE, ApplyOptions, apply_manifest
-from batchkiln.store.sqlite.file_database import prepare_for_writing
+from batchkiln.store.sqlite.file_session import prepare_for_writing
 
 RECIPE: Final = Recipe(
     "epsilon-2", Mode.TEXT_TO_IMAGE, (("aspect_ratio", "1:1"), ("resolution", "1024x1024")), 0, 20, 3

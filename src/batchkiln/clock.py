@@ -1,15 +1,17 @@
 """The only module that reads a clock, sleeps, draws random numbers or knows `time_scale`."""
 
-import asyncio
 import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.timestamps import EPOCH, LATEST, WITNESS_GAP_SECONDS, ClockOffset, ClockReading
+
+if TYPE_CHECKING:
+    import asyncio
 
 LONGEST_SLEEP_SECONDS: Final = 15 * 60.0
 """Real seconds after which a wait checks for a suspend of the machine, which stops its timers."""
@@ -96,6 +98,8 @@ class ServiceClock:
 
         Time in which the machine was suspended counts, because it has passed for the service and its limits.
         """
+        import asyncio  # noqa: PLC0415  who only asks for the time needs no event loop
+
         if self._suspended is not None:
             seconds = self._suspended()
             if seconds - self._suspended_seconds >= _SUSPENDED_AT_LEAST_SECONDS:
@@ -123,17 +127,21 @@ class ServiceClock:
     async def await_witness(self) -> None:
         """Wait until another reply can confirm a doubted `Date`; return at once if none is doubted."""
         if self.is_doubted:
+            import asyncio  # noqa: PLC0415  as above
+
             await self.sleep_until(self.monotonic() + WITNESS_GAP_SECONDS, asyncio.Event())
 
     def draw(self) -> float:
         """Return a random number from 0 to 1, to spread retries."""
         return self._random.random()
 
-    async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
+    async def sleep_until(self, at: float, wake: "asyncio.Event") -> None:
         """Wait until the monotonic moment `at`, or until `wake` is set; an infinite moment waits for `wake` alone.
 
         After a suspend of the machine, the wait ends at most `LONGEST_SLEEP_SECONDS` late.
         """
+        import asyncio  # noqa: PLC0415  as above
+
         if at == inf:
             await wake.wait()
             return

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from batchkiln.core.errors import BatchkilnError, QueueUnusable
-from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, translated
+from batchkiln.store.sqlite.file_session import SCHEMA_VERSION, translated
 from batchkiln.store.sqlite.preflight import corruption_error
 from batchkiln.worker.loop import first_error
 from golden.files import instant_of, load, new_world, surround

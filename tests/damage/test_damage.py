@@ -11,7 +11,8 @@ import pytest
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.session import Session
 from batchkiln.store.sqlite import page_checks
-from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, SqliteDatabase
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.file_session import SCHEMA_VERSION
 from golden.files import load, resumed_world
 from golden.test_golden import ENDS
 from support.worker_world import World

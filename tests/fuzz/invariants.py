@@ -21,7 +21,7 @@ from batchkiln.manifest.templates import TemplateFailed, compile_condition, comp
 from batchkiln.outputs import FileSystem
 from batchkiln.outputs.paths import place_inside
 from batchkiln.store.apply import ApplyOptions, apply_manifest
-from batchkiln.store.sqlite.file_database import prepare_for_writing
+from batchkiln.store.sqlite.file_session import prepare_for_writing
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, open_bytes
 
 ITEMS_READ: Final = 2_000  # of one hostile manifest; what comes later is made by the same code

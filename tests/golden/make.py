@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from batchkiln.store.sqlite.file_database import SCHEMA_VERSION
+from batchkiln.store.sqlite.file_session import SCHEMA_VERSION
 from golden.files import dump, queue_file, surroundings_file, surroundings_of
 from golden.queue_history import told
 

@@ -17,8 +17,9 @@ import pytest
 from batchkiln.cli.main import run_program
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.core.states import ItemState
-from batchkiln.store.sqlite import file_database as queue_connection
-from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, SqliteDatabase
+from batchkiln.store.sqlite import file_session as queue_connection
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.file_session import SCHEMA_VERSION
 from golden.files import COMMAND, dump, load, queue_file, resumed_world, schema, surroundings_file
 from support.fake_service import Create, content_of
 from support.worker_world import World
@@ -213,7 +214,7 @@ def test_kill_in_the_middle_of_a_migration_leaves_the_queue_as_it_was(tmp_path: 
         """
         import os, signal, sqlite3, sys
         from pathlib import Path
-        from batchkiln.store.sqlite import file_database as queue
+        from batchkiln.store.sqlite import file_session as queue
         known = [*queue.migrations(), (queue.SCHEMA_VERSION + 1, sys.argv[2] + "SELECT die();\\n")]
         queue.migrations = lambda: known
         connection = sqlite3.connect(sys.argv[1], isolation_level=None)

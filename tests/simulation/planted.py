@@ -93,7 +93,7 @@ BUGS: Final = (
     ),
     Bug(
         "commits that are not synced",
-        "store/sqlite/file_database.py",
+        "store/sqlite/file_session.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = NORMAL",
     ),
@@ -295,7 +295,7 @@ BUGS: Final = (
     ),
     Bug(
         "the journal is kept in memory",
-        "store/sqlite/file_database.py",
+        "store/sqlite/file_session.py",
         "PRAGMA journal_mode = WAL",
         "PRAGMA journal_mode = MEMORY",
     ),

@@ -11,7 +11,8 @@ import pytest
 from batchkiln.store.database import Database
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.session import Session
-from batchkiln.store.sqlite.file_database import SqliteDatabase, prepare_for_writing
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.file_session import prepare_for_writing
 
 from .queue_template import place_empty_queue
 

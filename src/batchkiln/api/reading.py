@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from batchkiln.clock import machine_now
 from batchkiln.core.states import AT_REST, ItemState
-from batchkiln.store import Store, open_reader as open_sync_reader
+from batchkiln.store import open_reader as open_sync_reader
 
 if TYPE_CHECKING:
     from batchkiln.config import Config
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         QueueLocation,
         Reader,
         RequestRecord,
+        Store,
     )
 
 P = ParamSpec("P")
@@ -62,7 +63,7 @@ def read_item_report(reader: "Reader", config: "Config", job: str, item: str, no
 class QueueReader:
     """Reads an open queue, also while another process runs it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: "Store") -> None:
         """Use `open_reader` instead."""
         self._store = store
 
@@ -115,6 +116,8 @@ class QueueReader:
 @asynccontextmanager
 async def open_reader(location: "QueueLocation") -> AsyncIterator[QueueReader]:
     """Open an existing queue for reading. Raise `QueueUnusable` if it is missing, damaged or from a newer version."""
+    from batchkiln.store import Store  # noqa: PLC0415  reading once needs no event loop
+
     store = await Store.open_for_reading(location)
     try:
         yield QueueReader(store)
@@ -128,7 +131,7 @@ _EVENTS_AT_ONCE: Final = 1000
 class Results:
     """Yields each ended item of a job once, with memory for only a few numbers per thousand items."""
 
-    def __init__(self, reader: Store, job_id: int, job: str) -> None:
+    def __init__(self, reader: "Store", job_id: int, job: str) -> None:
         """Start with no items yielded."""
         self._reader = reader
         self._job_id = job_id
@@ -180,6 +183,14 @@ class Results:
 
 def _page(reader: "Reader", job: str, state: ItemState, after: int) -> "tuple[list[ItemSummary], int]":
     return reader.items.page(job, state=state, after_id=after), reader.events.last_id()
+
+
+def overview_once(location: "QueueLocation", config: "Config", jobs: Sequence[str] | None = None) -> "Overview":
+    """Read an overview without an event loop; see `QueueReader.overview`. Raise `BatchkilnError` as `open_reader`."""
+    from batchkiln.presentation.overview import read_overview  # noqa: PLC0415  `items` needs none of it
+
+    with open_sync_reader(location) as reader:
+        return read_overview(reader, config, jobs, machine_now())
 
 
 def item_names(location: "QueueLocation", job: str, prefix: str, limit: int) -> Sequence[str]:

@@ -2,11 +2,9 @@
 
 import re
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
 
@@ -84,6 +82,8 @@ class Program(click.Group):
         if args and args[-1] in ctx.help_option_names and (found := recorded(" ".join(args[:-1]))) is not None:
             return found.name, found, [args[-1]]
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches  # noqa: PLC0415  only for a mistake
+
             near = get_close_matches(args[0], _COMMANDS, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"The commands are: {', '.join(_COMMANDS)}."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
@@ -214,6 +214,8 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
         case _:
             print_status(f"batchkiln: unexpected {type(error).__name__}: {error}; all recorded data is safe")
             if _is_verbose(arguments):
+                import traceback  # noqa: PLC0415  rarely needed
+
                 traceback.print_exception(error)
             else:
                 print_status("Run the command again with -v to see the origin of the error.")

@@ -1,22 +1,20 @@
 """`batchkiln status`: the progress of the jobs."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from batchkiln.api.reading import open_reader
+from batchkiln.api.reading import open_reader, overview_once
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.output import print_json, print_json_lines
-from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus
-from batchkiln.presentation.job_documents import job_document, overview_document
-from batchkiln.presentation.overview import Overview
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from batchkiln.presentation.overview import Overview
 
 _WATCH_SECONDS: Final = 1.0
 
@@ -32,13 +30,11 @@ def status(common: Common, job: str | None, *, is_watching: bool) -> ExitStatus:
     Without JOB: all jobs, today's usage of the accounts, and the process that runs the queue. Only reads the queue.
     Works while another process runs it. With --watch and --json: one line for each change.
     """
-    return run_async(_watch(common, job) if is_watching else _status(common, job))
+    return run_async(_watch(common, job)) if is_watching else _status(common, job)
 
 
-async def _status(common: Common, job: str | None) -> ExitStatus:
-    config = common.load_config()
-    async with open_reader(common.queue) as queue:
-        overview = await queue.overview(config, None if job is None else [job])
+def _status(common: Common, job: str | None) -> ExitStatus:
+    overview = overview_once(common.queue, common.load_config(), None if job is None else [job])
     if common.is_json:
         print_json(_document(overview, job))
     else:
@@ -52,6 +48,10 @@ async def _status(common: Common, job: str | None) -> ExitStatus:
 
 async def _watch(common: Common, job: str | None) -> ExitStatus:
     """Show the status again on each change, until nothing is left to do."""
+    import asyncio  # noqa: PLC0415  one look needs no event loop
+
+    from batchkiln.clock import ServiceClock  # noqa: PLC0415  likewise
+
     config, ticker, stopped = common.load_config(), ServiceClock(), asyncio.Event()
     with handle_signals("") as signals, ExitStack() as stack:
         signals.stop = stopped.set
@@ -70,7 +70,7 @@ async def _watch(common: Common, job: str | None) -> ExitStatus:
     return ExitStatus.OK if signals.exit_status is None else ExitStatus(signals.exit_status)
 
 
-def _watching_display(common: Common, job: str | None, stack: ExitStack) -> Callable[[Overview], None]:
+def _watching_display(common: Common, job: str | None, stack: ExitStack) -> "Callable[[Overview], None]":
     """Return a function that shows an overview: as JSON lines, as a block that is redrawn on a terminal, or as text."""
     if common.is_json:
         return lambda overview: print_json_lines([_document(overview, job)])
@@ -86,7 +86,7 @@ def _watching_display(common: Common, job: str | None, stack: ExitStack) -> Call
         return lambda overview: live.update(Group(*_blocks(overview, job)), refresh=True)
     shown: list[str] = []
 
-    def show_change(overview: Overview) -> None:
+    def show_change(overview: "Overview") -> None:
         with out.capture() as capture:
             for block in _blocks(overview, job):
                 out.print(block)
@@ -97,11 +97,13 @@ def _watching_display(common: Common, job: str | None, stack: ExitStack) -> Call
     return show_change
 
 
-def _document(overview: Overview, job: str | None) -> Mapping[str, Any]:
+def _document(overview: "Overview", job: str | None) -> Mapping[str, Any]:
+    from batchkiln.presentation.job_documents import job_document, overview_document  # noqa: PLC0415  text needs none
+
     return overview_document(overview) if job is None else job_document(overview.jobs[0])
 
 
-def _blocks(overview: Overview, job: str | None) -> "Iterator[RenderableType]":
+def _blocks(overview: "Overview", job: str | None) -> "Iterator[RenderableType]":
     from batchkiln.cli.status_text import job_blocks, overview_blocks  # noqa: PLC0415  Rich is slow to import
 
     return overview_blocks(overview) if job is None else job_blocks(overview)

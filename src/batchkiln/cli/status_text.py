@@ -1,6 +1,7 @@
 """The text of `status`: tables, counts, problems and warnings."""
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -12,7 +13,9 @@ from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES,
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line, service_notes
-from batchkiln.presentation.worker_views import SharedBy
+
+if TYPE_CHECKING:
+    from batchkiln.presentation.worker_views import SharedBy
 
 _LONGEST_MESSAGE = 160
 
@@ -143,7 +146,7 @@ def _end(view: JobView) -> Text:
     return Text(view.end_text or "not known yet")
 
 
-def _account_table(views: tuple[AccountView, ...], shared_by: SharedBy | None) -> Table:
+def _account_table(views: tuple[AccountView, ...], shared_by: "SharedBy | None") -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("ACCOUNT", no_wrap=True)
     for heading in ("CREDITS TODAY", "CREATES TODAY", "READS TODAY"):

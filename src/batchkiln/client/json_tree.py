@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 DEPTH_MAX: Final = 12
@@ -26,7 +27,12 @@ Path = tuple[str | int, ...]
 
 def normalize_name(name: object) -> str:
     """Return a name in one spelling: `uploadUrl`, `upload-url`, `UPLOAD_URL` and `uploadurl` are the same."""
-    return "".join(character for character in str(name)[:_NAME_MAX_CHARACTERS].lower() if character.isalnum())
+    return _normalized(str(name)[:_NAME_MAX_CHARACTERS])
+
+
+@lru_cache(maxsize=2048)  # a reply has the names of the replies before it, and is searched for each several times
+def _normalized(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalnum())
 
 
 def words_in(name: object) -> frozenset[str]:

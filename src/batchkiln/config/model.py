@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -303,6 +302,8 @@ class Config:
         """Return a profile by name, or the default one. Raise `InputError` for an unknown name."""
         wanted = name or self.default
         if wanted not in self.profiles:
+            from difflib import get_close_matches  # noqa: PLC0415  only for a mistake
+
             close = get_close_matches(wanted, self.profiles, n=1)
             hint = f"did you mean {close[0]}?" if close else f"configured: {', '.join(sorted(self.profiles))}"
             raise InputError(f"no profile `{wanted}` is configured; {hint}")
@@ -324,6 +325,8 @@ class Config:
         """Raise `InputError` for the first name without a notifier."""
         for name in names:
             if name not in self.notifiers:
+                from difflib import get_close_matches  # noqa: PLC0415  as above
+
                 close = get_close_matches(name, self.notifiers, n=1)
                 there = f"there are: {', '.join(sorted(self.notifiers))}" if self.notifiers else "none is configured"
                 raise InputError(f"there is no notifier {name}; {f'did you mean {close[0]}?' if close else there}")

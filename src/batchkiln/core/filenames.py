@@ -8,8 +8,6 @@ escaped, so that no value can add a field.
 Letter case is kept: on a file system that ignores it, ids that differ only in case need another pattern.
 """
 
-import base64
-import hashlib
 import re
 import sys
 import unicodedata
@@ -156,6 +154,9 @@ def _cut(text: str, size_bytes: int) -> str:
 
 
 def _hash(value: str) -> str:
+    import base64  # noqa: PLC0415  few names need a hash
+    import hashlib  # noqa: PLC0415  likewise
+
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
     return base64.b32encode(digest).decode("ascii")[:HASH_LENGTH].lower()
 

@@ -1,7 +1,6 @@
 """The short texts by which a Python shell and a notebook show the results of the Python interface."""
 
 from collections.abc import Iterable
-from html import escape
 from typing import Final
 
 _LONG: Final = 200
@@ -25,6 +24,8 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """Return the table that IPython and Jupyter show."""
+        from html import escape  # noqa: PLC0415  only a notebook needs it
+
         rows = (
             f"<tr><th style='text-align:left'>{escape(name)}</th>"
             f"<td style='text-align:left'>{'<br>'.join(map(escape, _text(value, _BREAK).split(_BREAK)))}</td></tr>"

@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from av import VideoFrame, VideoStream
+    from av.container import InputContainer
     from PIL.Image import Image
 
 MAX_PIXELS: Final = 80_000_000  # a file of a few bytes may need gigabytes of memory
+
+MEDIA_TYPES: Final = ("image/jpeg", "image/webp")
+"""What a thumbnail may be."""
 
 _IMAGE_FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "AVIF")
 _VIDEO_CONTAINERS: Final = {
@@ -89,9 +94,23 @@ def _of_video(path: Path, media_type: str, edge: int) -> Thumbnail:
     with path.open("rb") as file, av.open(file, "r", format=_VIDEO_CONTAINERS[media_type]) as container:
         stream = container.streams.video[0]
         _check_pixels(stream.width, stream.height)
-        picture = next(container.decode(stream)).to_image()  # type: ignore[no-untyped-call]
+        frame = _first_frame(container, stream)
         duration = None if container.duration is None else container.duration / _MICROSECONDS
-    return _resized(picture, edge, picture.width, picture.height, duration)
+    scale = min(1.0, edge / max(frame.width, frame.height))  # before the conversion to RGB, which takes longer
+    size = {"width": max(1, round(frame.width * scale)), "height": max(1, round(frame.height * scale))}
+    picture = frame.to_image(**size)  # type: ignore[no-untyped-call]
+    return _resized(picture, edge, frame.width, frame.height, duration)
+
+
+def _first_frame(container: "InputContainer", stream: "VideoStream") -> "VideoFrame":
+    """Decode the first packet alone: a decoder that reorders frames would ask for several before it shows one."""
+    packet = next(container.demux(stream))
+    frames = packet.decode() or stream.codec_context.decode(None)
+    if not frames:  # it begins within a group of pictures
+        stream.codec_context.flush_buffers()
+        container.seek(0)
+        return next(container.decode(stream))
+    return frames[0]
 
 
 def _check_pixels(width: int, height: int) -> None:

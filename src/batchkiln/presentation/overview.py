@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from batchkiln.config import Config
 from batchkiln.core.credit_price import CreditPrice
@@ -13,8 +14,10 @@ from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.presentation.formatting import end_text, format_age, format_minute, plural, sanitize, service_note
-from batchkiln.presentation.worker_views import SharedBy, read_shared_by
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
+
+if TYPE_CHECKING:
+    from batchkiln.presentation.worker_views import SharedBy
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,7 +89,7 @@ class Overview(Shown):
     jobs: tuple[JobView, ...]
     accounts: tuple[AccountView, ...]
     lease: Lease | None
-    shared_by: SharedBy | None = None
+    shared_by: "SharedBy | None" = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         for view in self.jobs:
@@ -132,7 +135,16 @@ def read_overview(
     )
     held = reader.lease()
     lease = held if held is not None and held.is_alive else None
-    return Overview(jobs, account_views, lease, read_shared_by(reader, config))
+    return Overview(jobs, account_views, lease, _shared_by(reader, config))
+
+
+def _shared_by(reader: Reader, config: Config) -> "SharedBy | None":
+    """Read the workers of a queue; None if no worker ever shared it, as for most queues."""
+    if not reader.is_shared():
+        return None
+    from batchkiln.presentation.worker_views import read_shared_by  # noqa: PLC0415  slow to import
+
+    return read_shared_by(reader, config)
 
 
 def read_accounts(

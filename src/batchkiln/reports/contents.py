@@ -33,7 +33,7 @@ class ReportJob:
 class ReportFile:
     """One output. `path` is read and never shown; `name` is relative to the output folder.
 
-    If its place is `url`, a local copy is read.
+    If its place is `url`, a local copy with the content `sha256` is read.
     """
 
     path: Path

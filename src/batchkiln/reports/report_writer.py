@@ -18,7 +18,8 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.shown import Shown
 from batchkiln.disk_sync import sync_file
 from batchkiln.object_storage import local_file
-from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
+from batchkiln.outputs.kept_thumbnails import KeptThumbnails
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.reports.html_pages import (
     MARK,
@@ -74,6 +75,7 @@ class ReportWriter:
         self._target, self._job, self._page_size = target, job, page_size
         edges = (edge for most, edge in _EDGES if min(items, page_size) <= most)
         self._edge = next(edges, _SMALLEST_EDGE)
+        self._kept = KeptThumbnails()
         self._totals = ReportTotals()
         self._ratios: Counter[float] = Counter()
         self._starts: list[int] = []  # of each page's cards in the spool
@@ -110,7 +112,7 @@ class ReportWriter:
             return NoThumbnail.GONE
         except OSError:
             return NoThumbnail.UNREADABLE
-        return make_thumbnail(path, media_type=file.media_type, edge=self._edge)
+        return self._kept.of(path, media_type=file.media_type, edge=self._edge, sha256=file.sha256)
 
     def _add(self, item: ReportItem, pictures: Sequence[Picture]) -> None:
         page, place = divmod(self._taken, self._page_size)

@@ -128,9 +128,9 @@ from .reviews import (
 )
 from .sqlite.file_database import (
     OLDEST_SQLITE as OLDEST_SQLITE,
-    SCHEMA_VERSION as SCHEMA_VERSION,
     SQLITE_VERSION as SQLITE_VERSION,
 )
+from .sqlite.file_session import SCHEMA_VERSION as SCHEMA_VERSION
 from .sqlite.preflight import (
     is_open_to_others as is_open_to_others,
 )

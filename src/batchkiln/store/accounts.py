@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.queue_types import Snapshot, Viewpoint
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import all_misunderstood, misunderstood
-from batchkiln.store.planner_snapshot import ready_inputs, snapshot
 from batchkiln.store.row_types import held_of, input_ids_of, instant
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import logged_requests, usages
+
+if TYPE_CHECKING:
+    from batchkiln.core.queue_types import Snapshot, Viewpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Accounts:
 
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
         """Return an account's usage and waits on a service day. An account without requests has used nothing."""
+        from batchkiln.store.planner_snapshot import ready_inputs  # noqa: PLC0415  `status` needs none of it
         from batchkiln.store.preparations import item_request  # noqa: PLC0415  `status` needs none of it
 
         row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
@@ -115,8 +118,10 @@ class Accounts:
         """Return the calls whose replies the account's worker could not read."""
         return misunderstood(self._connection, account_id)
 
-    def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
+    def snapshot(self, viewpoint: "Viewpoint", days: Sequence[datetime]) -> "Snapshot":
         """Return the input of the planner for an account's worker."""
+        from batchkiln.store.planner_snapshot import snapshot  # noqa: PLC0415  only a run needs the planner
+
         return snapshot(self._connection, viewpoint, days)
 
     def service_time(self, profile: str, machine_now: datetime) -> datetime:

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.location import QueueLocation
-from batchkiln.store.session import Session
+from batchkiln.store.session import Session, snapshot_of
 
 MAX_JOINED_WRITES: Final = 8
 """Maximum number of waiting writes that are committed together with an earlier one, which waits for all of them."""
@@ -197,9 +197,5 @@ def _follow(connection: Session, writes: list[_Write]) -> None:
 
 def in_snapshot(connection: Session, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
     """Run `work(connection, …)` on one consistent snapshot, in the connection's thread."""
-    connection.execute("BEGIN")
-    try:
+    with snapshot_of(connection):
         return work(connection, *args, **kwargs)
-    finally:
-        if connection.in_transaction:  # a disk error may have ended it, and must be raised
-            connection.execute("COMMIT")

@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from batchkiln.store.database import Database
 from batchkiln.store.location import DatabaseUrl, QueueLocation
 from batchkiln.store.session import CopySession, Session, StagingSession
+
+if TYPE_CHECKING:
+    from batchkiln.store.database import Database
 
 # ruff: noqa: PLC0415  a command needs one driver, and a driver of a database that is not used may be missing
 
 
-async def open_for_writing(location: QueueLocation) -> Database:
+async def open_for_writing(location: QueueLocation) -> "Database":
     """Open a queue for changes; see `Store.open_for_writing`."""
     if isinstance(location, DatabaseUrl):
         from batchkiln.store.postgres.server_database import PostgresDatabase
@@ -22,7 +25,7 @@ async def open_for_writing(location: QueueLocation) -> Database:
     return await SqliteDatabase.open_for_writing(location)
 
 
-async def open_for_reading(location: QueueLocation) -> Database:
+async def open_for_reading(location: QueueLocation) -> "Database":
     """Open an existing queue read-only. Readers never block the writer."""
     if isinstance(location, DatabaseUrl):
         from batchkiln.store.postgres.server_database import PostgresDatabase
@@ -33,14 +36,14 @@ async def open_for_reading(location: QueueLocation) -> Database:
     return await SqliteDatabase.open_for_reading(location)
 
 
-async def open_empty(path: Path) -> Database:
+async def open_empty(path: Path) -> "Database":
     """Open an empty queue in memory, in place of a file that does not exist."""
     from batchkiln.store.sqlite.file_database import SqliteDatabase
 
     return await SqliteDatabase.open_empty(path)
 
 
-async def open_inline(path: Path) -> Database:
+async def open_inline(path: Path) -> "Database":
     """Open a queue file without a thread; see `Store.open_inline`."""
     from batchkiln.store.sqlite.inline import InlineDatabase
 
@@ -72,7 +75,7 @@ def open_session(location: QueueLocation) -> Iterator[Session]:
         with reading_session(location) as session:
             yield session
         return
-    from batchkiln.store.sqlite.file_database import reading_session as reading_file
+    from batchkiln.store.sqlite.file_session import reading_session as reading_file
 
     with reading_file(location) as session:
         yield session

@@ -108,7 +108,7 @@ FROM staging.paid_before AS b JOIN staging.placed AS p ON p.seq = b.seq JOIN ite
 ORDER BY b.seq LIMIT :limit;
 
 -- name: index_placed_requests
-CREATE INDEX staging.placed_by_request ON placed (request_hash);
+CREATE INDEX staging.placed_by_request ON placed (request_hash, repetition);
 
 -- name: equal_requests  (without the items of one `repeat`, which are equal on purpose)
 SELECT p.name, first.name AS first_name

@@ -3,26 +3,29 @@
 Triggers maintain the counters: a job of a million items is read as fast as a job of ten.
 """
 
-import difflib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.polling import retention_ends_at
-from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
-from batchkiln.store.planner_snapshot import WAITING, outstanding
 from batchkiln.store.row_types import instant
 from batchkiln.store.session import Row, Session
 from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
+
+if TYPE_CHECKING:
+    from batchkiln.core.queue_types import Outstanding, Scope
+
+WAITING: Final = "waiting"
+"""The word of the counters for queued items that wait for what other items make. It is no state."""
 
 UNDER_WAY_SHOWN: Final = 100
 BLOCKERS_SHOWN: Final = 20
@@ -220,7 +223,7 @@ class Jobs:
         rows = self._connection.execute(query("job_blockers"), {"job_id": job_id, "limit": BLOCKERS_SHOWN})
         return tuple(Blocker(row["job"], row["item"], ItemState(row["state"]), row["n"]) for row in rows)
 
-    def work(self, scope: Scope) -> Work:
+    def work(self, scope: "Scope") -> Work:
         """Return the work in a scope. Items under way count even if their job is not in the scope."""
         jobs = tuple(
             JobAtWork(
@@ -238,8 +241,10 @@ class Jobs:
         unfinished = frozenset((row["profile"], row["name"]) for row in accounts if row["is_unfinished"])
         return Work(jobs, under_way, unfinished)
 
-    def outstanding(self, scope: Scope) -> Outstanding:
+    def outstanding(self, scope: "Scope") -> "Outstanding":
         """Count the items in a scope that can still change without a person."""
+        from batchkiln.store.planner_snapshot import outstanding  # noqa: PLC0415  only a run needs the planner
+
         return outstanding(self._connection, scope)
 
     def id_of(self, name: str) -> int:
@@ -343,6 +348,8 @@ def _names_near(connection: Session, job_id: int, name: str) -> list[str]:
 
 
 def _unknown(reason: str, name: str, names: Sequence[str], remedy: str) -> Diagnostic:
+    import difflib  # noqa: PLC0415  only for a mistake
+
     near = difflib.get_close_matches(name, names)
     hint = f"did you mean {' or '.join(repr(one) for one in near)}? {remedy}" if near else remedy
     return Diagnostic(reason, remedy=hint)

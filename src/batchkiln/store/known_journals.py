@@ -24,14 +24,13 @@ from batchkiln.core.polling import RETENTION
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.disk_sync import sync_file, sync_folder
 from batchkiln.store.attempt_journal import AttemptJournal
-from batchkiln.store.meta import read_meta, write_meta
+from batchkiln.store.meta import AWAITED, read_meta, write_meta
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder
 
 INCARNATION: Final = "incarnation"
 _KNOWN: Final = "journal_machines"
-_AWAITED: Final = "awaited_machines"
 _FOUND_AT: Final = "lost_attempts_found_at"
 _KEPT_MS: Final = int(RETENTION.total_seconds() * 1000)
 _DAY_MS: Final = 24 * 3600 * 1000
@@ -120,7 +119,7 @@ def compared(connection: Session, machine: Machine, now: int, *, has_lost: bool)
     is_other = machine.incarnation is not None and before not in {None, machine.incarnation}
     if machine.incarnation is not None:
         write_meta(connection, INCARNATION, machine.incarnation)
-    is_expected = machine.token in _read(connection, _AWAITED)
+    is_expected = machine.token in _read(connection, AWAITED)
     has_lost |= connection.execute(query("newest_event")).fetchone()["id"] < machine.newest_event
     if is_other or (has_lost and not is_expected):
         await_all(connection, now)
@@ -134,9 +133,9 @@ def await_all(connection: Session, now: int) -> None:
     counted from the newest sign of any machine, are not waited for.
     """
     known = _read(connection, _KNOWN)
-    if _read(connection, _AWAITED).keys() != known.keys():
+    if _read(connection, AWAITED).keys() != known.keys():
         newest = max((each["seen_at"] for each in known.values()), default=0)
-        _write(connection, _AWAITED, {key: each for key, each in known.items() if each["seen_at"] > newest - _KEPT_MS})
+        _write(connection, AWAITED, {key: each for key, each in known.items() if each["seen_at"] > newest - _KEPT_MS})
     write_meta(connection, _FOUND_AT, str(now))
     revoke_leases(connection)
 
@@ -157,13 +156,13 @@ def seen(connection: Session, machine: Machine, now: int) -> bool:
     if machine.token in known and now - known[machine.token]["seen_at"] > _DAY_MS:
         known[machine.token]["seen_at"] = now
         _write(connection, _KNOWN, known)
-    return machine.token not in known or machine.token in json.loads(rows.get(_AWAITED, "{}"))
+    return machine.token not in known or machine.token in json.loads(rows.get(AWAITED, "{}"))
 
 
 def awaited_machines(connection: Session) -> list[AwaitedMachine]:
     """Return the machines whose journals a restored database waits for, by name."""
     since = from_milliseconds(int(read_meta(connection, _FOUND_AT) or 0))
-    entries = _read(connection, _AWAITED).values()
+    entries = _read(connection, AWAITED).values()
     found = [AwaitedMachine(str(each["host"]), since, from_milliseconds(each["seen_at"])) for each in entries]
     return sorted(found, key=lambda machine: machine.host)
 
@@ -183,7 +182,7 @@ def forget_machine(connection: Session, host: str) -> int:
 
 
 def _arrive(connection: Session, token: str) -> None:
-    _write(connection, _AWAITED, {key: each for key, each in _read(connection, _AWAITED).items() if key != token})
+    _write(connection, AWAITED, {key: each for key, each in _read(connection, AWAITED).items() if key != token})
 
 
 def _read(connection: Session, key: str) -> dict[str, Any]:

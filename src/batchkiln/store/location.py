@@ -1,6 +1,5 @@
 """The location of a queue: a file or a PostgreSQL database."""
 
-import hashlib
 import os
 import re
 from dataclasses import dataclass, field
@@ -70,6 +69,8 @@ def local_path(location: QueueLocation) -> Path:
     """
     if isinstance(location, Path):
         return location
+    import hashlib  # noqa: PLC0415  `status` needs none
+
     return _state_folder() / hashlib.sha256(str(location).encode()).hexdigest()[:16] / "queue"
 
 

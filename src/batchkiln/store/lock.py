@@ -1,7 +1,6 @@
 """The record of the process that runs the queue. The driver holds the lock itself; a crash releases it."""
 
 import os
-import socket
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,6 +25,8 @@ class Lease:
 
         A process of another host counts as alive.
         """
+        import socket  # noqa: PLC0415  few commands see a lease
+
         if self.host != socket.gethostname():
             return True
         try:
@@ -60,6 +61,8 @@ def in_use_for_decision(place: object) -> str:
 
 def record_lease(connection: Session, command: str, now: int) -> None:
     """Record this process as the one that runs the queue. Raise `QueueUnusable` for a queue that was moved."""
+    import socket  # noqa: PLC0415  as above
+
     refuse_moved(connection, "this queue")  # it may have been moved since it was opened
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "now": now}
     connection.execute(query("set_lease"), holder)

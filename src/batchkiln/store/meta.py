@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from batchkiln.core.errors import QueueUnusable
-from batchkiln.core.request import idempotency_key, idempotency_key_by_id
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 
@@ -69,6 +68,15 @@ def mark_shared_folder(connection: Session, mark: SharedMark) -> SharedMark:
     return known or mark
 
 
+AWAITED: Final = "awaited_machines"
+"""The machines whose journals a restored database waits for."""
+
+
+def is_shared(connection: Session) -> bool:
+    """Return whether workers share the queue, or a restored database waits for their machines."""
+    return bool(connection.execute(query("is_shared"), {"awaited": AWAITED}).fetchone()[0])
+
+
 def queue_uid(connection: Session) -> str:
     """Return the queue's unique id, by which the ids of different queues differ."""
     uid = read_meta(connection, "queue_uid")
@@ -82,6 +90,8 @@ def new_key(connection: Session, row: Row, number: int) -> str:
     If a queue derives keys from ids, an item that was enqueued again may get the id of another item, and so that item's
     key. Such a key belongs to another request, so this item's key is then derived from its name.
     """
+    from batchkiln.core.request import idempotency_key, idempotency_key_by_id  # noqa: PLC0415  readers need no keys
+
     uid, keys_from = connection.execute(query("key_origin")).fetchone()
     if keys_from != "names":
         key = idempotency_key_by_id(uid, item_id=row["id"], number=number)

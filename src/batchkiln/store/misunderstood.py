@@ -5,13 +5,16 @@ Every function takes a connection; functions that write take it inside a transac
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
-from batchkiln.core.queue_types import Circumstances
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
+
+if TYPE_CHECKING:
+    from batchkiln.core.queue_types import Circumstances
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ def all_misunderstood(connection: Session) -> dict[int, tuple[Misunderstood, ...
 
 
 def record_misunderstood(
-    connection: Session, account_id: int, entry: Misunderstood, circumstances: Circumstances
+    connection: Session, account_id: int, entry: Misunderstood, circumstances: "Circumstances"
 ) -> None:
     """Record that a call is not understood under these circumstances."""
     connection.execute(
@@ -66,7 +69,7 @@ def forget_misunderstood(connection: Session, account_id: int, call: Call) -> No
     connection.execute(query("drop_misunderstood"), {"account_id": account_id, "call": call})
 
 
-def forget_other_circumstances(connection: Session, account_id: int, circumstances: Circumstances) -> None:
+def forget_other_circumstances(connection: Session, account_id: int, circumstances: "Circumstances") -> None:
     """Delete the entries from another program, configuration or description than the current ones.
 
     A description that could not be read, then or now, does not count as different.

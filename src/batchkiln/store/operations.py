@@ -335,9 +335,10 @@ def _each(
     counts: dict[ItemState, int] = {}
     for page in pages:
         with transaction(connection):
-            rows = connection.execute(query("states_of_items"), {"ids": json.dumps(page)}).fetchall()
+            rows = connection.execute(query("items_by_state"), {"ids": json.dumps(page)})
+            found = {row["state"]: sorted(json.loads(row["ids"])) for row in rows}
             for state in sorted(states):
-                if ids := [item_id for item_id, word in rows if word == state]:
+                if ids := found.get(state):
                     act(ids, state)
                     counts[state] = counts.get(state, 0) + len(ids)
         on_moved(len(page))

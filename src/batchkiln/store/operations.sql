@@ -33,8 +33,8 @@ LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
 LEFT JOIN attempt AS a ON a.id = i.attempt_id
 GROUP BY i.state;
 
--- name: states_of_items
-SELECT i.id, i.state FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value ORDER BY i.id;
+-- name: items_by_state  (as one text for each state: a row for each item would take ten times as long)
+SELECT state, json_group_array(id) AS ids FROM item WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY state;
 
 -- name: forget_failures
 UPDATE item SET failures = 0 WHERE id IN (SELECT value FROM json_each(:ids)) AND failures <> 0;

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.job import Attempt, AttemptState
@@ -13,6 +12,7 @@ from batchkiln.core.queue_types import Candidate, Kind, Outstanding, QueueView, 
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.jobs import WAITING
 from batchkiln.store.misunderstood import ask_misunderstood, entry_of
 from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, order_of
 from batchkiln.store.selected_items import ask_selected, selected_heads, selected_queued, selected_ready_inputs
@@ -22,9 +22,6 @@ from batchkiln.store.usage import ask_job_credits, most_credits
 
 ITEMS_LOOKED_AT = 5
 """How many items of a class are looked at for images to upload: one request takes five files (Service section 4)."""
-
-WAITING: Final = "waiting"
-"""The word of the counters for queued items that wait for what other items make. It is no state."""
 
 ATTEMPTS_LOOKED_AT = 1000
 """How many of the newest attempts are looked at for durations: what is older tells little of today's service."""

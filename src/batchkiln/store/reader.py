@@ -10,8 +10,8 @@ from batchkiln.store.accounts import Accounts
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.location import QueueLocation
 from batchkiln.store.lock import Lease, lease
-from batchkiln.store.meta import SharedMark, queue_uid, shared_mark
-from batchkiln.store.session import Session
+from batchkiln.store.meta import SharedMark, is_shared, queue_uid, shared_mark
+from batchkiln.store.session import Session, snapshot_of
 
 if TYPE_CHECKING:
     from batchkiln.store.events import Events
@@ -96,6 +96,10 @@ class Reader:
         """Return the mark of the shared folder that the queue uses; None before its first use."""
         return shared_mark(self._connection)
 
+    def is_shared(self) -> bool:
+        """Return whether workers share the queue, or a restored database waits for their machines."""
+        return is_shared(self._connection)
+
     @property
     def workers(self) -> "Workers":
         """The workers that share the queue, and the accounts that they drive."""
@@ -146,6 +150,9 @@ class Reader:
 
 @contextmanager
 def open_reader(location: QueueLocation) -> Iterator[Reader]:
-    """Open an existing queue for reading without an event loop. Raise `QueueUnusable` or `QueueBusy` if that fails."""
-    with drivers.open_session(location) as session:
+    """Read one snapshot of an existing queue without an event loop.
+
+    Raise `QueueUnusable` or `QueueBusy` if that fails.
+    """
+    with drivers.open_session(location) as session, snapshot_of(session):
         yield Reader(session)

@@ -2,13 +2,16 @@
 
 import json
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
-from batchkiln.core.queue_types import Viewpoint
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.core.waits import WaitReason
 from batchkiln.store.session import Row
+
+if TYPE_CHECKING:
+    from batchkiln.core.queue_types import Viewpoint
 
 
 def instant(milliseconds: int | None) -> datetime | None:
@@ -43,7 +46,7 @@ def attempt_of(row: Row) -> Attempt:
     )
 
 
-def is_for(viewpoint: Viewpoint, job: Row) -> bool:
+def is_for(viewpoint: "Viewpoint", job: Row) -> bool:
     """Return whether the account works on a job in this run. A person may change the job's accounts at any time."""
     is_its_profile = bool(job["profile"] == viewpoint.profile)
     return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])

@@ -70,6 +70,17 @@ def transaction(connection: Session) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def snapshot_of(connection: Session) -> Iterator[None]:
+    """Run the block on one consistent snapshot."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:  # a disk error may have ended it, and must be raised
+            connection.execute("COMMIT")
+
+
 @runtime_checkable
 class StagingSession(Protocol):
     """A session that creates the tables `staging.*` in its own way."""

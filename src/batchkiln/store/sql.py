@@ -1,7 +1,7 @@
 """The named statements of `*.sql`. Each file is beside the one module that executes them."""
 
 import re
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 _NAME: Final = re.compile(r"^-- name: (\w+)[^\n]*$", re.MULTILINE)
@@ -10,9 +10,7 @@ _NAME: Final = re.compile(r"^-- name: (\w+)[^\n]*$", re.MULTILINE)
 def _load() -> dict[str, str]:
     """Return the statements by name. Each begins with a line `-- name: NAME`, with an optional comment after it."""
     found: dict[str, str] = {}
-    for entry in files("batchkiln.store").iterdir():
-        if not entry.name.endswith(".sql"):
-            continue
+    for entry in Path(__file__).parent.glob("*.sql"):
         parts = _NAME.split(entry.read_text("utf-8"))[1:]
         for name, body in zip(parts[::2], parts[1::2], strict=True):
             assert name not in found, f"two queries are named {name}"

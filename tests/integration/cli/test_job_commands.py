@@ -11,7 +11,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.store.misunderstood import record_misunderstood
-from batchkiln.store.sqlite.file_database import prepare_for_writing
+from batchkiln.store.sqlite.file_session import prepare_for_writing
 from batchkiln.store.transitions import transition
 from integration.cli.workspace import Workspace, on_a_terminal
 

@@ -18,13 +18,8 @@ import pytest
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.store.database import MAX_JOINED_WRITES
 from batchkiln.store.session import Session
-from batchkiln.store.sqlite.file_database import (
-    SCHEMA_VERSION,
-    SqliteDatabase,
-    _migrate,
-    prepare_for_writing,
-    translated,
-)
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.file_session import SCHEMA_VERSION, _migrate, prepare_for_writing, translated
 from batchkiln.store.sqlite.preflight import APPLICATION_ID
 
 SOURCE = Path(__file__).parents[3] / "src"

@@ -19,7 +19,7 @@ from batchkiln.store.copying import DRIVING
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.meta import refuse_moved
 from batchkiln.store.postgres.connecting import connect
-from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, prepare_for_writing
+from batchkiln.store.sqlite.file_session import SCHEMA_VERSION, prepare_for_writing
 from batchkiln.store.store import Store
 from golden.files import instant_of, load, new_world, surround
 from golden.test_golden import ENDS

@@ -9,7 +9,7 @@ import pytest
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import FINAL_STATES, TRANSITIONS, WORKING_STATES, Event, ItemState, apply
-from batchkiln.store.sqlite.file_database import migrations
+from batchkiln.store.sqlite.file_session import migrations
 
 S, E = ItemState, Event
 

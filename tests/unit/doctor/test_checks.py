@@ -31,7 +31,7 @@ from batchkiln.doctor.local_checks import (
     check_work,
 )
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
-from batchkiln.store.sqlite.file_database import prepare_for_writing
+from batchkiln.store.sqlite.file_session import prepare_for_writing
 from support.queue_file import QueueFile, spec
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}

@@ -17,7 +17,7 @@ from batchkiln.store.postgres.dialect import translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
 from batchkiln.store.postgres.schema_updates import migrations as postgres_migrations
 from batchkiln.store.sql import QUERIES
-from batchkiln.store.sqlite.file_database import SCHEMA_VERSION, migrations, prepare_for_writing
+from batchkiln.store.sqlite.file_session import SCHEMA_VERSION, migrations, prepare_for_writing
 from support import postgres
 
 pytestmark = pytest.mark.postgres

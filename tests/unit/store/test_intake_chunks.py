@@ -12,7 +12,7 @@ from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
 from batchkiln.store import apply
 from batchkiln.store.apply import ApplyOptions, apply_manifest
-from batchkiln.store.sqlite.file_database import prepare_for_reading
+from batchkiln.store.sqlite.file_session import prepare_for_reading
 from support.queue_file import JOB, NOW, QueueFile, diagnostic_at, image, placed, spec, then_mistaken
 from support.stores import HookedSession, is_postgres, open_session
 

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from batchkiln.store.sql import QUERIES
-from batchkiln.store.sqlite.file_database import migrations
+from batchkiln.store.sqlite.file_session import migrations
 
 COLD: Final = frozenset(
     {
@@ -34,6 +34,7 @@ SCANNED: Final = {
     "count_in_state": {"tally"},
     "ready_inputs_of_heads": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
     "open_jobs": {"t", "rest_tally USING INDEX tally_open"},
+    "is_shared": {"worker"},  # up to the first one
     "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
     "paid": {"attempt USING INDEX attempt_generation"},  # once, at the end of a rehearsal, which has made them all
     "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts

@@ -8,7 +8,7 @@ from typing import Any
 
 from batchkiln.core.errors import QueueInUse, QueueUnusable
 from batchkiln.store.lock import in_use
-from batchkiln.store.sqlite.file_database import prepare_for_writing, translated
+from batchkiln.store.sqlite.file_session import prepare_for_writing, translated
 from batchkiln.store.sqlite.preflight import PRIVATE_MODE, check_file, check_there, make_folder, make_private
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.health import QueueHealth, health_of
 from batchkiln.store.migrating import Migration
-from batchkiln.store.sqlite.file_database import (
+from batchkiln.store.sqlite.file_session import (
     SCHEMA_VERSION,
     look_without_changing,
     prepare_for_reading,

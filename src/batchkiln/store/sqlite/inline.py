@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from batchkiln.store.sqlite.file_database import BUSY_SECONDS, SqliteDatabase, translated
+from batchkiln.store.sqlite.file_database import SqliteDatabase
+from batchkiln.store.sqlite.file_session import BUSY_SECONDS, translated
 
 T = TypeVar("T")
 
