@@ -246,6 +246,12 @@ CASES = [
         REDO,
     ),
     Case(
+        "a new item at the end of a chain",
+        [STILL, made_from("edit", ref("still"))],
+        [STILL, made_from("edit", ref("still")), made_from("a", ref("edit"))],
+        2,
+    ),
+    Case(
         "an item that fits into a larger budget",
         [STILL, made_from("a", ref("still"))],
         [STILL, made_from("a", ref("still"))],
