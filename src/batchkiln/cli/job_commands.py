@@ -45,7 +45,7 @@ def retry(
 
 
 class Progress:
-    """Prints how far a change of many items is, with its rate and its end: every two seconds, if it takes so long."""
+    """Prints the progress of a change of many items, its rate and its estimated end, every two seconds."""
 
     def __init__(self, total: int, seconds: Callable[[], float]) -> None:
         """Expect `total` items. `seconds` returns the time of a monotonic clock."""

@@ -31,7 +31,7 @@ class SharedFolder:
         """Write a file, and link it to the same second name twice: the second link must fail.
 
         This protects workers that finish files of one name at the same moment. Raise `InputError` if the folder or its
-        file system is unsuitable, and `OutputDirNotWritable` where it refuses the write.
+        file system is unsuitable, and `OutputDirNotWritable` if it refuses the write.
         """
         if not self._files.is_folder(self.root):
             raise InputError(
