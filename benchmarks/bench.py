@@ -25,6 +25,7 @@ import large_queue
 import looks
 import overhead
 import pages
+import rehearse
 import slot
 import start_up
 import structure
@@ -38,6 +39,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "bulk": lambda share: bulk.figures(1_000_000 // share),
     "large": lambda share: large_queue.figures(1_000_000 // share),
     "pages": lambda share: pages.figures(1_000_000 // share),
+    "rehearse": lambda share: rehearse.figures(1 / share),
     "start": lambda _: start_up.figures(9),
     "idle": lambda share: idle.figures(60 // share),
     "slot": lambda share: slot.figures(500 // share),
