@@ -25,6 +25,7 @@ import large_queue
 import looks
 import overhead
 import pages
+import reading
 import slot
 import start_up
 import structure
@@ -40,6 +41,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "pages": lambda share: pages.figures(1_000_000 // share),
     "start": lambda _: start_up.figures(9),
     "idle": lambda share: idle.figures(60 // share),
+    "reading": lambda share: reading.figures(max(2, 16 // share)),
     "slot": lambda share: slot.figures(500 // share),
     "days": lambda share: days.figures(2000 // share),
     "accounts": lambda share: accounts.figures(1000 // share, 8),
