@@ -25,6 +25,7 @@ import large_queue
 import looks
 import overhead
 import pages
+import reading
 import rehearse
 import slot
 import start_up
@@ -42,6 +43,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "rehearse": lambda share: rehearse.figures(1 / share),
     "start": lambda _: start_up.figures(9),
     "idle": lambda share: idle.figures(60 // share),
+    "reading": lambda share: reading.figures(max(2, 16 // share)),
     "slot": lambda share: slot.figures(500 // share),
     "days": lambda share: days.figures(2000 // share),
     "accounts": lambda share: accounts.figures(1000 // share, 8),

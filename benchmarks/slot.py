@@ -105,15 +105,11 @@ def measured(items: int, seed: int = 1) -> Iterator[Measured]:
 
 
 def figures(items: int) -> Iterator[Figure]:
-    """Give the lines of the table: one a distribution, and the worst of each other measure."""
-    runs = []
-    for run in measured(items):
-        runs.append(run)
-        hours, bound = f"{run.makespan / 3600:.2f} h", f"who knows every duration: {run.bound / 3600:.2f} h"
-        yield at_most(f"{items} images, {run.durations}", hours, bound, run.makespan / run.bound, 1.02)
+    """Give the lines of the table: the worst of each measure."""
+    runs = list(measured(items))
     worst = max(runs, key=lambda run: run.makespan / run.with_detection)
     yield at_most(
-        "the same, the worst of them",
+        f"{items} images, the worst of {len(runs)} distributions: {worst.durations}",
         f"{worst.makespan / 3600:.2f} h",
         f"who knows their distribution: {worst.with_detection / 3600:.2f} h",
         worst.makespan / worst.with_detection,

@@ -111,7 +111,7 @@ def _view(worker: AccountWorker, found: Snapshot, now: ClockReading) -> AccountV
     touched_at = polls.touched_at(attempt.id, found.last_read_at, now) if attempt else None
     worth_at = -inf
     if attempt is not None and kind is not None and touched_at is not None:
-        worth_at = polls.worth_at(attempt, kind, touched_at, now, lambda: 0.5)
+        worth_at = polls.worth_at(attempt, kind, touched_at, now)
     control = worker.control
     return account_view(
         found,

@@ -1,24 +1,25 @@
 """Chooses when to poll a generation, from the durations of earlier ones. Pure.
 
 No reply says when a generation ended: one poll finds it ended, and an earlier poll found it running. Each success is
-therefore an interval. The model weighs some hundred log-normal distributions by these intervals, the newest most. A
-poll whose outcome was certain carries no information, so always polling at the current optimum would never correct a
-wrong estimate. For each generation, a distribution is therefore drawn at random, with likely ones preferred (sharpened
-Thompson sampling).
+therefore an interval. A model weighs some hundred log-normal distributions by these intervals, in three ways: with a
+long memory (steady durations), with a short one (drift, another machine), and as a mixture of several distributions
+(two servers of different speed). Each way is trusted as far as it foretold the latest intervals. The next generation is
+expected to be as all likely distributions together say. No single one is ever believed, so that an uncertain model
+tries different moments, and a certain one the best.
 
 A poll that comes too early blocks the next one for a whole interval; a late one leaves the slot idle. Dynamic
 programming from the end chooses the moments with the least expected time between success and the poll that finds it.
 Polls keep the interval from each other and from the create, so there are never more of them than with one poll per
-interval (Service rule 4.4).
+interval (Service rule 4.4). What is too uncertain to gain anything is polled every interval.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
-from itertools import accumulate
+from itertools import pairwise
 from math import ceil, erf, exp, inf, log, sqrt
+from operator import mul
 from typing import Final
 
 LONG_PENDING: Final = timedelta(hours=1)
@@ -52,24 +53,21 @@ def retention_ends_at(created_at: datetime) -> datetime:
     return created_at + RETENTION
 
 
-ODD_SHARE: Final = 0.03
-"""The assumed share of outliers, as from a service that queues or retries. It limits their effect on the model."""
-
-ODD_SPREAD: Final = 1.0
-"""The spread of outliers, around the same median."""
-
 REMEMBERED: Final = 64
-"""The number of newest observations of a kind that the model uses."""
+"""The number of newest observations of a kind that a model begins with."""
 
-_SPREADS: Final = (0.02, 0.035, 0.06, 0.1, 0.17, 0.3, 0.5, 0.8)
-_STEPS_A_SPREAD: Final = 3
-_REACH: Final = log(6)  # medians from a sixth to six times the first estimate
-_GUESS_SPREAD: Final = 0.8  # of the median around the first estimate
-_FADING: Final = 0.995  # factor on an observation's weight for each newer one
-_LEAST: Final = 9.0  # distributions less likely than the best by this much (natural logarithm) are dropped
-_SHARPNESS: Final = 2.0  # exponent of the likelihood in a draw: a larger one adapts more slowly to a changed service
-_NEWEST: Final = 8  # observations kept when older ones are dropped
-_IMPOSSIBLE: Final = 1e-9
+_SPREADS: Final = (0.03, 0.06, 0.12, 0.25, 0.5)  # standard deviations of the logarithm
+_STEPS_A_SPREAD: Final = 2
+_GUESS_SPREAD: Final = 0.8  # of the logarithm of the median around the guess without any observation
+_SURPRISE: Final = 0.1  # density of the medians far from the guess, relative to the guess, for a guess as wide as 1
+_REACH: Final = 2.25  # medians as far from the guess as so many of its spreads
+_LEAST_REACH: Final = log(3)
+_ODD: Final = 0.003  # the probability of any interval under any distribution: a service that was down, or retried
+_MEMORIES: Final = (0.99, 0.85)  # factors on an observation's weight for each newer one
+_LEARNING: Final = 0.67  # of the mixture: the n-th observation moves this power of 1 / n of its weight
+_LEAST_LEARNING: Final = 0.05  # and never less, so that it follows a service that changes
+_FIRST_TRUST: Final = (0.625, 0.1875, 0.1875)  # in the long memory, the short one, and the mixture
+_RENEWAL: Final = 0.03  # share of the trust that returns to the first with each observation, so that none is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,174 +81,237 @@ class Observation:
     ended_seconds: float
 
 
+_ANY_VARIATION: Final = tuple(1 / len(_SPREADS) for _ in _SPREADS)
+
+
 @dataclass(frozen=True, slots=True)
-class LogNormal:
-    """A log-normal distribution of durations; `spread` is the standard deviation of the logarithm."""
+class Guess:
+    """What is expected of a kind's durations before any is observed.
+
+    `spread` is the standard deviation of the logarithm of their median. `variation` is the likelihood of each of the
+    standard deviations in `_SPREADS` of the durations' own logarithm. `is_known` says that similar kinds told it.
+    """
 
     median_seconds: float
+    spread: float = _GUESS_SPREAD
+    variation: tuple[float, ...] = _ANY_VARIATION
+    is_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A log-normal distribution of durations; `spread` is the standard deviation of the logarithm."""
+
+    log_median: float
     spread: float
 
-    def share_ended(self, seconds: float) -> float:
-        """Return the expected share of generations that end within `seconds`, outliers included."""
-        if seconds <= 0:
-            return 0.0
-        z = log(seconds / self.median_seconds)
-        odd = max(ODD_SPREAD, self.spread)
-        return (1 - ODD_SHARE) * _normal_share(z / self.spread) + ODD_SHARE * _normal_share(z / odd)
+    def share_ended(self, log_seconds: float) -> float:
+        return (1 + erf((log_seconds - self.log_median) / (self.spread * _ROOT))) / 2
 
-    @property
-    def mean_seconds(self) -> float:
-        """The expected duration, outliers excluded."""
-        return self.median_seconds * exp(self.spread**2 / 2)
+
+_ROOT: Final = sqrt(2)
 
 
 class DurationModel:
-    """The observed durations of one kind of generation, and the likelihood of each distribution."""
+    """What the observed durations of one kind of generation tell about the next one."""
 
-    def __init__(self, usual_seconds: float, observations: Iterable[Observation] = ()) -> None:
-        """Start with the observations of earlier runs, oldest first; `usual_seconds` is the estimate without any."""
-        self._usual_seconds = usual_seconds
-        self._seen = deque(observations, maxlen=REMEMBERED)
-        self._outliers: deque[bool] = deque(maxlen=_NEWEST)
-        self._likely: list[tuple[LogNormal, float]] = []  # with the logarithm of its likelihood
-        self._begin()
-
-    @property
-    def seen(self) -> int:
+    def __init__(self, guess: Guess, observations: Iterable[Observation] = ()) -> None:
+        """Start with the observations of earlier runs, oldest first."""
+        self._guess = guess
+        self._shapes = _shapes(guess)
+        self._prior = _normalized([_prior(shape, guess) for shape in self._shapes])
+        self._fits = [[0.0] * len(self._shapes) for _ in _MEMORIES]
+        self._beliefs = [self._prior for _ in _FIRST_TRUST]
+        self._trust = list(_FIRST_TRUST)
+        self._schedule: _Schedule | None = None
+        self.seen = 0
         """The number of observations."""
-        return len(self._seen)
+        for observation in deque(observations, maxlen=REMEMBERED):
+            self.add(observation)
 
     def add(self, observation: Observation) -> None:
-        """Add an observation.
+        """Learn from an observation."""
+        self.seen += 1
+        self._schedule = None
+        fit = [_ODD + share for share in self._shares_within(observation)]
+        foretold = [sum(map(mul, belief, fit)) for belief in self._beliefs]
+        trust = _normalized([each * probability for each, probability in zip(self._trust, foretold, strict=True)])
+        self._trust = [
+            (1 - _RENEWAL) * each + _RENEWAL * first for each, first in zip(trust, _FIRST_TRUST, strict=True)
+        ]
+        logs = [log(each) for each in fit]
+        self._fits = [
+            [memory * old + new for old, new in zip(fits, logs, strict=True)]
+            for memory, fits in zip(_MEMORIES, self._fits, strict=True)
+        ]
+        rate = max((self.seen + 1) ** -_LEARNING, _LEAST_LEARNING)
+        mixture, scale = self._beliefs[-1], rate / foretold[-1]
+        self._beliefs = [
+            *(self._belief(fits) for fits in self._fits),
+            [weight * (1 - rate + scale * each) for weight, each in zip(mixture, fit, strict=True)],
+        ]
 
-        If most of the newest ones are outliers, the service has changed, and older observations are dropped.
-        """
-        self._seen.append(observation)
-        self._update_likelihoods(observation)
-        if sum(self._outliers) > _NEWEST / 2:
-            self._seen = deque(list(self._seen)[-_NEWEST:], maxlen=REMEMBERED)
-            self._begin()
+    def _shares_within(self, observation: Observation) -> list[float]:
+        """Return the share of each distribution within an observation."""
+        high = log(observation.ended_seconds)
+        if observation.going_seconds <= 0:
+            return [shape.share_ended(high) for shape in self._shapes]
+        low = log(observation.going_seconds)
+        return [shape.share_ended(high) - shape.share_ended(low) for shape in self._shapes]
 
-    def drawn(self, number: float) -> LogNormal:
-        """Return a distribution drawn with the square of its likelihood; `number` is uniform from 0 to 1."""
-        weights = self._weights(_SHARPNESS)
-        reached = number * sum(weights)
-        return next(
-            (shape for (shape, _), so_far in zip(self._likely, accumulate(weights), strict=True) if so_far >= reached),
-            self._likely[-1][0],
-        )
+    def _belief(self, fits: list[float]) -> list[float]:
+        """Return the weights of the distributions whose fits to the observations are given as logarithms."""
+        top = max(fits)
+        return _normalized([prior * exp(fit - top) for prior, fit in zip(self._prior, fits, strict=True)])
+
+    def _likely(self) -> list[tuple[_Shape, float]]:
+        """Return the likely distributions with their weights, which sum to 1."""
+        together = [
+            sum(trust * weight for trust, weight in zip(self._trust, weights, strict=True))
+            for weights in zip(*self._beliefs, strict=True)
+        ]
+        least = max(together) * _NEGLIGIBLE
+        kept = [(shape, weight) for shape, weight in zip(self._shapes, together, strict=True) if weight > least]
+        total = sum(weight for _, weight in kept)
+        return [(shape, weight / total) for shape, weight in kept]
 
     @property
-    def mean_seconds(self) -> float:
-        """The expected duration, averaged over the distributions."""
-        weights = self._weights()
-        total = sum(weight * shape.mean_seconds for (shape, _), weight in zip(self._likely, weights, strict=True))
-        return total / sum(weights)
+    def median_seconds(self) -> float:
+        """The expected median duration, averaged over the distributions."""
+        return exp(sum(weight * shape.log_median for shape, weight in self._likely()))
 
-    def _weights(self, sharpness: float = 1.0) -> list[float]:
-        top = max(likelihood for _, likelihood in self._likely)
-        return [exp(sharpness * (likelihood - top)) for _, likelihood in self._likely]
+    def variation(self) -> tuple[float, ...]:
+        """Return the likelihood of each of the standard deviations in `_SPREADS`."""
+        found = dict.fromkeys(_SPREADS, 0.0)
+        for shape, weight in zip(self._shapes, self._beliefs[0], strict=True):
+            found[shape.spread] += weight
+        return tuple(found.values())
 
-    def _begin(self) -> None:
-        """Set up the distributions around a first estimate, and weigh them by the observations."""
-        self._outliers.clear()
-        middles = sorted((seen.going_seconds + seen.ended_seconds) / 2 for seen in self._seen)
-        guess = log(middles[len(middles) // 2] if middles else self._usual_seconds)
-        self._likely = []
-        for spread in _SPREADS:
-            step = spread / _STEPS_A_SPREAD
-            reach = int(_REACH / step)
-            for number in range(-reach, reach + 1):
-                off = number * step
-                likelihood = log(step) - (off / _GUESS_SPREAD) ** 2 / 2
-                self._likely.append((LogNormal(exp(guess + off), spread), likelihood))
-        for observation in self._seen:
-            self._update_likelihoods(observation)
+    def next_read_seconds(self, *, elapsed_seconds: float, interval_seconds: float) -> float:
+        """Return when to poll a generation next, in seconds after its create; it was last polled at `elapsed_seconds`.
 
-    def _update_likelihoods(self, observation: Observation) -> None:
-        """Update the likelihood of each distribution with one observation."""
-        low, high = observation.going_seconds, observation.ended_seconds
-        updated = [
-            (shape, likelihood * _FADING + log(shape.share_ended(high) - shape.share_ended(low) + _IMPOSSIBLE))
-            for shape, likelihood in self._likely
-        ]
-        best, top = max(updated, key=lambda entry: entry[1])
-        self._outliers.append(_is_odd(best, low, high))
-        self._likely = [(shape, likelihood) for shape, likelihood in updated if likelihood > top - _LEAST]
+        The result is at least one interval later (Service rule 4.4), and at most two. An interval of 0 means at once.
+        Before any generation of this kind or of a similar one was seen, it is one interval.
+        """
+        if not interval_seconds or not (self.seen or self._guess.is_known):
+            return elapsed_seconds + interval_seconds
+        if self._schedule is None:
+            self._schedule = _best_schedule(self._likely(), interval_seconds)
+        return max(elapsed_seconds + interval_seconds, self._schedule.after(elapsed_seconds))
 
 
-def _is_odd(shape: LogNormal, low: float, high: float) -> bool:
-    """Return whether an interval is more likely an outlier than a regular duration."""
-    z_low = log(low / shape.median_seconds) if low > 0 else -inf
-    z_high = log(high / shape.median_seconds)
-    regular = _normal_share(z_high / shape.spread) - _normal_share(z_low / shape.spread)
-    odd = _normal_share(z_high / ODD_SPREAD) - _normal_share(z_low / ODD_SPREAD)
-    return (1 - ODD_SHARE) * regular < ODD_SHARE * odd
+def guess_from(similar: Sequence[tuple[DurationModel, float]]) -> Guess:
+    """Return the guess for a kind from the models of similar kinds, at least one, each with a factor on its durations.
 
-
-def _normal_share(z: float) -> float:
-    """Return the share of a standard normal distribution up to `z`."""
-    return (1 + erf(z / sqrt(2))) / 2
-
-
-_MEDIAN_STEP: Final = 0.01  # distributions that differ by less share a schedule
-_SPREAD_STEP: Final = 0.05
-_FINEST: Final = 40  # steps per interval
-_COARSEST: Final = 10
-_TAIL: Final = 2.6  # standard deviations covered; a longer generation is polled every interval
-_MOST_STEPS: Final = 4000
-
-
-def next_read_seconds(shape: LogNormal, *, elapsed_seconds: float, interval_seconds: float) -> float:
-    """Return when to poll a generation next, in seconds after its create; it was last polled at `elapsed_seconds`.
-
-    The result is at least one interval later (Service rule 4.4). An interval of 0 means at once.
+    The variance of their medians counts together with two assumed kinds that differ by a third.
     """
-    if not interval_seconds:
-        return elapsed_seconds
-    median = round(log(shape.median_seconds / interval_seconds) / _MEDIAN_STEP)
-    spread = round(log(shape.spread) / _SPREAD_STEP)
-    chosen = _chosen(median, spread)
-    return max(elapsed_seconds + interval_seconds, interval_seconds * chosen.after(elapsed_seconds / interval_seconds))
+    logs = [log(model.median_seconds * factor) for model, factor in similar]
+    middle = sum(logs) / len(logs)
+    variance = (sum((each - middle) ** 2 for each in logs) + 2 * _SIBLING_SPREAD**2) / (len(logs) + 1)
+    variation = tuple(
+        (1 - _OTHER_VARIATION) * sum(shares) / len(similar) + _OTHER_VARIATION / len(_SPREADS)
+        for shares in zip(*(model.variation() for model, _ in similar), strict=True)
+    )
+    return Guess(exp(middle), sqrt(variance), variation, is_known=True)
+
+
+_SIBLING_SPREAD: Final = 0.2
+_OTHER_VARIATION: Final = 0.2  # the weight of any variation, beside that of similar kinds
+_NEGLIGIBLE: Final = 3e-3  # distributions with so small a part of the greatest weight are left out
+
+
+def _shapes(guess: Guess) -> list[_Shape]:
+    """Return the distributions around a guess: the narrower, the closer to each other."""
+    middle, reach = log(guess.median_seconds), max(_LEAST_REACH, _REACH * guess.spread)
+    shapes = []
+    for spread in _SPREADS:
+        count = int(reach * _STEPS_A_SPREAD / spread)
+        shapes += [_Shape(middle + number * spread / _STEPS_A_SPREAD, spread) for number in range(-count, count + 1)]
+    return shapes
+
+
+def _prior(shape: _Shape, guess: Guess) -> float:
+    """Return the weight of a distribution before any observation.
+
+    It prefers short medians a little: a poll that comes too early tells where the durations are, and one after which
+    nothing was ever left running tells nothing.
+    """
+    off = shape.log_median - log(guess.median_seconds)
+    variation = guess.variation[_SPREADS.index(shape.spread)] * shape.spread  # the wider, the fewer
+    return variation * (exp(-((off / guess.spread) ** 2) / 2) + _SURPRISE * guess.spread) * exp(-off)
+
+
+def _normalized(weights: Sequence[float]) -> list[float]:
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
+_FINE: Final = 20  # steps per interval, where durations vary by less than _VARIED intervals
+_COARSE: Final = 10
+_VARIED: Final = 0.6
+_LEAST_GAIN: Final = 0.025  # in intervals: the idle time that a schedule has to save to be used
+_TOO_VARIED: Final = 2.0  # standard deviation in intervals, beyond which every interval is best
+_TAIL: Final = 3.0  # standard deviations covered; a longer generation is polled every interval
 
 
 @dataclass(frozen=True, slots=True)
-class _Moments:
-    """For each step after the create, the step of the next poll. An interval has `steps` steps."""
+class _Schedule:
+    """For each step from `first` on, the step of the next poll."""
 
-    steps: int
-    following: list[int]
+    step_seconds: float
+    first: int
+    following: Sequence[int]
 
-    def after(self, elapsed: float) -> float:
-        """Return when to poll after a poll at `elapsed`, both in intervals.
+    def after(self, elapsed_seconds: float) -> float:
+        """Return when to poll after a poll at `elapsed_seconds`; 0 if as soon as the rule permits.
 
         The position is rounded to the nearest step. Always rounding up would lose time with each poll, because replies
         take a moment.
         """
-        here = round(elapsed * self.steps)
-        return self.following[here] / self.steps if here < len(self.following) else elapsed + 1
+        here = round(elapsed_seconds / self.step_seconds) - self.first
+        return self.following[here] * self.step_seconds if 0 <= here < len(self.following) else 0.0
 
 
-@lru_cache(maxsize=1024)
-def _chosen(median_steps: int, spread_steps: int) -> _Moments:
-    return _moments(LogNormal(exp(median_steps * _MEDIAN_STEP), exp(spread_steps * _SPREAD_STEP)))
-
-
-def _moments(shape: LogNormal) -> _Moments:
+def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _Schedule:
     """Choose the next poll for each step, backwards from the last. A gap never exceeds two intervals."""
-    horizon = shape.median_seconds * exp(_TAIL * shape.spread) + 1
-    steps = min(_FINEST, max(_COARSEST, round(10 / (shape.median_seconds * shape.spread))))
-    steps = max(1, min(steps, int(_MOST_STEPS / horizon)))
-    count = min(_MOST_STEPS, ceil(horizon * steps))
-    share = [shape.share_ended(step / steps) for step in range(count + 2 * steps + 1)]
-    moment = [0.0]  # partial mean of the durations up to each step
-    for step in range(1, len(share)):
-        moment.append(moment[-1] + (share[step] - share[step - 1]) * (step - 0.5) / steps)
-    idle = [0.0] * count + [(1 - share[step]) / 2 for step in range(count, len(share))]
-    chosen = [0] * count
-    for step in range(count - 1, -1, -1):
-        idle[step], chosen[step] = min(
-            (then / steps * (share[then] - share[step]) - moment[then] + moment[step] + idle[then], then)
-            for then in range(step + steps, step + 2 * steps + 1)
-        )
-    return _Moments(steps, chosen)
+    mean = sum(weight * exp(shape.log_median) for shape, weight in likely)
+    square = sum(weight * exp(2 * shape.log_median + shape.spread**2) for shape, weight in likely)
+    deviation = sqrt(max(0.0, square - mean**2))
+    if deviation > _TOO_VARIED * interval:
+        return _Schedule(interval, 0, ())
+    gap = _FINE if deviation < _VARIED * interval else _COARSE
+    step = interval / gap
+    first = max(0, int((mean - _TAIL * deviation) / step) - 2 * gap)
+    count = ceil((mean + _TAIL * deviation) / step) + gap - first
+    moments = [(first + number) * step for number in range(count + 2 * gap + 1)]
+    share = _shares_ended(likely, moments)
+    partial = [0.0]  # of the mean, up to each step
+    for (before, after), (earlier, later) in zip(pairwise(moments), pairwise(share), strict=True):
+        partial.append(partial[-1] + (later - earlier) * (before + after) / 2)
+    # seen[then]: the part of the expected idle time of a poll at `then` that does not depend on the poll before it
+    seen = [
+        moment * ended - part + (1 - ended) * interval / 2
+        for moment, ended, part in zip(moments, share, partial, strict=True)
+    ]
+    following = [0] * count
+    for now in range(count - 1, -1, -1):
+        ended = share[now]
+        idle, then = min((seen[then] - moments[then] * ended, then) for then in range(now + gap, now + 2 * gap + 1))
+        following[now] = first + then
+        seen[now] = moments[now] * ended + idle
+    clock = range(-first % gap, len(moments), gap)  # polls every interval, from where the first may find an end
+    idle_by_clock = sum(
+        moments[then] * (share[then] - share[now]) - partial[then] + partial[now] for now, then in pairwise(clock)
+    )
+    least_idle = seen[clock[0]] - moments[clock[0]] * share[clock[0]] + partial[clock[0]]
+    if least_idle > idle_by_clock - _LEAST_GAIN * interval:
+        return _Schedule(interval, 0, ())
+    return _Schedule(step, first, following)
+
+
+def _shares_ended(likely: Sequence[tuple[_Shape, float]], moments: Sequence[float]) -> list[float]:
+    """Return the share of generations that are expected to end by each moment, in ascending order."""
+    scaled = [(shape.log_median, 1 / (shape.spread * _ROOT)) for shape, _ in likely]
+    weights = [weight / 2 for _, weight in likely]
+    logs = [log(moment) if moment else -inf for moment in moments]
+    return [0.5 + sum(map(mul, weights, [erf((at - middle) * factor) for middle, factor in scaled])) for at in logs]

@@ -60,10 +60,15 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The properties that decide how long a generation takes: model, mode, parameters and number of images, as text."""
+    """The properties that decide how long a generation takes: model, mode, parameters and number of images, as text.
+
+    `model` and `output_seconds` tell which other kinds are similar; a clip's `output_seconds` is its length, if known.
+    """
 
     price_key: str
     is_video: bool
+    model: str = ""
+    output_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

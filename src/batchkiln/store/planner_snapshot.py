@@ -62,7 +62,7 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
         creates_held=held_of(holds[0]["creates_held_until"], holds[0]["creates_held_reason"]),
         reads_held=held_of(holds[0]["reads_held_until"], holds[0]["reads_held_reason"]),
         last_read_at=instant(row["last_read_at"]) if row else None,
-        active_kind=Kind(row["price_key"], bool(row["is_video"])) if row else None,
+        active_kind=_kind(row) if row else None,
         misunderstood=tuple(entry_of(entry) for entry in not_understood),
     )
 
@@ -131,11 +131,19 @@ def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation
     rows = connection.execute(query("durations"), {"profile": profile, "newest": ATTEMPTS_LOOKED_AT})
     return [
         (
-            Kind(row["price_key"], bool(row["is_video"])),
+            _kind(row),
             Observation(row["seen_going_ms"] / 1000, row["seen_ended_ms"] / 1000),
         )
         for row in rows
     ]
+
+
+def _kind(row: Row) -> Kind:
+    """Return the kind of a generation; a clip without a stated length has no length."""
+    is_video = bool(row["is_video"])
+    seconds = json.loads(row["parameters"]).get("duration_seconds") if is_video else None
+    length = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
+    return Kind(row["price_key"], is_video, row["model"], length)
 
 
 @dataclass(frozen=True, slots=True)

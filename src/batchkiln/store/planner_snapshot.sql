@@ -20,7 +20,7 @@ LEFT JOIN account_day ON account_day.account_id = account.id AND account_day.day
 WHERE account.id = :account_id;
 
 -- name: unresolved_attempts -- one per account at most (Law 4)
-SELECT attempt.*, item.state AS item_state, recipe.price_key
+SELECT attempt.*, item.state AS item_state, recipe.price_key, recipe.model, recipe.parameters
 FROM attempt JOIN item ON item.id = attempt.item_id JOIN recipe ON recipe.id = item.recipe_id
 WHERE attempt.state IN ('sent', 'active');
 
@@ -55,7 +55,7 @@ FROM open_tally AS tally JOIN job ON job.id = tally.job_id
 GROUP BY tally.job_id, tally.state, job.is_paused;
 
 -- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted
-SELECT recipe.price_key, attempt.is_video, attempt.seen_going_ms, attempt.seen_ended_ms
+SELECT recipe.price_key, recipe.model, recipe.parameters, attempt.is_video, attempt.seen_going_ms, attempt.seen_ended_ms
 FROM attempt
 JOIN account ON account.id = attempt.account_id
 JOIN item ON item.id = attempt.item_id

@@ -165,7 +165,7 @@ class AccountWorker:
         touched_at = self.polls.touched_at(attempt.id, snapshot.last_read_at, now) if attempt else None
         worth_at = -inf
         if attempt is not None and kind is not None and touched_at is not None:
-            worth_at = self.polls.worth_at(attempt, kind, touched_at, now, self.ports.clock.draw)
+            worth_at = self.polls.worth_at(attempt, kind, touched_at, now)
         permission = Permission(
             may_start=self.control.may_start_at(now.instant) and self.account_id not in self.control.winding_down,
             is_blocked=self.account_id in self.control.blocked,

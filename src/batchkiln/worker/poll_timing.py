@@ -3,14 +3,15 @@
 The durations come from this run and from earlier ones.
 """
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from typing import Final
 
 from batchkiln.core.job import Attempt
-from batchkiln.core.polling import DurationModel, LogNormal, Observation, next_read_seconds
+from batchkiln.core.polling import REMEMBERED, DurationModel, Guess, Observation, guess_from
 from batchkiln.core.queue_types import Kind
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import ClockReading
@@ -18,9 +19,6 @@ from batchkiln.core.timestamps import ClockReading
 USUAL_IMAGE_SECONDS: Final = 20.0
 USUAL_CLIP_SECONDS: Final = 90.0
 """Expected duration of a generation while none of its kind was seen."""
-
-_LEARNING: Final = 3
-"""The first generations of a kind are read every interval, until so many durations are known."""
 
 _LEAST_SECONDS: Final = 0.001
 
@@ -34,20 +32,47 @@ class DurationModels:
     """The durations of one service's generations, by kind. The workers of all its accounts share them."""
 
     interval_seconds: float
-    _history: dict[Kind, list[Observation]] = field(default_factory=dict)
+    _seen: dict[Kind, deque[Observation]] = field(default_factory=dict)
     _known: dict[Kind, DurationModel] = field(default_factory=dict)
 
     def remember(self, observations: Iterable[tuple[Kind, Observation]]) -> None:
         """Add the observations of earlier runs, the oldest first."""
         for kind, observation in observations:
-            self._history.setdefault(kind, []).append(observation)
+            self._seen.setdefault(kind, deque(maxlen=REMEMBERED)).append(observation)
+
+    def add(self, kind: Kind, observation: Observation) -> None:
+        """Learn from an observation of this run."""
+        self.of(kind).add(observation)
+        self.remember([(kind, observation)])
 
     def of(self, kind: Kind) -> DurationModel:
         """Return the model of a kind."""
         if kind not in self._known:
-            usual = USUAL_CLIP_SECONDS if kind.is_video else USUAL_IMAGE_SECONDS
-            self._known[kind] = DurationModel(usual, self._history.pop(kind, ()))
+            self._known[kind] = DurationModel(self._guess(kind), self._seen.get(kind, ()))
         return self._known[kind]
+
+    def _guess(self, kind: Kind) -> Guess:
+        """Return what the other kinds of a model tell; the duration of a clip is in proportion to its length."""
+        similar = [
+            (self._sibling(other, seen), _relative_length(kind, other))
+            for other, seen in self._seen.items()
+            if other != kind and (other.model, other.is_video) == (kind.model, kind.is_video)
+        ]
+        return guess_from(similar) if similar else _usual(kind)
+
+    def _sibling(self, kind: Kind, seen: Iterable[Observation]) -> DurationModel:
+        """Return the model of a kind, which does not ask its own siblings."""
+        if kind not in self._known:
+            self._known[kind] = DurationModel(_usual(kind), seen)
+        return self._known[kind]
+
+
+def _usual(kind: Kind) -> Guess:
+    return Guess(USUAL_CLIP_SECONDS if kind.is_video else USUAL_IMAGE_SECONDS)
+
+
+def _relative_length(kind: Kind, other: Kind) -> float:
+    return kind.output_seconds / other.output_seconds if kind.output_seconds and other.output_seconds else 1.0
 
 
 @dataclass(slots=True)
@@ -57,16 +82,14 @@ class TrackedGeneration:
     attempt_id: int
     kind: Kind
     began_at: float
-    shape: LogNormal | None  # the expected duration; None if too few are known: then read every interval
+    durations: DurationModel
     running_at: float  # when the last poll was sent that found it running
 
     def next_read_at(self, last_touched_at: float, interval_seconds: float) -> float:
         """Return the best moment for the next read, at least an interval after the last (Service rule 4.4)."""
-        if self.shape is None:
-            return last_touched_at + interval_seconds
-        elapsed = last_touched_at - self.began_at
-        return self.began_at + next_read_seconds(
-            self.shape, elapsed_seconds=max(0.0, elapsed), interval_seconds=interval_seconds
+        elapsed = max(0.0, last_touched_at - self.began_at)
+        return self.began_at + self.durations.next_read_seconds(
+            elapsed_seconds=elapsed, interval_seconds=interval_seconds
         )
 
     def is_running(self, sent_at: float) -> None:
@@ -146,15 +169,13 @@ class PollTiming:
             self._touched_at[attempt_id] = now.monotonic if is_recent else min(sent_at, now.monotonic)
         return self._touched_at.get(attempt_id)
 
-    def worth_at(
-        self, attempt: Attempt, kind: Kind, touched_at: float, now: ClockReading, draw: Callable[[], float]
-    ) -> float:
+    def worth_at(self, attempt: Attempt, kind: Kind, touched_at: float, now: ClockReading) -> float:
         """Return the best moment to read the active generation, from the durations of similar generations."""
         if attempt.generation_created_at is None:
             return -inf
         if self._tracked is None or self._tracked.attempt_id != attempt.id:
             began_at = min(touched_at, now.monotonic_of(attempt.generation_created_at))
-            self._tracked = track_generation(self.models, attempt.id, kind, began_at=began_at, draw=draw())
+            self._tracked = TrackedGeneration(attempt.id, kind, began_at, self.models.of(kind), began_at)
         return self._tracked.next_read_at(touched_at, self.models.interval_seconds)
 
     def observe(
@@ -168,7 +189,7 @@ class PollTiming:
             tracked.is_running(sent_at)
         elif status is GenerationStatus.SUCCESS and self.models.interval_seconds:
             observation = tracked.ended(seen_at)
-            self.models.of(tracked.kind).add(observation)
+            self.models.add(tracked.kind, observation)
             return observation
         return None
 
@@ -200,12 +221,3 @@ class PollTiming:
 def _compared_fields(record: GenerationRecord) -> tuple[GenerationStatus, str, int | None]:
     """Return the part of a record whose change is worth recording."""
     return record.status, record.status_word, record.cost_credits
-
-
-def track_generation(
-    models: DurationModels, attempt_id: int, kind: Kind, *, began_at: float, draw: float
-) -> TrackedGeneration:
-    """Begin to track a generation. `draw` is a uniform number from 0 to 1."""
-    known = models.of(kind)
-    shape = known.drawn(draw) if known.seen >= _LEARNING and models.interval_seconds else None
-    return TrackedGeneration(attempt_id, kind, began_at, shape, began_at)

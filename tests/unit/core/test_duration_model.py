@@ -1,16 +1,17 @@
 """What is learned of durations from reads that found a generation going on, and then ended."""
 
-from math import ceil
+from math import ceil, log, sin
 from random import Random
 
 import pytest
 
-from batchkiln.core.polling import DurationModel, LogNormal, Observation
+from batchkiln.core.polling import DurationModel, Guess, Observation, guess_from
 
-USUAL = 20.0
+INTERVAL = 10.0
+USUAL = Guess(20.0)
 
 
-def sightings_of(seconds: list[float], *, gap: float = 10.0, offset: float = 0.0) -> list[Observation]:
+def sightings_of(seconds: list[float], *, gap: float = INTERVAL, offset: float = 0.0) -> list[Observation]:
     """Return what reads at every `gap` seconds would have seen."""
     found = []
     for duration in seconds:
@@ -19,76 +20,130 @@ def sightings_of(seconds: list[float], *, gap: float = 10.0, offset: float = 0.0
     return found
 
 
-def seconds_of(median: float, spread: float, count: int) -> list[float]:
-    chance = Random(7)
-    shape = LogNormal(median, spread)
-    return [shape.median_seconds * 2.718281828 ** (shape.spread * chance.gauss(0, 1)) for _ in range(count)]
+def seconds_of(median: float, spread: float, count: int, seed: int = 7) -> list[float]:
+    chance = Random(seed)
+    return [chance.lognormvariate(log(median), spread) for _ in range(count)]
 
 
-def test_without_any_the_usual_is_expected() -> None:
-    """The guess is wide, so the mean is above the median."""
-    assert USUAL < DurationModel(USUAL).mean_seconds < 2 * USUAL
+def idle_after(model: DurationModel, seconds: float) -> tuple[float, Observation]:
+    """Return the time from an end to the read that sees it, and what the reads saw."""
+    going, at = 0.0, model.next_read_seconds(elapsed_seconds=0.0, interval_seconds=INTERVAL)
+    while at < seconds:
+        going, at = at, model.next_read_seconds(elapsed_seconds=at, interval_seconds=INTERVAL)
+    return at - seconds, Observation(going, at)
 
 
-@pytest.mark.parametrize("median", [12.0, 15.0, 47.0, 90.0, 400.0])
+def idle_of(durations: list[float], *, last: int | None = None) -> tuple[float, float]:
+    """Return the average idle time of a learning model, and of a read every interval, for the last durations."""
+    model, ours, fixed = DurationModel(USUAL), list[float](), list[float]()
+    for seconds in durations:
+        idle, seen = idle_after(model, seconds)
+        model.add(seen)
+        ours.append(idle)
+        fixed.append(-seconds % INTERVAL)
+    counted = slice(None if last is None else -last, None)
+    return sum(ours[counted]) / len(ours[counted]), sum(fixed[counted]) / len(fixed[counted])
+
+
+def first_reads(model: DurationModel, count: int) -> list[float]:
+    moments = [0.0]
+    for _ in range(count):
+        moments.append(model.next_read_seconds(elapsed_seconds=moments[-1], interval_seconds=INTERVAL))
+    return moments[1:]
+
+
+def test_the_first_generation_of_all_is_read_every_interval() -> None:
+    """Nothing is known of this service."""
+    assert first_reads(DurationModel(USUAL), 5) == [10.0, 20.0, 30.0, 40.0, 50.0]
+
+
+@pytest.mark.parametrize("median", [12.0, 15.0, 47.0, 60.0])
 @pytest.mark.parametrize("spread", [0.1, 0.4])
-def test_mean_is_learned_from_intervals(median: float, spread: float) -> None:
+def test_median_is_learned_from_intervals(median: float, spread: float) -> None:
     """Reads tell it only to ten seconds each, together they tell more; far from the guess as well."""
     seconds = seconds_of(median, spread, 64)
 
     known = DurationModel(USUAL, [*sightings_of(seconds[::2]), *sightings_of(seconds[1::2], offset=5.0)])
 
-    assert known.mean_seconds == pytest.approx(sum(seconds) / 64, rel=0.12)
+    assert known.median_seconds == pytest.approx(sorted(seconds)[32], rel=0.12)
 
 
 def test_odd_ones_move_little() -> None:
     """A service that was down for an hour has told nothing about the next generation."""
-    seen = sightings_of(seconds_of(15.0, 0.1, 40), gap=2.0)
-    seen[20:20] = [Observation(3000.0, 3600.0), Observation(0.0, 0.5)]
+    seen = sightings_of(seconds_of(15.0, 0.05, 60), gap=2.0)
+    usual = first_reads(DurationModel(USUAL, seen), 1)[0]
+    seen[50:50] = [Observation(3000.0, 3600.0), Observation(0.0, 0.5)]
 
-    assert DurationModel(USUAL, seen).mean_seconds == pytest.approx(15.0, rel=0.05)
-
-
-def test_a_service_that_has_changed_is_learned_again() -> None:
-    """Another machine there, and everything takes four times as long: soon known."""
-    known = DurationModel(USUAL, sightings_of(seconds_of(15.0, 0.05, 64)))
-
-    for observation in sightings_of(seconds_of(60.0, 0.05, 16)):
-        known.add(observation)
-
-    assert known.mean_seconds == pytest.approx(60.0, rel=0.1)
+    assert first_reads(DurationModel(USUAL, seen), 1)[0] == pytest.approx(usual, abs=1.0)
 
 
-def test_drawn_shapes_are_the_likely_ones() -> None:
-    """Whatever number is drawn, after many successes the shape is near the truth."""
-    known = DurationModel(USUAL, sightings_of(seconds_of(30.0, 0.1, 64), gap=3.0))
+def test_a_service_that_has_changed_is_learned_within_a_dozen() -> None:
+    """Another machine there, and everything takes another time: the next two dozen are seen soon."""
+    ours, fixed = idle_of([*seconds_of(15.0, 0.05, 64), *seconds_of(22.0, 0.05, 36)], last=24)
 
-    medians = [known.drawn(number / 20).median_seconds for number in range(21)]
-
-    assert all(median == pytest.approx(30.0, rel=0.08) for median in medians)
+    assert ours < 0.7 * fixed
 
 
-def test_reads_at_one_moment_leave_the_distribution_open() -> None:
-    """All had ended by 20 s, says nothing of when: the shapes drawn differ, so that other moments are tried."""
+def test_steady_durations_are_seen_far_sooner_than_with_a_read_every_interval() -> None:
+    """From the beginning, nothing known."""
+    ours, fixed = idle_of(seconds_of(15.0, 0.05, 100))
+
+    assert ours < fixed / 2
+
+
+def test_two_servers_are_told_apart() -> None:
+    """Two modes, one 1.6 times the other: no single distribution fits, the mixture does."""
+    fast, slow, chance = seconds_of(15.0, 0.05, 200), seconds_of(24.0, 0.05, 200), Random(3)
+
+    ours, fixed = idle_of([chance.choice(pair) for pair in zip(fast, slow, strict=True)], last=100)
+
+    assert ours < 0.8 * fixed
+
+
+def test_drift_is_followed() -> None:
+    """A mean that goes up and down by a quarter within a hundred generations."""
+    steady = seconds_of(20.0, 0.05, 300)
+
+    ours, fixed = idle_of([seconds * (1 + 0.25 * sin(number / 16)) for number, seconds in enumerate(steady)])
+
+    assert ours < 0.9 * fixed
+
+
+def test_reads_at_one_moment_lead_to_earlier_ones() -> None:
+    """All had ended by 20 s, says nothing of when: another moment is tried, not the same for ever."""
     known = DurationModel(USUAL, [Observation(0.0, 20.0)] * 30)
 
-    medians = [known.drawn(number / 20).median_seconds for number in range(21)]
-
-    assert max(medians) > 1.3 * min(medians)
-    assert max(medians) < 20.0
+    assert first_reads(known, 1)[0] < 18.0
 
 
-def test_the_likelier_are_drawn_more_often_than_by_their_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draw serves to find out, and each that is far from the truth costs seconds: half of the medians are nearer."""
-    known = DurationModel(USUAL, [Observation(0.0, 16.0), Observation(14.0, 16.0)] * 4)
-
-    sharpened = _middle_half(known)
-    monkeypatch.setattr("batchkiln.core.polling._SHARPNESS", 1.0)
-
-    assert 0 < sharpened < 0.9 * _middle_half(known)
+def similar_at(median: float) -> tuple[DurationModel, float]:
+    return DurationModel(USUAL, sightings_of(seconds_of(median, 0.05, 20), gap=2.0)), 1.0
 
 
-def _middle_half(known: DurationModel) -> float:
-    """Return over how many seconds the middle half of the medians that are drawn is spread."""
-    medians = sorted(known.drawn(number / 1000).median_seconds for number in range(1001))
-    return medians[750] - medians[250]
+def test_a_first_generation_is_read_by_what_similar_kinds_tell() -> None:
+    """Siblings at 15 s: the first read is not at 10 s, where it would seldom find an end."""
+    model = DurationModel(guess_from([similar_at(median) for median in (15.0, 14.0, 16.0, 15.0)]))
+
+    assert 14.0 < first_reads(model, 1)[0] < 20.0
+
+
+def test_similar_kinds_that_differ_tell_less() -> None:
+    """The guess is as wide as they are."""
+    apart, alike = guess_from([similar_at(10.0), similar_at(40.0)]), guess_from([similar_at(20.0), similar_at(20.0)])
+
+    assert apart.spread > alike.spread
+    assert apart.median_seconds == pytest.approx(20.0, rel=0.1)
+
+
+def test_a_similar_clip_counts_by_its_length() -> None:
+    """Eight seconds of output take twice as long as four."""
+    model, _ = similar_at(20.0)
+
+    assert guess_from([(model, 2.0)]).median_seconds == pytest.approx(40.0, rel=0.1)
+
+
+def test_the_same_observations_give_the_same_moments() -> None:
+    """Nothing is drawn."""
+    seen = sightings_of(seconds_of(17.0, 0.1, 20))
+
+    assert first_reads(DurationModel(USUAL, seen), 5) == first_reads(DurationModel(USUAL, seen), 5)
