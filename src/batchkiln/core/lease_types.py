@@ -188,7 +188,7 @@ def choose_accounts(
     with different accounts. A worker releases one account at a time to the worker with the fewest, if that one drives
     at least `REBALANCE_APART` fewer and has the account's API key. A worker that drives `at_most` also releases one for
     an account that no other worker can take. If that one has work under way, an idle account gives way to it; while
-    none is idle, one begins nothing new, since results that nobody fetches are lost (Service rule 2.1, Law 3).
+    none is idle, one begins nothing new, since results that nobody fetches are lost (Law 3).
     """
     own = next((sender for sender in roster.senders if sender.name == name), None)
     if own is None:

@@ -84,13 +84,18 @@ class TrackedGeneration:
     began_at: float
     durations: DurationModel
     running_at: float  # when the last poll was sent that found it running
+    _next_read: tuple[float, float] | None = None  # the last touch, and the best moment for the read after it
 
     def next_read_at(self, last_touched_at: float, interval_seconds: float) -> float:
-        """Return the best moment for the next read, at least an interval after the last (Service rule 4.4)."""
-        elapsed = max(0.0, last_touched_at - self.began_at)
-        return self.began_at + self.durations.next_read_seconds(
-            elapsed_seconds=elapsed, interval_seconds=interval_seconds
-        )
+        """Return the best moment for the next read, at least an interval after the last (Service rule 4.4).
+
+        It stays what it is until that read: what other accounts learn meanwhile does not wake this one.
+        """
+        if self._next_read is None or self._next_read[0] != last_touched_at:
+            elapsed = max(0.0, last_touched_at - self.began_at)
+            seconds = self.durations.next_read_seconds(elapsed_seconds=elapsed, interval_seconds=interval_seconds)
+            self._next_read = last_touched_at, self.began_at + seconds
+        return self._next_read[1]
 
     def is_running(self, sent_at: float) -> None:
         """Record that a poll sent at `sent_at` found the generation still running."""
