@@ -31,6 +31,9 @@ from typing import Final
 
 from playwright.sync_api import Browser, Page, expect
 
+if __name__ == "__main__":  # as a command: the packages of the tests are one folder up
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from browser.conftest import PATIENCE_SECONDS, started_chromium
 from crash.service_books import Books
 from support.manual_commands import Block, blocks_of
