@@ -181,6 +181,7 @@ BUGS: Final = (
         '    change_job_credits(connection, row["job_id"], refunded=row["cost_credits"])\n'
         '    give_back_credits(connection, account_id=row["account_id"], job_id=row["job_id"],'
         ' day=row["day_start_at"], credit_count=row["cost_credits"])\n',
+        caught_by="tests/unit/store/test_charges.py",  # few worlds spend a day to its last credit after a refund
     ),
     Bug(
         "the day's credits are overstepped by the last item",
@@ -233,6 +234,7 @@ BUGS: Final = (
         "core/outcomes.py",
         "known.failures + 1 >= known.tries",
         "known.failures >= known.tries",
+        caught_by="tests/unit/core/test_outcomes.py",  # few worlds have an item that fails so often
     ),
     Bug(
         "a pending generation is replaced",
@@ -336,6 +338,7 @@ BUGS: Final = (
         "core/outcomes.py",
         "known.failures + 1 >= known.tries",
         "known.failures + 2 >= known.tries",
+        caught_by="tests/unit/core/test_outcomes.py",  # few worlds have an item that fails so often
     ),
     Bug(
         "a create may cost ten times its quote",

@@ -203,6 +203,16 @@ def test_credits_of_an_attempt_in_doubt_are_never_freed(unanswered: int) -> None
                 settle(outcome, Known(unanswered))
 
 
+@pytest.mark.parametrize(("failures", "tries", "is_over"), [(0, 1, True), (0, 2, False), (1, 2, True), (1, 3, False)])
+def test_the_last_try_ends_the_item(failures: int, tries: int, *, is_over: bool) -> None:
+    """Each try is paid: none is made beyond what the manifest allows, and none is left out."""
+    failed = READS[GenerationStatus.FAILED]
+
+    settled = settle(failed, Known(failures=failures, tries=tries))
+
+    assert settled.event is (Event.TRIES_EXHAUSTED if is_over else failed.event)
+
+
 def test_doubt_begins_with_a_reply_that_decides_nothing() -> None:
     """A send leaves no doubt behind where its reply says that it created nothing; else the next reply meets doubt."""
     assert not FRESH.was_in_doubt
