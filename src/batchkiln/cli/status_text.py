@@ -78,7 +78,8 @@ def job_lines(view: JobView) -> Iterator[Text]:
     if summary.is_paused:
         yield Text(f"paused: `batchkiln unpause {summary.name}` resumes it", style="yellow")
     elif summary.is_finished:
-        yield Text(f"finished; the files are in {summary.output_dir}")
+        end = "finished" if summary.has_ended else "the rest waits for a person"
+        yield Text(f"{end}; the files are in {summary.output_dir}")
     elif view.estimated_end_at is not None:
         yield Text(f"estimated end: {view.end_text}")
     if view.service_note is not None:
@@ -117,10 +118,10 @@ def _counts(view: JobView) -> Text:
 
 def _job_table(views: tuple[JobView, ...]) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("JOB", no_wrap=True)
+    table.add_column("JOB", overflow="fold")  # on a narrow terminal, only names and ends take more lines
     for heading in ("ITEMS", "DONE", "LEFT", "PROBLEMS", "CANCELED", "CREDITS"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("ENDS", no_wrap=True)
+    table.add_column("ENDS")
     for view in views:
         summary = view.summary
         bad = sum(summary.items[state] for state in PROBLEM_STATES)
@@ -142,7 +143,7 @@ def _end(view: JobView) -> Text:
     if view.summary.is_paused:
         return Text("paused", style="yellow")
     if view.summary.is_finished:
-        return Text("finished")
+        return Text("finished") if view.summary.has_ended else Text("waits for a person", style="yellow")
     return Text(view.end_text or "not known yet")
 
 

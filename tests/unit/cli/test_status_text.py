@@ -1,0 +1,52 @@
+"""The tables of `status`: whole words on a narrow terminal, and no end before the end."""
+
+from dataclasses import replace
+from io import StringIO
+
+from batchkiln.cli.rich_console import SafeConsole
+from batchkiln.cli.status_text import job_lines, overview_blocks
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.overview import JobView, Overview
+from support.view_builders import job_view, under_way
+
+NAME = "a-job-name-of-thirty-characters"
+WAITS = {ItemState.QUEUED: 1, ItemState.DONE: 9}
+UNDER_WAY = {ItemState.QUEUED: 20, ItemState.DONE: 40}
+
+
+def _printed(view: JobView, width: int) -> str:
+    out = StringIO()
+    console = SafeConsole(file=out, width=width, force_terminal=True, color_system=None)
+    for block in overview_blocks(Overview((view,), (), None)):
+        console.print(block)
+    return out.getvalue()
+
+
+def test_a_long_name_cuts_no_column_at_80() -> None:
+    """Only the name takes a second line; no heading and no number loses a character."""
+    printed = _printed(job_view(UNDER_WAY, name=NAME, under_way=[under_way(ItemState.ACTIVE)]), 80)
+
+    heads = printed.splitlines()[0].split()
+    assert heads == ["JOB", "ITEMS", "DONE", "LEFT", "PROBLEMS", "CANCELED", "CREDITS", "ENDS"]
+    assert "…" not in printed
+    assert "not known yet" in printed
+
+
+def test_what_waits_for_a_person_is_not_finished() -> None:
+    """A queued item that waits for a choice is left, so the job has not ended."""
+    view = job_view(WAITS)
+    view = replace(view, summary=replace(view.summary, waiting=1, stuck=1, to_choose=1))
+
+    printed = _printed(view, 120)
+    lines = [line.plain for line in job_lines(view)]
+    assert "waits for a person" in printed
+    assert "finished" not in printed
+    assert "the rest waits for a person; the files are in out" in lines
+
+
+def test_a_job_that_has_ended_is_finished() -> None:
+    """With every item done, nothing is left."""
+    view = job_view({ItemState.DONE: 9})
+
+    assert "finished" in _printed(view, 80)
+    assert "finished; the files are in out" in [line.plain for line in job_lines(view)]
