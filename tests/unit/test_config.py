@@ -426,3 +426,12 @@ def test_api_key_without_an_address_is_told(tmp_path: Path) -> None:
         "profiles: {studio: {base_url: 'https://a.example', accounts: [{name: a, keys: [{env: BATCHKILN_API_KEY}]}]}}"
     )
     assert load_config(write(tmp_path, text), NOWHERE | {"BATCHKILN_API_KEY": "k"}).profile("studio").accounts
+
+
+@pytest.mark.parametrize("size", ["lots", "3 parrots"])
+def test_a_wrong_size_is_explained_with_an_example(tmp_path: Path, size: str) -> None:
+    """The error does not speak of the parser."""
+    text = f"profiles:\n  local:\n    limits: {{output_bytes: {size}}}\n"
+
+    with pytest.raises(InputError, match="a size is expected, such as 500 MiB or 2 GiB"):
+        load_config(write(tmp_path, text), NOWHERE)

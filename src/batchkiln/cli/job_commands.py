@@ -139,8 +139,8 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatu
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
     else:
-        word = "paused" if is_paused else "not paused"
-        print_result(f"{job} is {word}." if is_changed else f"{job} was already {word}.")
+        before, after = ("was already", "is") if is_paused else ("was not", "is no longer")
+        print_result(f"{job} {after if is_changed else before} paused.")
     return ExitStatus.OK
 
 

@@ -453,6 +453,8 @@ _EXPECTED: Final = {
     "float_parsing": "a number is expected",
     "bool_type": "true or false is expected",
     "bool_parsing": "true or false is expected",
+    "byte_size": "a size is expected, such as 500 MiB or 2 GiB",
+    "byte_size_unit": "a size is expected, such as 500 MiB or 2 GiB",
 }
 """The reasons of pydantic's errors of type, in words for the file's author."""
 

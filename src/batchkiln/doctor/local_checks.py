@@ -45,12 +45,12 @@ def check_configuration(
 ) -> tuple[list[CheckResult], Config | None, Profile | None]:
     """Read the configuration and find the profile in use; both are None on failure."""
     chosen = find_file(path, environ)
-    where = f"{chosen}" if chosen is not None else "no file: the embedded local service is used by default"
     try:
         config = load_config(path, environ)
     except InputError as error:
         return [fail("configuration", str(error), "fix the failed checks, and run doctor again")], None, None
-    found = [ok("configuration", where)]
+    by_default = "" if environ.get("BATCHKILN_BASE_URL") else ": the embedded local service is used by default"
+    found = [ok("configuration", f"no file{by_default}" if chosen is None else str(chosen))]
     try:
         used = config.profile(profile)
     except InputError as error:

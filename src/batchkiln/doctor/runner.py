@@ -87,7 +87,7 @@ async def run_checks(context: CheckContext) -> AsyncIterator[CheckResult]:
         yield warn(
             "service",
             (
-                "not checked: it is unclear which account_probe to use; API keys, limits, clock and balance were not "
+                "not checked: it is unclear which profile to use; API keys, limits, clock and balance were not "
                 "checked either"
             ),
         )

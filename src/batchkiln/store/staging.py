@@ -179,7 +179,9 @@ class Staging:
                 continue
             one = known[number]
             reason = one.reason if items == 1 else f"{one.reason} ({items:,} items)"
-            remedy = one.remedy if mistakes or found is warnings else f"{one.remedy}; {_CATALOGUE_REMEDY}"
+            remedy = one.remedy
+            if found is mistakes and not mistakes:
+                remedy = f"{remedy}{' ' if remedy.endswith('?') else '; '}{_CATALOGUE_REMEDY}"
             found.append(diagnostic_at(one.file, one.line, reason, remedy, one.column))
         return mistakes, warnings
 

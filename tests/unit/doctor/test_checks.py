@@ -427,3 +427,14 @@ def test_a_notifier_that_cannot_be_used_is_reported_before_a_run(
     assert (finding.check, finding.level) == ("notifier ci", level)
     assert told in finding.message
     assert "canary" not in str(finding)
+
+
+def test_a_service_of_the_environment_is_not_called_the_local_one() -> None:
+    """Without a file, the variables choose the service."""
+    environ = {"BATCHKILN_BASE_URL": "https://service.example/api/v1", "BATCHKILN_API_KEY": "k"}
+
+    findings, _, profile = check_configuration(None, NOWHERE | environ, None)
+
+    assert profile is not None
+    assert not profile.is_embedded
+    assert findings[0].message == "no file"
