@@ -1,8 +1,10 @@
 """`batchkiln items`: list a job's items page by page, with constant memory use."""
 
+import os
 import shutil
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 import click
@@ -20,6 +22,10 @@ from batchkiln.presentation.formatting import sanitize
 from batchkiln.presentation.item_documents import item_document
 
 _NARROWEST: Final = 60
+_NARROWEST_PROMPT: Final = 8
+_WIDEST_MODEL: Final = 16
+_HEADINGS: Final = ("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR")
+_STATE: Final = max(map(len, ItemState))
 
 
 @command(
@@ -53,25 +59,25 @@ def _print(reader: Reader, job: str, selection: ItemSelection, limit: int | None
 
 
 class _Table:
-    """A table with fixed column widths, printed page by page; fitting widths would need all rows in memory."""
+    """A table whose column widths fit the first page; widths that fit all rows would need all rows in memory."""
 
     def __init__(self, job: str) -> None:
         self._job = job
-        width = max(_NARROWEST, shutil.get_terminal_size().columns)
-        rest = width - 12 - 16 - 7 - 4
-        self._widths = (rest // 4, 12, 16, 7, rest * 3 // 8)
-        self._has_begun = False
+        self._folder = f"{Path.cwd()}{os.sep}"
+        self._widths: tuple[int, ...] = ()
 
     def print(self, page: Sequence[ItemSummary]) -> None:
-        if not self._has_begun:
-            self._has_begun = True
-            print_result(self._line("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR"))
-        for item in page:
-            outcome = _outcome(item, self._job)
-            print_result(self._line(item.name, item.state, item.model, str(item.credits), item.prompt, outcome))
+        rows = [
+            (item.name, item.state, item.model, str(item.credits), item.prompt, self._outcome(item)) for item in page
+        ]
+        if not self._widths:
+            self._widths = _widths_of([_HEADINGS, *rows])
+            print_result(self._line(*_HEADINGS))
+        for row in rows:
+            print_result(self._line(*row))
 
     def end(self) -> None:
-        if not self._has_begun:
+        if not self._widths:
             print_result(f"{self._job} has no such items.")
 
     def _line(self, *cells: str) -> str:
@@ -84,12 +90,23 @@ class _Table:
             shown.append(fitted if fitted.rstrip() == text else set_cell_size(text, width - 1) + "…")
         return " ".join([*shown, sanitize(cells[-1])]).rstrip()
 
+    def _outcome(self, item: ItemSummary) -> str:
+        """Return the file, as a path below the working directory where it is one; or what the item waits for."""
+        if item.outputs:
+            more = f" (and {len(item.outputs) - 1} more)" if len(item.outputs) > 1 else ""
+            stale = " (stale)" if any(source.is_stale for source in item.sources) else ""
+            return item.outputs[0].path.removeprefix(self._folder) + more + stale
+        if item.state is ItemState.QUEUED and (waits := waits_text(item.sources, self._job)):
+            return waits
+        return "" if item.error is None else f"{item.error.code}: {item.error.message}"
 
-def _outcome(item: ItemSummary, job: str) -> str:
-    if item.outputs:
-        more = f" (and {len(item.outputs) - 1} more)" if len(item.outputs) > 1 else ""
-        stale = " (stale)" if any(source.is_stale for source in item.sources) else ""
-        return item.outputs[0].path + more + stale
-    if item.state is ItemState.QUEUED and (waits := waits_text(item.sources, job)):
-        return waits
-    return "" if item.error is None else f"{item.error.code}: {item.error.message}"
+
+def _widths_of(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Return the widths of all columns but the last. The prompts get what the others and a short file leave."""
+    width = max(_NARROWEST, shutil.get_terminal_size().columns)
+    longest = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    name = min(longest[0], width // 4)
+    model = min(longest[2], _WIDEST_MODEL)
+    others = name + _STATE + model + longest[3] + len(_HEADINGS) - 1
+    prompt = max(_NARROWEST_PROMPT, width - others - min(longest[5], width * 3 // 8))
+    return (name, _STATE, model, longest[3], min(prompt, longest[4]))

@@ -5,7 +5,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final, TextIO
 
@@ -40,15 +39,26 @@ def print_result(text: str = "") -> None:
     sys.stdout.write(printable(text) + "\n")
 
 
+def print_sentence(text: str) -> None:
+    """Print a line of a command's result to standard output; on a terminal, it is wrapped between words."""
+    sys.stdout.write(_wrapped(printable(text), sys.stdout) + "\n")
+
+
 def print_status(text: str) -> None:
     """Print a line of progress, a warning or an error to standard error."""
-    shown = printable(text)
-    if is_terminal(sys.stderr):
-        with suppress(OSError, ValueError):  # not a real terminal: its width is unknown
-            breaks = [0, *line_breaks(shown, os.get_terminal_size(sys.stderr.fileno()).columns), len(shown)]
-            shown = "\n".join(shown[start:end].rstrip(" ") for start, end in pairwise(breaks))
-    sys.stderr.write(shown + "\n")
+    sys.stderr.write(_wrapped(printable(text), sys.stderr) + "\n")
     sys.stderr.flush()
+
+
+def _wrapped(text: str, stream: TextIO) -> str:
+    """Return the text with line breaks between words if the stream is a terminal."""
+    if not is_terminal(stream):
+        return text
+    try:
+        breaks = [0, *line_breaks(text, os.get_terminal_size(stream.fileno()).columns), len(text)]
+    except (OSError, ValueError):  # not a real terminal: its width is unknown
+        return text
+    return "\n".join(text[start:end].rstrip(" ") for start, end in pairwise(breaks))
 
 
 def printable(text: str) -> str:

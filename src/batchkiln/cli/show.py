@@ -10,7 +10,7 @@ import click
 from batchkiln.api import AttemptDetail, EventRecord, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
-from batchkiln.cli.output import print_json, print_result
+from batchkiln.cli.output import print_json, print_result, print_sentence
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.chained_inputs import source_name
 from batchkiln.presentation.formatting import format_second, plural, sanitize, zone_name
@@ -49,7 +49,7 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
         )
     else:
         for line in item_lines(report):
-            print_result(line)
+            print_sentence(line)
     return ExitStatus.OK
 
 

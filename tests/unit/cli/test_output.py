@@ -1,5 +1,6 @@
 """Untrusted texts cannot control the terminal: no cursor moves, no bell, no markup."""
 
+import os
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -8,7 +9,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.output import print_result, print_status
+from batchkiln.cli.output import print_result, print_sentence, print_status
 from batchkiln.cli.rich_console import SafeConsole
 
 EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
@@ -67,3 +68,21 @@ def test_brackets_are_no_markup() -> None:
     SafeConsole(file=out).print("Files are in /tmp/[bold]x :fox:")
 
     assert out.getvalue() == "Files are in /tmp/[bold]x :fox:\n"
+
+
+def test_a_sentence_is_wrapped_between_words_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path is left whole, so that it can be copied; what a program reads stays one line."""
+    text = "file: /a/very/long/path/of/a/picture.png (image/png)"
+    print_sentence(text)
+    assert capsys.readouterr().out == text + "\n"
+
+    out = StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    monkeypatch.setattr(out, "fileno", lambda: 1)
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((20, 24)))
+    monkeypatch.setattr(sys, "stdout", out)
+    print_sentence(text)
+
+    assert out.getvalue().splitlines() == ["file:", "/a/very/long/path/of/a/picture.png", "(image/png)"]
