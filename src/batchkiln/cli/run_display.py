@@ -213,10 +213,19 @@ def _waits(views: Sequence[JobView]) -> Iterator[str]:
             yield f"{to_review}."
 
 
+def _viewing(result: RunResult) -> Iterator[str]:
+    """Yield how to look at the results, once a run has made all that it could."""
+    names = [view.summary.name for view in result.views if view.summary.items[ItemState.DONE]]
+    if names and result.did_anything and not result.left:
+        job = shlex.quote(names[0]) if len(names) == 1 else "JOB"
+        yield f"To look at the results: `batchkiln dashboard`, or `batchkiln report {job}` for one HTML file."
+
+
 def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     """Yield the problems that need a person, and the command that resumes."""
     if not common.is_quiet:
         yield from service_notes(result.views)
+        yield from _viewing(result)
     yield from _waits(result.views)
     for profile, account, error in result.blocked:
         message = sanitize(f"{error.error.code}: {error.error.message}")

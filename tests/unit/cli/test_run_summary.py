@@ -146,3 +146,12 @@ def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: py
     for part in ("studio/main", "names no price", entry.shape, "Nothing was charged", "ask-again", entry.remedy):
         assert part in said
     assert "cannot be reached" not in said
+
+
+def test_a_run_that_ended_says_how_to_look_at_the_results(capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands that follow most runs are named; not with --quiet, and not while items are left."""
+    print_run_summary(RunResult((DONE,)), common("run", "birds.yaml"))
+    assert "`batchkiln dashboard`, or `batchkiln report birds`" in capsys.readouterr().err
+
+    print_run_summary(RunResult((LEFT,)), common("run", "birds.yaml"))
+    assert "batchkiln report" not in capsys.readouterr().err
