@@ -36,6 +36,7 @@ from batchkiln.store import (
     RetryReport,
     Store,
     Writer,
+    hide_passwords,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +67,15 @@ class Queue(Changes):
         self._is_forever = False  # whether the run of `_engine` waits for more work
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_raised = False
+
+    @property
+    def place(self) -> str:
+        """Return the queue's file, or the URL of its database without a password."""
+        return hide_passwords(str(self.app.queue))
+
+    def __repr__(self) -> str:
+        """Return the place in place of the address in memory."""
+        return f"<{type(self).__name__} {self.place}>"
 
     # --- enqueueing ---
 

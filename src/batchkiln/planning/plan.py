@@ -25,7 +25,7 @@ from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_quotes
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.presentation.formatting import format_minute
+from batchkiln.presentation.formatting import format_minute, plural
 from batchkiln.store import (
     AccountSummary,
     ApplyOptions,
@@ -153,10 +153,13 @@ class Plan(Shown):
     catalogue_warnings: tuple[str, ...]
 
     def _shown(self) -> Iterator[tuple[str, object]]:
-        yield "jobs", [f"{job.manifest.spec.name}: {job.to_send:,} items to send" for job in self.jobs]
+        yield "jobs", [f"{job.manifest.spec.name}: {plural(job.to_send, 'item')} to send" for job in self.jobs]
         yield "credits", self.credits
         yield "at most", self.most if self.unpriced else None
-        yield "models", [f"{cost.model}: {cost.items:,} items, {cost.credits:,} credits" for cost in self.costs]
+        yield (
+            "models",
+            [f"{cost.model}: {plural(cost.items, 'item')}, {plural(cost.credits, 'credit')}" for cost in self.costs],
+        )
         ends = [job.end_at for job in self.jobs if job.end_at is not None]
         yield "ends", f"about {format_minute(max(ends))}" if ends else None
         yield "warnings", self.warnings

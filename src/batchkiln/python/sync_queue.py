@@ -107,6 +107,9 @@ class SyncQueue:
         # The database's threads would keep the interpreter alive after a script that forgets to close the queue.
         threading.Thread(target=self._close_at_exit, name="batchkiln-exit", daemon=True).start()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._queue.place}>"
+
     def __enter__(self) -> Self:
         return self
 
