@@ -158,13 +158,29 @@ class Command(click.Command):
     def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:  # noqa: ANN401  click's own signature
         """Initialize with click's arguments; `example` has one command line per line."""
         super().__init__(*args, **kwargs)
-        self.params += common_options(is_server=self.is_server)
+        self._common = common_options(is_server=self.is_server)
+        self.params += self._common
         self.example = example
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Return the names of the option for help, which click keeps from the first context that asks."""
         del ctx
         return ["-h", "--help"]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, and only the names of the common ones, which the program's help explains."""
+        if self.is_server:  # other common options, with other meanings
+            super().format_options(ctx, formatter)
+            return
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        own = [each.get_help_record(ctx) for each in options if each not in self._common]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in own if record is not None])
+        names = ", ".join(each.opts[0] for each in self._common)
+        with formatter.section("Options of every command, explained by `batchkiln --help`"):
+            formatter.write_text(names)
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""

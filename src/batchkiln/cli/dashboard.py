@@ -47,9 +47,9 @@ def dashboard(
 ) -> ExitStatus:
     """Serve the web dashboard of this queue until a signal, on this machine only unless --host is given.
 
-    Works with or without a process that runs the queue. The dashboard only reads the queue, except for the actions
-    `retry`, `cancel`, `pause`, `unpause` and `resolve`. Each states its possible cost first. With http.tokens in the
-    configuration, other programs may use the queue over HTTP below /api/v1.
+    Works with or without a process that runs the queue. A person may review items there, and make the
+    changes of `retry`, `redo`, `cancel`, `pause`, `unpause` and `resolve`; each states its possible cost first. With
+    http.tokens in the configuration, other programs may use the queue over HTTP below /api/v1.
     """
     config = common.load_config()
     config.http = _with_options(config.http, host, public_url, proxies)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
+from io import StringIO
 from typing import Any, Final
 
 import click
@@ -17,6 +18,8 @@ from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 
+_WRONG_NUMBER: Final = re.compile("is not a valid (integer|float)(?: range)?")
+_NUMBERS: Final = {"integer": "is not a whole number", "float": "is not a number"}
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
     "run": ("batchkiln.cli.run", "run"),
@@ -58,6 +61,29 @@ _COMMANDS: Final = {
 """The module and attribute of each command. A module is imported only for its command, for a fast start."""
 
 
+_OTHER_WORDS: Final = {
+    "continue": "run",
+    "delete": "cancel",
+    "download": "fetch",
+    "kill": "cancel",
+    "list": "items",
+    "log": "events",
+    "logs": "events",
+    "ls": "items",
+    "new": "init",
+    "price": "plan",
+    "ps": "status",
+    "rm": "cancel",
+    "start": "run",
+    "stop": "pause",
+    "submit": "enqueue",
+    "ui": "dashboard",
+    "version": "--version",
+    "web": "dashboard",
+}
+"""What people who know other programs type, and the word here."""
+
+
 class Program(click.Group):
     """The group of all commands, in the order of first use."""
 
@@ -85,7 +111,8 @@ class Program(click.Group):
             from difflib import get_close_matches  # noqa: PLC0415  only for a mistake
 
             near = get_close_matches(args[0], _COMMANDS, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"The commands are: {', '.join(_COMMANDS)}."
+            near = [_OTHER_WORDS[args[0]]] if args[0] in _OTHER_WORDS else near
+            hint = f"Did you mean {near[0]}?" if near else "`batchkiln --help` lists the commands."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -117,7 +144,7 @@ SUMMARIES: Final = {
     "pause": "Start no new items of a job.",
     "unpause": "Resume a paused job.",
     "resolve": "Decide about a held item.",
-    "models": "List the models of the service, and their prices.",
+    "models": "List the models of the service, and the prices of a manifest or a job.",
     "balance": "Show the remaining credits.",
     "ask-again": "Repeat requests whose replies were not understood.",
     "doctor": "Check configuration, API keys, service, disk and queue, at no cost.",
@@ -201,7 +228,9 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
             print_status("Stopped; all recorded data is safe.")
             return ExitStatus.INTERRUPTED
         case click.ClickException():
-            error.show(sys.stderr)
+            shown = StringIO()
+            error.show(shown)
+            sys.stderr.write(_in_words(shown.getvalue()))
             return ExitStatus.USAGE
         case BatchkilnError():
             print_status(f"batchkiln: {error}")
@@ -222,10 +251,15 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
             return ExitStatus.UNEXPECTED
 
 
+def _in_words(text: str) -> str:
+    """Return a message of click with its names of number types in words."""
+    return _WRONG_NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
+
+
 def _print_error_document(error: BatchkilnError | click.ClickException, status: int) -> None:
     """Print the error as one line of JSON on standard output, where a program reads it."""
     mistakes = [asdict(mistake) for mistake in error.mistakes] if isinstance(error, InputError) else []
-    message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    message = _in_words(error.format_message()) if isinstance(error, click.ClickException) else str(error)
     with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
         print_json_lines([{"error": message, "exit": int(status), "mistakes": mistakes}])
 

@@ -166,3 +166,22 @@ def test_help_and_version_need_no_queue(workspace: Workspace) -> None:
     assert workspace.call("--help").exit == 0
     assert "batchkiln" in workspace.call("--version").out
     assert json.dumps(workspace.call("run", "--help").exit) == "0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("ls",), "There is no command 'ls'. Did you mean items?"),
+        (("version",), "Did you mean --version?"),
+        (("rets",), "Did you mean retry?"),
+        (("xyzzy",), "`batchkiln --help` lists the commands."),
+        (("run", "--max-credits", "lots", "x.yaml"), "'lots' is not a whole number."),
+        (("run", "--contact-timeout", "long", "x.yaml"), "'long' is not a number."),
+    ],
+)
+def test_a_wrong_word_is_told_in_words(workspace: Workspace, arguments: tuple[str, ...], told: str) -> None:
+    """What people type by habit leads to the command; a wrong number is not called a range."""
+    result = workspace.call(*arguments)
+
+    assert result.exit == 2
+    assert told in result.err

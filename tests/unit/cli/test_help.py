@@ -76,3 +76,14 @@ def test_the_summary_of_each_command_is_there() -> None:
 def test_each_command_is_in_one_section_of_the_help() -> None:
     """A command that no section has would be found by nobody."""
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(SUMMARIES)
+
+
+def test_the_common_options_are_explained_once() -> None:
+    """The help of a command names them, and the program's help explains them."""
+    command = found("run")
+    text = command.get_help(click.Context(command, info_name="run", parent=CONTEXT))
+
+    assert "--queue, --config, --profile, --json" in " ".join(text.split())
+    assert "Append the log" not in text
+    assert "--max-credits N" in text
+    assert "Append the log" in program.get_help(CONTEXT)
