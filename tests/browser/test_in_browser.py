@@ -1,5 +1,8 @@
 """Tests that need a browser: the content policy blocks no own resource, pages update live, the keyboard suffices."""
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 from playwright.sync_api import Request, expect
 
@@ -130,3 +133,21 @@ def test_pictures_are_fetched_when_they_come_into_view(seen: Opened) -> None:
     seen.page.wait_for_function("document.querySelector('.tile img').naturalWidth > 0")
 
     assert picture.get_attribute("loading") == "lazy"
+
+
+def test_times_are_in_the_time_zone_of_the_person(seen: Opened) -> None:
+    """With the zone's name; the title keeps UTC."""
+    browser = seen.page.context.browser
+    assert browser is not None
+    context = browser.new_context(timezone_id="Asia/Tokyo")
+    page = context.new_page()
+    page.goto(seen.served.link)
+    expect(page.locator("footer")).to_contain_text("service's time in Asia/Tokyo")
+    page.goto(f"{seen.served.url}/jobs/birds")
+    times = page.locator("time[datetime]")
+    utc, title, shown = times.first.evaluate("one => [one.dateTime, one.title, one.textContent]")
+    context.close()
+
+    there = datetime.fromisoformat(utc).astimezone(ZoneInfo("Asia/Tokyo"))
+    assert title == datetime.fromisoformat(utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert shown == f"{there:%Y-%m-%d %H:%M} GMT+9"

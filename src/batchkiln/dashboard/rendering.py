@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -23,6 +23,7 @@ from batchkiln.presentation.formatting import (
     plural,
     sanitize,
 )
+from batchkiln.presentation.overview import service_notes
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 
@@ -43,9 +44,9 @@ def environment() -> Environment:
         "code": code,
         "plural": plural,
         "detail": detail,
-        "minute": partial(format_minute, zone=UTC),
+        "minute": partial(moment, format_minute),
         "one_line": sanitize,
-        "second": partial(format_second, zone=UTC),
+        "second": partial(moment, format_second),
         "sentence": sentence,
         "size": format_size,
         "thousands": lambda number: f"{number:,}",
@@ -53,6 +54,7 @@ def environment() -> Environment:
     made.globals |= {
         "STATES": tuple(ItemState),
         "item_url": item_url,
+        "service_notes": service_notes,
         "source_name": source_name,
         "waiting_lines": waiting_lines,
         "items_url": items_url,
@@ -66,6 +68,13 @@ def environment() -> Environment:
     for name in made.list_templates():
         made.get_template(name)  # compiled now, so that the first page is as fast as the others
     return made
+
+
+def moment(write: Callable[[datetime, tzinfo], str], instant: datetime) -> Markup:
+    """Return an instant in UTC as a `<time>`; the script of the pages shows it in the time zone of the browser."""
+    return Markup('<time datetime="{}">{}</time>').format(
+        instant.astimezone(UTC).isoformat(timespec="seconds"), write(instant, UTC)
+    )
 
 
 def code(text: str) -> Markup:

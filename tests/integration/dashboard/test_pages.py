@@ -58,6 +58,14 @@ async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser
     assert "of 2,000 credits today" in page.text
 
 
+@pytest.mark.parametrize("path", ["/", "/jobs/birds"])
+async def test_the_local_service_is_called_that(browser: Browser, path: str) -> None:
+    """Its credits are made up and its clock runs faster, so an estimated end is told in real time."""
+    page = await browser.get(path)
+
+    assert "Local service: its credits are made up" in page.text
+
+
 async def test_an_item_shows_its_whole_history(browser: Browser) -> None:
     """Request, attempt, generation, error and what to do next; with a button for it."""
     page = await browser.get(f"{ITEM}failed")

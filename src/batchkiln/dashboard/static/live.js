@@ -9,6 +9,28 @@ let source = null;
 let lastMessageAt = 0;
 let wasClosed = false; // the dashboard said that it ends
 
+// Times come in UTC. They are shown in the browser's time zone, with its name.
+const zone = new Intl.DateTimeFormat("en-GB", {
+  year: "numeric",
+  month: "2-digit",
+  day: "2-digit",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+  timeZoneName: "short",
+});
+
+function showLocalTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const parts = zone.formatToParts(new Date(time.dateTime)).map(({ type, value }) => [type, value]);
+    const { year, month, day, hour, minute, second, timeZoneName } = Object.fromEntries(parts);
+    const hasZone = /[A-Z]/.test(time.textContent); // to the minute; a list of seconds names the zone below the page
+    time.title = time.title || `${time.dateTime.slice(0, 19).replace("T", " ")} UTC`;
+    time.textContent = `${year}-${month}-${day} ${hour}:${minute}${hasZone ? ` ${timeZoneName}` : `:${second}`}`;
+  }
+}
+
 // Entries of a list that are as they were stay the same nodes: their pictures do not flicker, and what is checked stays so.
 function keepKnown(part, fresh) {
   for (const entry of fresh.querySelectorAll("[data-key]")) {
@@ -43,6 +65,7 @@ function replacePart(name, html) {
   const scrolled = strip ? strip.scrollLeft : 0;
   const fresh = document.createElement("template");
   fresh.innerHTML = html; // rendered by the server, which escapes all data
+  showLocalTimes(fresh.content);
   keepKnown(part, fresh.content);
   part.replaceChildren(fresh.content);
   const href = active && active.getAttribute("href");
@@ -125,6 +148,12 @@ function tellBroken(picture) {
   picture.after(Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text }));
   picture.hidden = true;
 }
+
+const zoneName = document.getElementById("zone");
+if (zoneName) {
+  zoneName.textContent = zone.resolvedOptions().timeZone;
+}
+showLocalTimes(document);
 
 if (main) {
   main.addEventListener("error", (event) => event.target.matches("img, video") && tellBroken(event.target), true);
