@@ -197,7 +197,7 @@ def _job_line(view: JobView, *, did_anything: bool) -> str:
     if spent.reserved:
         money += f", {spent.reserved:,} reserved"
     opening = "" if did_anything or left else "Nothing to do. "
-    where = f" Files are in {sanitize(summary.output_dir)}." if items[ItemState.DONE] else ""
+    where = f" Files are in {sanitize(summary.files_dir)}." if items[ItemState.DONE] else ""
     return f"{opening}{summary.name}: {', '.join(parts)}; {money}.{where}"
 
 

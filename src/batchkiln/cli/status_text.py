@@ -79,7 +79,7 @@ def job_lines(view: JobView) -> Iterator[Text]:
         yield Text(f"paused: `batchkiln unpause {summary.name}` resumes it", style="yellow")
     elif summary.is_finished:
         end = "finished" if summary.has_ended else "the rest waits for a person"
-        yield Text(f"{end}; the files are in {summary.output_dir}")
+        yield Text(f"{end}; the files are in {sanitize(summary.files_dir)}")
     elif view.estimated_end_at is not None:
         yield Text(f"estimated end: {view.end_text}")
     if view.service_note is not None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.budget import JobCredits
@@ -92,7 +93,8 @@ class JobSummary:
 
     `waiting` of the queued items wait for outputs of other items. If nothing else of the job can begin, `stuck` of
     these wait for a person. `blockers` are the items without a result that they wait for, those with the most waiting
-    items first. `to_review` done items wait for a review, `to_choose` groups of variants for a choice.
+    items first. `to_review` done items wait for a review, `to_choose` groups of variants for a choice. `filename` is
+    the pattern of the files' names below `output_dir`.
     """
 
     name: str
@@ -115,6 +117,13 @@ class JobSummary:
     blockers: tuple[Blocker, ...] = ()
     to_review: int = 0
     to_choose: int = 0
+    filename: str = ""
+
+    @property
+    def files_dir(self) -> str:
+        """Return the folder that contains all files of the job: `output_dir`, or one below it."""
+        *folders, _ = self.filename.replace("{job}", self.name).split("/")
+        return "/".join([self.output_dir, *takewhile(lambda folder: "{" not in folder, folders)])
 
     @property
     def total(self) -> int:
@@ -208,6 +217,7 @@ class Jobs:
             problems=tuple(_problem_group(row) for row in self._connection.execute(query("job_problems"), params)),
             to_review=to_review,
             to_choose=to_choose,
+            filename=job["filename"],
         )
 
     def to_decide(self, job_id: int) -> tuple[int, int]:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from io import StringIO
 
+import pytest
+
 from batchkiln.cli.rich_console import SafeConsole
 from batchkiln.cli.status_text import job_lines, overview_blocks
 from batchkiln.core.states import ItemState
@@ -50,3 +52,18 @@ def test_a_job_that_has_ended_is_finished() -> None:
 
     assert "finished" in _printed(view, 80)
     assert "finished; the files are in out" in [line.plain for line in job_lines(view)]
+
+
+@pytest.mark.parametrize(
+    ("filename", "folder"),
+    [
+        ("{job}/{item}.{ext}", "out/birds"),
+        ("{item}.{ext}", "out"),
+        ("{job}/{light}/{item}.{ext}", "out/birds"),
+        ("a/b/{item}.{ext}", "out/a/b"),
+        ("", "out"),
+    ],
+)
+def test_the_folder_of_the_files_is_the_deepest_that_has_all(filename: str, folder: str) -> None:
+    """A person who opens it sees the job's files, and no others."""
+    assert replace(job_view({}).summary, filename=filename).files_dir == folder
