@@ -123,6 +123,8 @@ async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> Ex
         if is_empty and not common.is_json:
             nothing = "nothing that the options choose" if wanted.is_by_content else "nothing"
             print_result(f"{job}: {nothing} {'is done' if is_all else 'waits for a review'}.")
+    if not is_empty and not common.is_json:
+        print_status(f"Without a terminal, `batchkiln review {job} --keep ITEM` or `--drop ITEM` decides.")
     return ExitStatus.OK
 
 

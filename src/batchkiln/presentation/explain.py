@@ -381,12 +381,15 @@ def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
         return _escape_braces(place) + ": pass the right configuration with --config, then `batchkiln work`"
     text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
-    if detail.item.state is ItemState.QUEUED and (remedy := waits_remedy(detail.item.sources)) is not None:
+    remedy = waits_remedy(detail.item.sources) if detail.item.state is ItemState.QUEUED else None
+    if remedy is not None:
         text = _escape_braces(remedy)
     if is_stuck(detail, context):
         text = _STUCK[detail.item.state] + _ASK_SUPPORT.removesuffix(". ")
     if not context.is_driven:
         start = "no process is running this queue: `batchkiln work` continues it"
+        if summary.stuck and remedy is not None:  # nothing else of the job can begin before a person has acted
+            return f"{text}. Then: {start}"
         return start if text == _BY_ITSELF else f"{start}. Then: {text}"
     return text if "`" in text else text + "; `batchkiln status {job}` shows its job's progress"
 

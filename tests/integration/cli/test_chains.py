@@ -109,7 +109,7 @@ def test_clip_waits_for_a_still_that_was_canceled_until_it_is_retried(workspace:
     }
     shown = workspace.call("show", "owls", "owl-clip").out
     assert "it waits for owl-still, which was canceled" in shown
-    assert "batchkiln retry owls owl-still" in shown
+    assert "next: `batchkiln retry owls owl-still` makes its input again, and it continues. Then: no process" in shown
 
     workspace.call("retry", "owls", "owl-still")
 
