@@ -12,7 +12,7 @@ from batchkiln.api import ApplyOptions
 from batchkiln.api.apply_manifests import Applied, describe_taken_files
 from batchkiln.api.run import RunOptions
 from batchkiln.cli.command import Common, can_ask_person
-from batchkiln.cli.output import print_status
+from batchkiln.cli.output import print_status, question_text
 from batchkiln.core.errors import InputError
 from batchkiln.presentation.formatting import plural
 
@@ -121,7 +121,7 @@ async def _confirm(amount: str) -> None:
 async def _is_confirmed(question: str) -> bool:
     """Ask in a thread, so that signals are handled while the question is open."""
     try:
-        return await asyncio.to_thread(click.confirm, question, err=True)
+        return await asyncio.to_thread(click.confirm, question_text(question), err=True)
     except click.Abort:  # the end of input (Ctrl-D); Ctrl-C arrives as a signal
         print_status("")
         return False

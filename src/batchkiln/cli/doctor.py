@@ -9,7 +9,7 @@ import click
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import Common, Signals, can_ask_person, command, handle_signals, run_async
-from batchkiln.cli.output import print_json, print_status
+from batchkiln.cli.output import print_json, print_status, question_text
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of, warn
@@ -102,7 +102,7 @@ def _payment_consent(signals: Signals, *, assume_yes: bool) -> "PaymentConsent":
             print_status(f"{question} Yes.")
             return True
         try:  # in a thread, so that signals are handled while the question is open
-            return await asyncio.to_thread(click.confirm, question, err=True)
+            return await asyncio.to_thread(click.confirm, question_text(question), err=True)
         except click.Abort:
             return False
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TextIO
 import orjson
 
 _WORD: Final = re.compile(r"\s*\S+[^\S\n]*\n?")
+_ANSWER_COLUMNS: Final = len(" [y/N]: y")
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 
@@ -41,21 +42,26 @@ def print_result(text: str = "") -> None:
 
 def print_sentence(text: str) -> None:
     """Print a line of a command's result to standard output; on a terminal, it is wrapped between words."""
-    sys.stdout.write(_wrapped(printable(text), sys.stdout) + "\n")
+    sys.stdout.write(wrapped(printable(text), sys.stdout) + "\n")
 
 
 def print_status(text: str) -> None:
     """Print a line of progress, a warning or an error to standard error."""
-    sys.stderr.write(_wrapped(printable(text), sys.stderr) + "\n")
+    sys.stderr.write(wrapped(printable(text), sys.stderr) + "\n")
     sys.stderr.flush()
 
 
-def _wrapped(text: str, stream: TextIO) -> str:
-    """Return the text with line breaks between words if the stream is a terminal."""
+def question_text(text: str) -> str:
+    """Return a question for standard error with line breaks between words, and room for the answer."""
+    return wrapped(printable(text), sys.stderr, _ANSWER_COLUMNS)
+
+
+def wrapped(text: str, stream: TextIO, reserved: int = 0) -> str:
+    """Return the text with line breaks between words if the stream is a terminal; `reserved` columns stay free."""
     if not is_terminal(stream):
         return text
     try:
-        breaks = [0, *line_breaks(text, os.get_terminal_size(stream.fileno()).columns), len(text)]
+        breaks = [0, *line_breaks(text, os.get_terminal_size(stream.fileno()).columns - reserved), len(text)]
     except (OSError, ValueError):  # not a real terminal: its width is unknown
         return text
     return "\n".join(text[start:end].rstrip(" ") for start, end in pairwise(breaks))

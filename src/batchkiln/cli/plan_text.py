@@ -69,6 +69,7 @@ def short_lines(plan: Plan) -> Iterator[str]:
             yield f"{job.manifest.spec.name}: {_unselected(job)}"
     if plan.costs:
         yield f"Cost: {_cost(plan)}."
+        yield from _service_notes(plan)
     for warning in warnings_of(plan):
         yield f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}."
 
@@ -228,7 +229,7 @@ def _day(starts_at: datetime) -> str:
     return starts_at.strftime("%Y-%m-%d") if starts_at.time() == time() else format_minute(starts_at)
 
 
-def _closing_lines(plan: Plan) -> Iterator[Text]:  # noqa: C901  one line after the other
+def _closing_lines(plan: Plan) -> Iterator[Text]:
     """Yield the estimated end of each job, and the warnings."""
     for job in plan.jobs:
         name = sanitize(job.manifest.spec.name)
@@ -248,12 +249,18 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:  # noqa: C901  one line after 
             yield Text(f"{name}: {_unselected(job)}")
     for warning in warnings_of(plan):
         yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
+    for note in _service_notes(plan):
+        yield Text(note, style="dim")
+    yield Text("Nothing was sent, spent or changed.", style="dim")
+
+
+def _service_notes(plan: Plan) -> Iterator[str]:
+    """Yield a sentence for each profile of a local service, which names what it simulates."""
     for profile in sorted({job.manifest.profile for job in plan.jobs}):
         known = plan.profiles[profile]
         made_up = service_note(is_embedded=known.is_embedded, time_scale=known.time_scale)
         if made_up is not None:
-            yield Text(f"{made_up[0].upper()}{made_up[1:]}.", style="dim")
-    yield Text("Nothing was sent, spent or changed.", style="dim")
+            yield f"{made_up[0].upper()}{made_up[1:]}."
 
 
 def _end_text(job: JobPlan, plan: Plan) -> str | None:

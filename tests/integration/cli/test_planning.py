@@ -139,6 +139,7 @@ def test_nobody_is_asked_below_the_bound_or_with_yes(workspace: Workspace) -> No
     assert (cheap[0], agreed[0], capped[0]) == (0, 0, 5)
     assert "Continue?" not in cheap[1] + agreed[1] + capped[1]
     assert "Cost: 2 credits." in cheap[1]
+    assert "Local service: its credits are made up" in cheap[1]
     assert "Cost:" not in agreed[1]
 
 

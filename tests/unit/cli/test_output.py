@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.output import print_result, print_sentence, print_status
+from batchkiln.cli.output import print_result, print_sentence, print_status, question_text
 from batchkiln.cli.rich_console import SafeConsole
 
 EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
@@ -86,3 +86,16 @@ def test_a_sentence_is_wrapped_between_words_on_a_terminal_only(
     print_sentence(text)
 
     assert out.getvalue().splitlines() == ["file:", "/a/very/long/path/of/a/picture.png", "(image/png)"]
+
+
+def test_a_question_is_wrapped_with_room_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line and ` [y/N]: y` fit the terminal together."""
+    err = StringIO()
+    monkeypatch.setattr(err, "isatty", lambda: True)
+    monkeypatch.setattr(err, "fileno", lambda: 2)
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((30, 24)))
+    monkeypatch.setattr(sys, "stderr", err)
+
+    lines = question_text("This may spend about 1,540 credits. Continue?").splitlines()
+
+    assert lines == ["This may spend about", "1,540 credits.", "Continue?"]
