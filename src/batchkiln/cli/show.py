@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from batchkiln.api import AttemptDetail, EventRecord, VersionDetail
+from batchkiln.api import AttemptDetail, EventRecord, ItemDetail, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_sentence
-from batchkiln.core.errors import ExitStatus
+from batchkiln.core.errors import ExitStatus, command_arguments
+from batchkiln.core.urls import is_url
 from batchkiln.presentation.chained_inputs import source_name
 from batchkiln.presentation.formatting import format_second, plural, sanitize, zone_name
 from batchkiln.presentation.show_documents import shown_item_document
@@ -53,6 +54,16 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
     return ExitStatus.OK
 
 
+def _file_lines(detail: ItemDetail) -> Iterator[str]:
+    """Yield the files, each with what to do if it is gone from this machine."""
+    for output in detail.item.outputs:
+        content = f"{output.media_type}, {output.size_bytes:,} bytes, sha256 {output.sha256}"
+        yield f"  file: {sanitize(output.path)} ({content})"
+        if not is_url(output.path) and not Path(output.path).exists():
+            fetch = f"batchkiln fetch {command_arguments(detail.job, detail.item.name)}"
+            yield f"  gone: this file is not there; `{fetch}` downloads it again at no cost while the service has it"
+
+
 def item_lines(report: ItemReport) -> Iterator[str]:
     """Yield the text of `show`, line by line."""
     detail, explanation = report.detail, report.explanation
@@ -77,10 +88,7 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     yield f"  credits: {item.credits:,} spent; {quote}{cap}"
     if item.metadata:
         yield f"  metadata: {sanitize(', '.join(f'{key}={value}' for key, value in item.metadata.items()))}"
-    yield from (
-        f"  file: {sanitize(output.path)} ({output.media_type}, {output.size_bytes:,} bytes, sha256 {output.sha256})"
-        for output in item.outputs
-    )
+    yield from _file_lines(detail)
     if len(detail.versions) > 1:
         for version in detail.versions:
             yield f"  version {version.number}{_version_text(version)}"

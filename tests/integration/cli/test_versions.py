@@ -66,9 +66,13 @@ def test_file_that_is_gone_is_fetched_again_at_no_cost(workspace: Workspace) -> 
     content = path.read_bytes()
     path.unlink()
 
+    shown = workspace.call("show", "foxes", "fox-2").out
     found = workspace.call("fetch", "foxes", "--json").document
     run = workspace.call("work")
     again = workspace.call("fetch", "foxes")
+
+    assert "gone: this file is not there; `batchkiln fetch foxes fox-2`" in shown
+    assert "gone:" not in workspace.call("show", "foxes", "fox-2").out
 
     assert (found["present"], found["items_to_fetch"], found["lost"]) == (1, 1, [])
     assert run.exit == 0
