@@ -548,6 +548,13 @@ def test_settled_send_counts_in_its_own_day_alone(world: World) -> None:
     assert None not in made
 
 
+def test_replay_takes_a_place_in_the_windows(world: World, sent: Attempt) -> None:
+    """Law 5: it is a request like the first one, also after a restart, which reads these rows."""
+    resend(world, sent)
+
+    assert world.one("SELECT count(*) FROM request WHERE kind = 'create'") == 2
+
+
 def test_replay_takes_its_credits_to_the_day_of_the_send(world: World, sent: Attempt) -> None:
     """A conflict may follow, and nobody ever learns the day: of those possible, only the last can be overstepped."""
     tomorrow = NOON + timedelta(days=1)
