@@ -60,6 +60,7 @@ def test_public_names_are_all_there_and_in_the_manual() -> None:
         "end_waits",
         "is_shared",
         "known_jobs",
+        "place",
         "question",
         "wake_driver",
     }
