@@ -560,13 +560,6 @@ BUGS: Final = (
         is_of_restores=True,
     ),
     Bug(
-        "of two lost attempts the earlier one counts",
-        "store/lost_attempts.py",
-        '    all_own = sorted((*own, *beside), key=attrgetter("number"))\n',
-        '    all_own = sorted((*own, *beside), key=attrgetter("number"), reverse=True)\n',
-        is_of_restores=True,
-    ),
-    Bug(
         "one recipe that fails holds up the others",
         "worker/backoffs.py",
         "        is_alone = bool(own) and all(each.fails_alone(answered) for each in own)\n",
