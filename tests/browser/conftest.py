@@ -89,11 +89,10 @@ def served(queue: QueueFile) -> Iterator[ServedDashboard]:
 
 
 @contextmanager
-def page_of(chromium: Browser, template: Path, folder: Path) -> Iterator[Opened]:
-    """Give a page that was let in by the link."""
-    queue = scene(template, folder)
+def page_of(chromium: Browser, queue: QueueFile, *, width: int = 390, height: int = 844) -> Iterator[Opened]:
+    """Give a page of a queue's dashboard that was let in by the link; close both at the end."""
     with served(queue) as dashboard:
-        context = chromium.new_context(viewport={"width": 390, "height": 844})
+        context = chromium.new_context(viewport={"width": width, "height": height})
         context.set_default_timeout(PATIENCE_SECONDS * 1000)
         opened = Opened(context.new_page(), dashboard, queue)
         opened.page.on("console", lambda message: opened.faults.append(message.text))
@@ -105,17 +104,28 @@ def page_of(chromium: Browser, template: Path, folder: Path) -> Iterator[Opened]
     queue.connection.close()
 
 
+def press(opened: Opened, key: str) -> None:
+    """Press a key once the page says that its keys work."""
+    opened.page.wait_for_selector("[data-keys=ready]")
+    opened.page.keyboard.press(key)
+
+
+def verdicts(opened: Opened) -> dict[str, str]:
+    """Return the verdicts in the queue, by item."""
+    return dict(opened.queue.all("SELECT name, verdict FROM item WHERE verdict IS NOT NULL"))
+
+
 @pytest.fixture
 def opened(chromium: Browser, template: Path, tmp_path: Path) -> Iterator[Opened]:
     """Give a page on a queue that may be changed."""
-    with page_of(chromium, template, tmp_path) as page:
+    with page_of(chromium, scene(template, tmp_path)) as page:
         yield page
 
 
 @pytest.fixture(scope="module")
 def shared(chromium: Browser, template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """Give one page for all tests that only look."""
-    with page_of(chromium, template, tmp_path_factory.mktemp("shared")) as page:
+    with page_of(chromium, scene(template, tmp_path_factory.mktemp("shared"))) as page:
         yield page
 
 

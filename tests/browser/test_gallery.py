@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from batchkiln.store import items, operations
-from browser.conftest import PATIENCE_SECONDS, Opened, served
+from browser.conftest import PATIENCE_SECONDS, Opened, page_of, press, served, verdicts
 from integration.dashboard.review_queue import fill_review, finish, paint
 from support.queue_file import NOW
 
@@ -15,28 +15,8 @@ from support.queue_file import NOW
 @pytest.fixture
 def gallery(chromium: Browser, tmp_path: Path) -> Iterator[Opened]:
     """Give the gallery of a job with seven done items, one of them a clip with an input."""
-    queue = fill_review(tmp_path)
-    with served(queue) as dashboard:
-        context = chromium.new_context(viewport={"width": 1200, "height": 900})
-        context.set_default_timeout(PATIENCE_SECONDS * 1000)
-        opened = Opened(context.new_page(), dashboard, queue)
-        opened.page.on("console", lambda message: opened.faults.append(message.text))
-        opened.page.on("pageerror", lambda error: opened.faults.append(str(error)))
-        opened.page.goto(dashboard.link)
-        opened.page.wait_for_url(f"{dashboard.url}/")
+    with page_of(chromium, fill_review(tmp_path), width=1200, height=900) as opened:
         yield opened
-        context.close()
-    queue.connection.close()
-
-
-def press(opened: Opened, key: str) -> None:
-    """Press a key once the page says that its keys work."""
-    opened.page.wait_for_selector("[data-keys=ready]")
-    opened.page.keyboard.press(key)
-
-
-def verdicts(opened: Opened) -> dict[str, str]:
-    return dict(opened.queue.all("SELECT name, verdict FROM item WHERE verdict IS NOT NULL"))
 
 
 def test_keys_go_through_the_large_view(gallery: Opened) -> None:

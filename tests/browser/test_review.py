@@ -4,57 +4,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from batchkiln.core.states import Event
-from browser.conftest import PATIENCE_SECONDS, Opened, served
+from browser.conftest import Opened, page_of, press, verdicts
 from integration.dashboard.review_queue import fill_review, paint
 
 
 @pytest.fixture
 def review(chromium: Browser, tmp_path: Path) -> Iterator[Opened]:
     """Give the review page of a job with a group, a picture and a clip."""
-    queue = fill_review(tmp_path)
-    with served(queue) as dashboard:
-        context = chromium.new_context(viewport={"width": 390, "height": 844})
-        context.set_default_timeout(PATIENCE_SECONDS * 1000)
-        opened = Opened(context.new_page(), dashboard, queue)
-        opened.page.on("console", lambda message: opened.faults.append(message.text))
-        opened.page.on("pageerror", lambda error: opened.faults.append(str(error)))
-        opened.page.goto(dashboard.link)
-        opened.page.wait_for_url(f"{dashboard.url}/")
+    with page_of(chromium, fill_review(tmp_path)) as opened:
         opened.go("/jobs/birds/review")
         yield opened
-        context.close()
-    queue.connection.close()
-
-
-def verdicts(opened: Opened) -> dict[str, str]:
-    return dict(opened.queue.all("SELECT name, verdict FROM item WHERE verdict IS NOT NULL"))
-
-
-def press(page: Page, key: str) -> None:
-    """Press a key once the page says that its keys work."""
-    page.wait_for_selector("[data-keys=ready]")
-    page.keyboard.press(key)
 
 
 def test_keys_go_through_the_review(review: Opened) -> None:
     """Choose a variant, drop, keep, undo, and go on; each key does what its button does."""
     page = review.page
-    press(page, "ArrowRight")
-    press(page, "d")
+    press(review, "ArrowRight")
+    press(review, "d")
     expect(page.locator(".last")).to_contain_text("owl-2 is dropped")
-    press(page, "3")
-    press(page, "k")
+    press(review, "3")
+    press(review, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox")
-    press(page, "u")
+    press(review, "u")
     expect(page.locator(".last")).to_contain_text("owl-3 has no verdict")
-    press(page, "k")
+    press(review, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox")
-    press(page, "k")
+    press(review, "k")
     expect(page.get_by_role("heading", level=1)).to_have_text("fox-clip")
-    press(page, "k")
+    press(review, "k")
 
     expect(page.get_by_text("Nothing is left to review.")).to_be_visible()
     assert verdicts(review) == {"owl-1": "kept", "owl-2": "dropped", "fox": "kept", "fox-clip": "kept"}
@@ -82,7 +62,7 @@ def test_decision_goes_through_the_http_interface(review: Opened) -> None:
     sent: list[str] = []
     review.page.on("request", lambda request: sent.append(f"{request.method} {request.url.partition('/jobs/')[2]}"))
 
-    press(review.page, "d")
+    press(review, "d")
     expect(review.page.locator(".last")).to_contain_text("owl-1 is dropped")
 
     assert "POST birds/drop" in sent
@@ -97,15 +77,15 @@ def test_next_step_is_shown_within_the_page(review: Opened) -> None:
     page.on("request", lambda request: sent.append(request.resource_type))
     expect(heading).to_have_text("owl")
 
-    press(page, "n")
+    press(review, "n")
     expect(heading).to_have_text("fox")
     first = page.url
-    press(page, "n")
+    press(review, "n")
     expect(heading).to_have_text("fox-clip")
     page.go_back()
     expect(heading).to_have_text("fox")
     assert page.url == first
-    press(page, "k")
+    press(review, "k")
     expect(page.locator(".last")).to_contain_text("fox is kept")
 
     assert page.title().startswith("Review: birds")
@@ -116,11 +96,11 @@ def test_next_step_is_shown_within_the_page(review: Opened) -> None:
 
 def test_page_that_is_no_step_is_opened_as_a_whole(review: Opened) -> None:
     """When a session has ended, the browser shows what the server says."""
-    press(review.page, "n")
+    press(review, "n")
     expect(review.page.get_by_role("heading", level=1)).to_have_text("fox")
     review.page.context.clear_cookies()
 
-    press(review.page, "n")
+    press(review, "n")
 
     expect(review.page.get_by_role("heading", level=1)).to_have_text("Access denied")
 
@@ -131,7 +111,7 @@ def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened
     paint(tmp_path / "owl-1.v2.png", 3)
     review.queue.finish("owl-1", str(tmp_path / "owl-1.v2.png"))
 
-    press(review.page, "k")
+    press(review, "k")
 
     expect(review.page.get_by_role("alert")).to_contain_text("version 2 is current now")
     assert verdicts(review) == {}
