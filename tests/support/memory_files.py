@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,10 +118,11 @@ class MemoryObjects:
         assert "://" in url
         return Path("/out")
 
-    async def find(self, url: str, file: SavedFile) -> Path | None:
+    @asynccontextmanager
+    async def held(self, url: str, file: SavedFile) -> AsyncIterator[Path | None]:
         path = self.folder_of(url) / file.path
         content = self.staged.files.get(str(path))
-        return path if content is not None and hashlib.sha256(content).hexdigest() == file.sha256 else None
+        yield path if content is not None and hashlib.sha256(content).hexdigest() == file.sha256 else None
 
     async def send(self, url: str, source: Path, file: SavedFile, name: str) -> SavedFile:
         self.sends += 1

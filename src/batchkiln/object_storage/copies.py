@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -75,7 +75,24 @@ def held_file(path: str, *, sha256: str, size_bytes: int) -> Iterator[Path]:
     if not is_url(path):
         yield Path(path)
         return
-    found = local_file(path, sha256=sha256, size_bytes=size_bytes)
+    with _held(lambda: local_file(path, sha256=sha256, size_bytes=size_bytes)) as held:
+        yield held
+
+
+@contextmanager
+def held_copy(sha256: str, name: str) -> Iterator[Path]:
+    """Yield the path of an object's existing copy, which is not removed before the end of the context.
+
+    Blocking. Raise `FileNotFoundError` if there is no copy.
+    """
+    with _held(lambda: copy_path(sha256, name)) as held:
+        yield held
+
+
+@contextmanager
+def _held(find: Callable[[], Path]) -> Iterator[Path]:
+    """Give a copy a second name for as long as the context lasts."""
+    found = find()
     folder = found.parent.parent / f"{_HELD}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
     held = folder / found.name
@@ -83,7 +100,7 @@ def held_file(path: str, *, sha256: str, size_bytes: int) -> Iterator[Path]:
         try:
             held.hardlink_to(found)
         except FileNotFoundError:  # another process has just removed it
-            held.hardlink_to(local_file(path, sha256=sha256, size_bytes=size_bytes))
+            held.hardlink_to(find())
         yield held
     finally:
         held.unlink(missing_ok=True)
@@ -96,6 +113,7 @@ def keep(source: Path, sha256: str, name: str) -> None:
     try:
         if not settings().copies_bytes:
             source.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)
             return
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         source.replace(copy)

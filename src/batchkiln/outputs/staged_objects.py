@@ -10,8 +10,8 @@ import errno
 import filecmp
 import hashlib
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -23,7 +23,7 @@ from batchkiln.core.job import SavedFile, Sidecar
 from batchkiln.core.origin import tells_same
 from batchkiln.disk_sync import sync_file
 from batchkiln.object_storage import ObjectFolder, in_background
-from batchkiln.object_storage.copies import copy_path, keep
+from batchkiln.object_storage.copies import held_copy, keep
 from batchkiln.object_storage.object_folder import send_seconds, write_object
 from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.outputs.filesystem import FileSystem, is_whole
@@ -57,15 +57,24 @@ class StagedObjects:
         except StorageError as error:
             raise unsendable(url, error) from error
 
-    async def find(self, url: str, file: SavedFile) -> Path | None:
-        """Return the local file that was staged as `file`, whose path is relative; None if it is missing or damaged.
+    @asynccontextmanager
+    async def held(self, url: str, file: SavedFile) -> AsyncIterator[Path | None]:
+        """Yield the local file that was staged as `file`, whose path is relative; None if it is missing or damaged.
 
-        If an object has disappeared from its storage, its local copy is returned.
+        If an object has disappeared from its storage, its local copy is yielded. Nothing removes it during the context:
+        other items may have the same content, and other processes remove old copies.
         """
-        for path in (self.folder_of(url) / file.path, copy_path(file.sha256, file.path)):
-            if await asyncio.to_thread(is_whole, self._files, path, file):
-                return path
-        return None
+        staged = self.folder_of(url) / file.path
+        if await asyncio.to_thread(is_whole, self._files, staged, file):
+            yield staged
+            return
+        with ExitStack() as stack:
+            try:
+                copy = await asyncio.to_thread(stack.enter_context, held_copy(file.sha256, file.path))
+            except FileNotFoundError:
+                yield None
+            else:
+                yield copy if await asyncio.to_thread(is_whole, self._files, copy, file) else None
 
     async def send(self, url: str, source: Path, file: SavedFile, name: str) -> SavedFile:
         """Write an object and verify it; return it with its URL as its path.

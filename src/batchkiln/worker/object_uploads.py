@@ -48,16 +48,16 @@ async def send_staged(worker: AccountWorker, task: DownloadTask) -> bool:
     """
     saved = set(task.saved)
     for staged in task.staged:
-        source = await worker.ports.objects.find(task.output_dir, staged.file)
-        if source is None:
-            log.info(
-                "staged_file_missing", account=worker.viewpoint.account, item=task.item_name, path=staged.file.path
-            )
-            continue
-        try:
-            is_last = await _send(worker, task, staged, source, saved)
-        except _Stopped:
-            return False
+        async with worker.ports.objects.held(task.output_dir, staged.file) as source:
+            if source is None:
+                log.info(
+                    "staged_file_missing", account=worker.viewpoint.account, item=task.item_name, path=staged.file.path
+                )
+                continue
+            try:
+                is_last = await _send(worker, task, staged, source, saved)
+            except _Stopped:
+                return False
         saved.add(staged.number)
         if is_last:
             return True

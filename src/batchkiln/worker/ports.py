@@ -169,8 +169,8 @@ class Objects(Protocol):
     def folder_of(self, url: str) -> Path:
         """Return the local folder of files that are to be sent to a URL."""
 
-    async def find(self, url: str, file: SavedFile) -> Path | None:
-        """Return the complete local file that was staged as `file`; None if there is none on this machine."""
+    def held(self, url: str, file: SavedFile) -> AbstractAsyncContextManager[Path | None]:
+        """Yield the complete local file that was staged as `file`; None if there is none on this machine."""
 
     async def send(self, url: str, source: Path, file: SavedFile, name: str) -> SavedFile:
         """Write an object and verify it, never over another one; return it with its URL. Raise `StorageError`."""

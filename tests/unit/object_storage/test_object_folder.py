@@ -2,14 +2,17 @@
 
 import hashlib
 import threading
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from batchkiln import object_storage
 from batchkiln.core.errors import OutputDirNotWritable, StorageError
 from batchkiln.core.job import SavedFile, Sidecar
-from batchkiln.object_storage import ObjectFolder, in_background, within
+from batchkiln.object_storage import ObjectFolder, StorageSettings, in_background, within
+from batchkiln.object_storage.copies import copy_path
 from batchkiln.object_storage.object_folder import write_object
 from batchkiln.outputs import StagedObjects
 
@@ -166,14 +169,38 @@ async def test_a_sent_file_becomes_a_local_copy(tmp_path: Path, url: str, pictur
     staged = objects.folder_of(url) / "a" / "fox.png"
     staged.parent.mkdir(parents=True)
     staged.write_bytes(CONTENT)
-    file = SavedFile("a/fox.png", picture.size_bytes, picture.sha256, picture.media_type)
+    file = replace(picture, path="a/fox.png")
 
-    assert await objects.find(url, file) == staged
+    async with objects.held(url, file) as found:
+        assert found == staged
     await objects.keep(staged, file)
-    found = await objects.find(url, file)
+    async with objects.held(url, file) as found:
+        assert found is not None
+        assert found != staged
+        assert found.read_bytes() == CONTENT
+        found.write_bytes(b"damaged")
+    async with objects.held(url, file) as found:
+        assert found is None
 
-    assert found is not None
-    assert found != staged
-    assert found.read_bytes() == CONTENT
-    found.write_bytes(b"damaged")
-    assert await objects.find(url, file) is None
+
+async def test_a_copy_that_is_sent_twice_stays_until_both_are_sent(
+    tmp_path: Path, url: str, picture: SavedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two items have the same content, and no copies are kept: the first does not remove it under the second."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    objects = StagedObjects(tmp_path / "outgoing")
+    fox, twin = replace(picture, path="a/fox.png"), replace(picture, path="a/twin.png")
+    copy = copy_path(picture.sha256, "fox.png")
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(CONTENT)
+    object_storage.configure(lambda: StorageSettings(copies_bytes=0))
+    try:
+        async with objects.held(url, fox) as first, objects.held(url, twin) as second:
+            assert first is not None
+            assert second is not None
+            await objects.keep(first, fox)
+
+            assert second.read_bytes() == CONTENT
+    finally:
+        object_storage.configure(StorageSettings)
+    assert [path for path in copy.parent.parent.rglob("*") if path.is_file()] == []
