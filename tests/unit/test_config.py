@@ -435,3 +435,14 @@ def test_a_wrong_size_is_explained_with_an_example(tmp_path: Path, size: str) ->
 
     with pytest.raises(InputError, match="a size is expected, such as 500 MiB or 2 GiB"):
         load_config(write(tmp_path, text), NOWHERE)
+
+
+@pytest.mark.parametrize("token", ["google_default", "anon"])
+def test_where_gcsfs_looks_for_credentials_is_no_secret(tmp_path: Path, token: str) -> None:
+    """A token that is written out is refused, and not repeated."""
+    config = load_config(write(tmp_path, f"object_storage: {{options: {{gs: {{token: {token}}}}}}}"), NOWHERE)
+
+    assert config.object_storage.options == {"gs": {"token": token}}
+    with pytest.raises(InputError, match="`token` is a secret") as caught:
+        load_config(write(tmp_path, "object_storage: {options: {gs: {token: ya29.abcdef}}}"), NOWHERE)
+    assert "ya29" not in str(caught.value)

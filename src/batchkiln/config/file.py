@@ -293,6 +293,9 @@ class _Hook(_Model):
 
 _SECRET_OPTION: Final = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
 _SECRET_PLACE: Final = frozenset({"env", "file", "keyring"})
+_NO_SECRETS: Final = frozenset({"true", "false", "anon", "cache", "cloud", "google_default"})
+"""Values that are no secret under any name: the last four tell gcsfs where to find credentials (`token`)."""
+
 _NUMBER: Final = re.compile(r"-?\d{1,15}")
 
 
@@ -304,7 +307,7 @@ def _option(name: str, value: object) -> object:
         return {str(inner): _option(str(inner), each) for inner, each in value.items()}
     if not isinstance(value, str | int | float | bool):
         raise ValueError(f"`{name}` is a text, a number, true, false or a mapping")  # noqa: TRY004  pydantic's
-    if _SECRET_OPTION.search(name) and isinstance(value, str) and value.lower() not in {"true", "false"}:
+    if _SECRET_OPTION.search(name) and isinstance(value, str) and value.lower() not in _NO_SECRETS:
         raise ValueError(f"`{name}` is a secret: write {{env: NAME}}, {{file: path}} or {{keyring: name}}")
     if isinstance(value, str) and value.lower() in {"true", "false"}:
         return value.lower() == "true"
