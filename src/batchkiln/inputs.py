@@ -3,16 +3,17 @@
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from batchkiln.core.errors import InputError, StorageError
 from batchkiln.core.job import InputFile
 from batchkiln.core.urls import is_url
 from batchkiln.disk_sync import sync_file, sync_folder
-from batchkiln.object_storage import ObjectFolder, local_file, within
+from batchkiln.object_storage import ObjectFolder, held_file, within
 from batchkiln.object_storage.object_folder import send_seconds, write_object
 from batchkiln.object_storage.threads import CALL_SECONDS
 
@@ -34,28 +35,27 @@ class LocalInputs:
         """Read images at the paths in their manifests, or from the shared place by their content."""
         self._shared_dir = shared_dir
 
-    def path_of(self, file: InputFile) -> Path:
-        """Return the path of an image. An image that was enqueued before the place was shared has no copy there.
+    @contextmanager
+    def held(self, file: InputFile) -> Iterator[Path]:
+        """Yield the path of an image, which stays readable during the context.
 
-        Blocking. Raise `OSError` if an object cannot be read.
+        An image that was enqueued before the place was shared has no copy there. Blocking. Raise `OSError` if an object
+        cannot be read.
         """
-        if is_url(file.path):
-            return local_file(file.path, sha256=file.sha256, size_bytes=file.size_bytes)
-        if self._shared_dir is None:
-            return Path(file.path)
-        if isinstance(self._shared_dir, str):
-            return self._copy_of_object(self._shared_dir, file)
-        copy = self._shared_dir / INPUTS_FOLDER / file.sha256
-        return copy if copy.is_file() else self._shared_dir / file.path  # relative: what another item made
-
-    @staticmethod
-    def _copy_of_object(url: str, file: InputFile) -> Path:
-        try:
-            place = f"{url}/{INPUTS_FOLDER}/{file.sha256}"
-            return local_file(place, sha256=file.sha256, size_bytes=file.size_bytes)
-        except FileNotFoundError:
-            place = f"{url}/{file.path}"  # relative: what another item made
-            return local_file(place, sha256=file.sha256, size_bytes=file.size_bytes)
+        with ExitStack() as stack:
+            if is_url(file.path):
+                yield stack.enter_context(_held_object(file.path, file))
+            elif self._shared_dir is None:
+                yield Path(file.path)
+            elif isinstance(self._shared_dir, Path):
+                copy = self._shared_dir / INPUTS_FOLDER / file.sha256
+                yield copy if copy.is_file() else self._shared_dir / file.path  # relative: what another item made
+            else:
+                try:
+                    copy = stack.enter_context(_held_object(f"{self._shared_dir}/{INPUTS_FOLDER}/{file.sha256}", file))
+                except FileNotFoundError:  # relative: what another item made
+                    copy = stack.enter_context(_held_object(f"{self._shared_dir}/{file.path}", file))
+                yield copy
 
     async def is_unchanged(self, file: InputFile) -> bool:
         """Return whether the file still has the size and hash that the manifest recorded.
@@ -65,7 +65,8 @@ class LocalInputs:
 
         def holds() -> bool:
             try:
-                return _holds(self.path_of(file), file)
+                with self.held(file) as path:
+                    return _holds(path, file)
             except OSError as error:
                 if isinstance(error.__cause__, StorageError):
                     raise error.__cause__ from None
@@ -76,8 +77,12 @@ class LocalInputs:
     def content(self, file: InputFile) -> Callable[[], AsyncIterator[bytes]]:
         """Return a function that streams the file's bytes; each call starts from the beginning."""
 
+        def opened() -> BinaryIO:
+            with self.held(file) as path:
+                return path.open("rb")
+
         async def chunks() -> AsyncIterator[bytes]:
-            with await asyncio.to_thread(lambda: self.path_of(file).open("rb")) as stream:
+            with await asyncio.to_thread(opened) as stream:
                 while chunk := await asyncio.to_thread(stream.read, CHUNK_BYTES):
                     yield chunk
 
@@ -178,6 +183,10 @@ class SharedInputs:
         finally:
             part.unlink(missing_ok=True)
         sync_folder(self._folder)
+
+
+def _held_object(url: str, file: InputFile) -> AbstractContextManager[Path]:
+    return held_file(url, sha256=file.sha256, size_bytes=file.size_bytes)
 
 
 def _holds(path: Path, file: InputFile) -> bool:

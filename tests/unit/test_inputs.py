@@ -2,12 +2,15 @@
 
 import hashlib
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from batchkiln import object_storage
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import InputFile
 from batchkiln.inputs import LocalInputs, SharedInputs
+from batchkiln.object_storage import ObjectFolder, StorageSettings
 
 
 @pytest.mark.parametrize(
@@ -58,7 +61,7 @@ async def test_a_copy_that_was_damaged_is_noticed_and_copied_again(tmp_path: Pat
     """The hash decides, not the name."""
     file = an_image(tmp_path / "own")
     SharedInputs(tmp_path).keep(file)
-    copy = LocalInputs(tmp_path).path_of(file)
+    copy = tmp_path / ".inputs" / file.sha256
     copy.write_bytes(b"fox")
 
     was_unchanged = await LocalInputs(tmp_path).is_unchanged(file)
@@ -71,7 +74,7 @@ def test_one_content_is_copied_once(tmp_path: Path) -> None:
     """Two paths of one content share a copy, and a second enqueue writes nothing."""
     file, same = an_image(tmp_path / "a"), an_image(tmp_path / "b")
     SharedInputs(tmp_path).keep(file)
-    before = LocalInputs(tmp_path).path_of(file).stat()
+    before = (tmp_path / ".inputs" / file.sha256).stat()
 
     SharedInputs(tmp_path).keep(same)
 
@@ -104,3 +107,22 @@ async def test_an_image_from_before_the_folder_was_shared_is_read_where_it_was(t
     file = an_image(tmp_path / "own")
 
     assert await LocalInputs(tmp_path).is_unchanged(file)
+
+
+def test_an_image_that_is_an_object_stays_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no copies are kept, and another account reads another image meanwhile."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = ObjectFolder(f"memory://{uuid4().hex}")
+    owl, fox = (object_of(folder, content) for content in (b"owl", b"fox"))
+    object_storage.configure(lambda: StorageSettings(copies_bytes=0))
+    try:
+        with LocalInputs().held(owl) as path, LocalInputs().held(fox):
+            assert path.read_bytes() == b"owl"
+    finally:
+        object_storage.configure(StorageSettings)
+
+
+def object_of(folder: ObjectFolder, content: bytes) -> InputFile:
+    name = f"{content.decode()}.png"
+    folder.write(name, content)
+    return InputFile(folder.url_of(name), hashlib.sha256(content).hexdigest(), len(content), "image/png")

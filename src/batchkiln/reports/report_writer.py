@@ -17,7 +17,7 @@ from typing import BinaryIO, Final, Self
 from batchkiln.core.errors import InputError
 from batchkiln.core.shown import Shown
 from batchkiln.disk_sync import sync_file
-from batchkiln.object_storage import local_file
+from batchkiln.object_storage import held_file
 from batchkiln.outputs.kept_thumbnails import KeptThumbnails
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -107,12 +107,12 @@ class ReportWriter:
 
     def _thumbnail(self, file: ReportFile) -> Thumbnail | NoThumbnail:
         try:
-            path = local_file(file.url or str(file.path), sha256=file.sha256, size_bytes=file.size_bytes)
+            with held_file(file.url or str(file.path), sha256=file.sha256, size_bytes=file.size_bytes) as path:
+                return self._kept.of(path, media_type=file.media_type, edge=self._edge, sha256=file.sha256)
         except FileNotFoundError:
             return NoThumbnail.GONE
         except OSError:
             return NoThumbnail.UNREADABLE
-        return self._kept.of(path, media_type=file.media_type, edge=self._edge, sha256=file.sha256)
 
     def _add(self, item: ReportItem, pictures: Sequence[Picture]) -> None:
         page, place = divmod(self._taken, self._page_size)
