@@ -14,6 +14,7 @@ from typing import Final
 
 from batchkiln.core.errors import StorageError
 from batchkiln.core.urls import is_url
+from batchkiln.disk_cache import cache_folder, trim
 from batchkiln.disk_sync import sync_file
 from batchkiln.object_storage.filesystems import settings
 from batchkiln.object_storage.url_streams import stream
@@ -25,8 +26,7 @@ _LEFT_BEHIND_SECONDS: Final = 86_400.0
 
 def copy_path(sha256: str, name: str) -> Path:
     """Return the path of an object's copy, whether it exists or not. The copy keeps the extension of the name."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return cache / "batchkiln" / "objects" / sha256[:2] / f"{sha256}{Path(name).suffix}"
+    return cache_folder("objects") / sha256[:2] / f"{sha256}{Path(name).suffix}"
 
 
 def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
@@ -62,7 +62,7 @@ def local_file(path: str, *, sha256: str, size_bytes: int) -> Path:
         raise OSError(errno.EIO, str(error), path) from error
     finally:
         part.unlink(missing_ok=True)
-    trim(copy)
+    _trim(copy)
     return copy
 
 
@@ -120,29 +120,27 @@ def keep(source: Path, sha256: str, name: str) -> None:
     except OSError:
         source.unlink(missing_ok=True)
     else:
-        trim(copy)
+        _trim(copy)
 
 
-def trim(newest: Path) -> None:
-    """Remove the copies that were unused for the longest time while all have more bytes than allowed.
+def _trim(newest: Path) -> None:
+    """Remove old copies while all have more bytes than allowed.
 
     A copy that another process reads or holds stays, unless its hold is a day old and was therefore left by a crash.
     """
-    found: list[tuple[float, int, Path]] = []
-    for path in newest.parent.parent.glob("*/*"):
-        with suppress(OSError):
-            status = path.stat()
-            is_in_use = path.suffix == _PART or path.parent.name.startswith(_HELD)
-            if not is_in_use or status.st_mtime < newest.stat().st_mtime - _LEFT_BEHIND_SECONDS:
-                found.append((status.st_mtime, status.st_size, path))
-    excess = sum(size for _, size, _ in found) - settings().copies_bytes
-    for _, size, path in sorted(found):
-        if excess <= 0:
-            return
-        if path != newest:
-            with suppress(OSError):
-                path.unlink()
-            excess -= size
+    with suppress(OSError):  # another process has removed even the newest one
+        left_behind_at = newest.stat().st_mtime - _LEFT_BEHIND_SECONDS
+        copies = [path for path in newest.parent.parent.glob("*/*") if not _is_in_use(path, left_behind_at)]
+        trim(copies, settings().copies_bytes, newest=newest)
+
+
+def _is_in_use(path: Path, left_behind_at: float) -> bool:
+    if path.suffix != _PART and not path.parent.name.startswith(_HELD):
+        return False
+    try:
+        return path.stat().st_mtime >= left_behind_at
+    except OSError:
+        return False
 
 
 def _is_whole(copy: Path, size_bytes: int) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from batchkiln.disk_cache import cache_folder, trim
 from batchkiln.outputs.thumbnails import MEDIA_TYPES, NoThumbnail, Thumbnail, make_thumbnail
 
 KEPT_BYTES: Final = 512 * 1024 * 1024
@@ -31,8 +32,7 @@ class KeptThumbnails:
 
     def __init__(self, *, kept_bytes: int = KEPT_BYTES) -> None:
         """Use the user's folder; nothing is read yet."""
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-        self._folder = cache / "batchkiln" / "thumbnails"
+        self._folder = cache_folder("thumbnails")
         self._kept_bytes = kept_bytes
         self._new_bytes = 0  # since the last look at the whole folder
 
@@ -71,21 +71,7 @@ class KeptThumbnails:
         self._new_bytes += len(content)
         if self._new_bytes > self._kept_bytes // 8:
             self._new_bytes = 0
-            self._trim()
-
-    def _trim(self) -> None:
-        """Remove what was unused for the longest time while all have more bytes than allowed."""
-        found: list[tuple[float, int, Path]] = []
-        for path in self._folder.glob("*/*"):
-            with suppress(OSError):
-                status = path.stat()
-                found.append((status.st_mtime, status.st_size, path))
-        excess = sum(size for _, size, _ in found) - self._kept_bytes
-        for _, size, path in sorted(found):
-            if excess <= 0:
-                return
-            path.unlink(missing_ok=True)
-            excess -= size
+            trim(self._folder.glob("*/*"), self._kept_bytes)
 
 
 def _read(kept: Path) -> Thumbnail | None:
