@@ -13,6 +13,7 @@ from batchkiln.store.exports import Exports
 from batchkiln.store.items import Items
 from batchkiln.store.operations import cancel, redo, retry
 from batchkiln.store.resolution import Decision, resolve
+from batchkiln.store.reviews import Decided, review
 from batchkiln.store.versions import choose_version, fetch_again, saved_files
 from support import fake_service
 from support.worker_world import World
@@ -193,6 +194,38 @@ async def test_fetch_of_a_chosen_version_keeps_its_name_and_number(world: World)
 
     assert world.outputs.files == before
     assert shown(world) == ["fox.png"]
+
+
+async def test_fetch_keeps_what_was_decided(world: World) -> None:
+    """A dropped file that is fetched again stays dropped: nothing is made, and paid, from it."""
+    await done(world)
+    review(world.connection, "job", {"fox": 1}, Decided.DROP, by="a person", now=world.now_ms)
+    world.outputs.files.clear()
+
+    fetch(world)
+    await world.run()
+
+    assert world.state("fox") is ItemState.DONE
+    assert world.one("SELECT verdict FROM item") == "dropped"
+
+
+async def test_verdict_ends_with_the_version_that_it_is_about(world: World) -> None:
+    """Also where the files of that version were gone, and could not be fetched, before the item was made again."""
+    await done(world)
+    review(world.connection, "job", {"fox": 1}, Decided.DROP, by="a person", now=world.now_ms)
+    world.outputs.files.clear()
+    fetch(world)
+    for generation in world.service.generations.values():
+        generation.is_forgotten = True
+    world.restart(after_seconds=timedelta(days=15).total_seconds())
+    await world.run()
+    assert world.state("fox") is ItemState.EXPIRED
+
+    retry(world.connection, "job", ["fox"], world.now_ms)
+    await world.run()
+
+    assert world.state("fox") is ItemState.DONE
+    assert world.one("SELECT verdict FROM item") is None
 
 
 async def test_fetch_tells_where_the_file_has_another_content(world: World) -> None:
