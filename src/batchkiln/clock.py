@@ -91,7 +91,7 @@ class ServiceClock:
     @property
     def is_doubted(self) -> bool:
         """Whether the last `Date` header contradicts the known time and waits for another to confirm it."""
-        return self._offset.doubted is not None
+        return bool(self._offset.doubted)
 
     def monotonic(self) -> float:
         """Return monotonic service seconds, from the event loop's clock, real or virtual.
@@ -118,10 +118,10 @@ class ServiceClock:
         before, wall, monotonic = self._offset, self._wall(), self.monotonic()
         expected = self._accepted + (wall - self._accepted_at).total_seconds() * self.time_scale - monotonic
         self._offset = before.observe(date, sent_at=sent_at, received_at=received_at, expected=expected)
-        is_new_doubt = self._offset.doubted is not None and before.doubted is None
+        is_new_doubt = bool(self._offset.doubted) and not before.doubted
         if is_new_doubt and self.time_scale == 1:  # a sped-up service shows any time
             _log_doubt(date, before.now(monotonic).instant)
-        elif self._offset.is_observed and self._offset.doubted is None:
+        elif self._offset.is_observed and not self._offset.doubted:
             self._accepted_at, self._accepted = wall, self._offset.lowest + monotonic
 
     async def await_witness(self) -> None:

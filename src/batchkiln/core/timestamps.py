@@ -26,6 +26,7 @@ MACHINE_SECONDS: Final = 300.0
 WITNESS_GAP_SECONDS: Final = 2.0
 """The least time between two witnesses, so that one cached copy is not taken for two."""
 
+_DOUBTED_KEPT: Final = 8
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -76,14 +77,15 @@ class _Word:
 class ClockOffset:
     """The offset (service instant - monotonic seconds) as an interval, in seconds since 1970.
 
-    `doubted` is a contradicting `Date` that waits for another reply to confirm it. A proxy, a cached copy or one of
-    many hosts may have a wrong clock, and a day that begins too early oversteps every limit (Law 5).
+    `doubted` are contradicting `Date`s, since the last one that agreed; each waits for another reply to confirm it. A
+    proxy, a cached copy or one of many hosts may have a wrong clock, and a day that begins too early oversteps every
+    limit (Law 5).
     """
 
     lowest: float
     highest: float
     is_observed: bool = False
-    doubted: _Word | None = None
+    doubted: tuple[_Word, ...] = ()
 
     def observe(
         self, date: datetime, *, sent_at: float, received_at: float, expected: float | None = None
@@ -105,9 +107,10 @@ class ClockOffset:
         within = STEP_SECONDS if self.is_observed else MACHINE_SECONDS
         if expected is not None and word.agrees(expected, expected, within=within):
             return accepted
-        if self.doubted is None or not self.doubted.agrees(word.lowest, word.highest, within=1.0):
-            return replace(self, doubted=word)
-        return accepted if sent_at >= self.doubted.received_at + WITNESS_GAP_SECONDS else self
+        witnesses = [each for each in self.doubted if each.agrees(word.lowest, word.highest, within=1.0)]
+        if not witnesses:
+            return replace(self, doubted=(*self.doubted, word)[-_DOUBTED_KEPT:])
+        return accepted if sent_at >= witnesses[0].received_at + WITNESS_GAP_SECONDS else self
 
     def _narrowed_by(self, word: _Word) -> "ClockOffset":
         return ClockOffset(max(word.lowest, self.lowest), min(word.highest, self.highest), is_observed=True)

@@ -60,10 +60,23 @@ def test_first_word_far_from_the_machines_clock_needs_another_reply(days: int) -
     once = hear(guess, (0.0, date), expected=NOON_SECONDS)
     twice = hear(once, (3.0, date + timedelta(seconds=3)), expected=NOON_SECONDS)
 
-    assert (once.is_observed, once.lowest, once.doubted is None) == (False, NOON_SECONDS, False)
+    assert (once.is_observed, once.lowest, bool(once.doubted)) == (False, NOON_SECONDS, True)
     assert twice.is_observed
-    assert twice.doubted is None
+    assert not twice.doubted
     assert abs(twice.lowest - NOON_SECONDS - days * 86_400) < 2
+
+
+def test_two_replies_agree_although_a_third_between_them_does_not() -> None:
+    """This machine's clock is three days ahead, and every other reply's date is wrong, each in its own way."""
+    ahead = NOON_SECONDS + 3 * 86_400
+    wrong = NOON + timedelta(days=365, hours=7)
+
+    heard = hear(
+        ClockOffset(ahead, ahead), (0.0, NOON), (2.0, wrong), (4.0, NOON + timedelta(seconds=4)), expected=ahead
+    )
+
+    assert heard.is_observed
+    assert abs(heard.lowest - NOON_SECONDS) < 2
 
 
 @pytest.mark.parametrize("jump", [timedelta(days=365), timedelta(hours=-7), timedelta(seconds=20)])
@@ -75,7 +88,7 @@ def test_one_reply_alone_moves_no_day(jump: timedelta) -> None:
 
     assert (once.lowest, once.highest) == (KNOWN.lowest, KNOWN.highest)
     assert abs(denied.lowest - NOON_SECONDS) < 2
-    assert denied.doubted is None
+    assert not denied.doubted
     assert abs(agreed.lowest - NOON_SECONDS - jump.total_seconds()) < 2
 
 
