@@ -119,6 +119,7 @@ class Engine:
         try:
             if self.control.scope.is_selected:
                 await self.store.run(Writer.follow_changes_of_selected, self.control.scope)
+                self.announce()  # the wakeup has reached the workers already, which may have read the old selection
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
             await self._check_outputs(work)
             await self._build_workers(work, is_start=is_start)
