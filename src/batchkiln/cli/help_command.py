@@ -57,7 +57,7 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
 
         from batchkiln.cli.rich_console import console  # noqa: PLC0415  likewise
 
-        console().print(Markdown(text, hyperlinks=False))
+        console().print(Markdown(text, hyperlinks=False), soft_wrap=False)  # wrapped between words
     else:
         print_result(text)
     return ExitStatus.OK

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,6 +17,8 @@ from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess, open_access
 from batchkiln.presentation.formatting import plural, sanitize
+
+_FACT_COLUMN: Final = 17
 
 if TYPE_CHECKING:
     from batchkiln.config import Profile
@@ -73,7 +75,7 @@ async def _models(common: Common, model: str | None, manifest: str | None, job: 
     else:
         for entry in entries:
             for line in _entry_lines(entry):
-                print_result(line)
+                print_result(line, hanging=_FACT_COLUMN)
         for line in _price_lines(prices):
             print_result(line)
     for reason in catalogues.reasons():
@@ -132,7 +134,8 @@ def _entry_lines(entry: ModelEntry) -> Iterator[str]:
     )
     for name, fact in facts:
         if fact or name != "seconds":
-            yield f"  {name:<14} {sanitize(fact) or 'unknown: missing or not understood; the service decides'}"
+            known = sanitize(fact) or "unknown: missing or not understood; the service decides"
+            yield f"  {name:<{_FACT_COLUMN - 3}} {known}"
 
 
 def _entry_document(entry: ModelEntry) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Final
 from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
-from batchkiln.cli.output import is_terminal, print_json_lines, print_status
+from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_json_lines, print_status
 from batchkiln.cli.progress import (
     LINE_EVERY_SECONDS,
     Display,
@@ -68,7 +68,7 @@ class RunDisplay:
     async def _run_with_display(self) -> RunResult:
         ended = asyncio.Event()
         with ExitStack() as stack:
-            display = self._display(stack)
+            display = choose_display(stack, is_quiet=self._common.is_quiet, is_json=self._common.is_json)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._refresh(display, ended), name="display")
@@ -79,15 +79,6 @@ class RunDisplay:
                         self._engine.announce()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
-
-    def _display(self, stack: ExitStack) -> Display | None:
-        if self._common.is_quiet:
-            return None
-        if is_terminal(sys.stderr) and not self._common.is_json:
-            from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
-
-            return stack.enter_context(LiveDisplay())
-        return PlainDisplay()
 
     async def _refresh(self, display: Display | None, ended: asyncio.Event) -> None:
         """Print events and progress several times a second while items are active, otherwise on a change."""
@@ -141,6 +132,17 @@ class RunDisplay:
             print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs} | rest])
         print_run_summary(result, self._common)
         return result.exit_status
+
+
+def choose_display(stack: ExitStack, *, is_quiet: bool, is_json: bool) -> Display | None:
+    """Return a display on standard error: a block that is redrawn, or lines where it cannot be; None with -q."""
+    if is_quiet:
+        return None
+    if is_terminal(sys.stderr) and not is_dumb_terminal() and not is_json:
+        from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
+
+        return stack.enter_context(LiveDisplay())
+    return PlainDisplay()
 
 
 def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:

@@ -180,7 +180,8 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
             }
         )
         return
-    program.print_result(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
+    speed = "" if config.time_scale == 1 else f" Its clock runs {config.time_scale:g} times as fast."
+    program.print_result(f"The local service is at {service.base_url}.{speed}")
     if service.operator_url is not None:
         program.print_result(f"Its operator's port is at {service.operator_url}.")
     for name, path in key_files.items():
@@ -188,7 +189,7 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
     if (key := _key_for_export(config, key_files, given_key)) is not None:
         program.print_result("To use it from another terminal:")
         speed = "" if config.time_scale == 1 else f" BATCHKILN_TIME_SCALE={config.time_scale:g}"
-        program.print_result(f"  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY={key}{speed}")
+        program.print_exact(f"  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY={key}{speed}")
     sys.stdout.flush()
 
 
