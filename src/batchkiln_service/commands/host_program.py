@@ -35,8 +35,8 @@ class ConfigFile(Protocol):
         """The values of YAML 1.2."""
         ...
 
-    def place(self, location: Sequence[str | int]) -> tuple[int, int] | None:
-        """Return line and column, from 1, of the deepest part of a location that is in the file."""
+    def place(self, location: Sequence[str | int], *, is_key: bool = False) -> tuple[int, int] | None:
+        """Return line and column, from 1, of the deepest part of a location that is in the file; or of its key."""
         ...
 
 
