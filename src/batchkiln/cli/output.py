@@ -11,6 +11,7 @@ from typing import Any, Final, TextIO
 import orjson
 
 _WORD: Final = re.compile(r"\s*\S+[^\S\n]*\n?")
+_COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
 _ANSWER_COLUMNS: Final = len(" [y/N]: y")
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
@@ -71,10 +72,15 @@ def wrapped(text: str, stream: TextIO, *, reserved: int = 0, hanging: int | None
     return "\n".join(_wrapped_line(line, width, hanging) for line in text.split("\n"))
 
 
+def _visible_length(text: str) -> int:
+    """Return the columns of a text, without the sequences that colour it."""
+    return len(_COLOUR.sub("", text))
+
+
 def _wrapped_line(line: str, width: int, hanging: int | None) -> str:
     indent = len(line) - len(line.lstrip(" "))
     spaces = hanging if hanging is not None else indent + 2 if indent else 0
-    breaks = [0, *line_breaks(line, width, hanging=spaces), len(line)]
+    breaks = [0, *line_breaks(line, width, _visible_length, hanging=spaces), len(line)]
     return f"\n{' ' * spaces}".join(line[start:end].rstrip(" ") for start, end in pairwise(breaks))
 
 

@@ -27,7 +27,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
+from batchkiln.presentation.account_errors import blocked_text, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.item_documents import event_document
@@ -230,10 +230,9 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         yield from _viewing(result)
     yield from _waits(result.views)
     for profile, account, error in result.blocked:
-        message = sanitize(f"{error.error.code}: {error.error.message}")
         yield (
-            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[error.problem]}. "
-            f"The service said: {message}. All data is safe; queued items stay queued."
+            f"The account {profile}/{account} cannot work: {blocked_text(error)}. "
+            "All data is safe; queued items stay queued."
         )
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import re
 import shlex
 import sqlite3
 import sys
@@ -56,6 +57,8 @@ _PARAMS: Final = (
     ),
     click.Option(["--describe-dialect"], is_flag=True, help="Print the traits of that dialect as JSON, and exit."),
 )
+
+_REFUSED_PORT: Final = re.compile(r", (\d+)\)")  # in the address that asyncio names
 
 
 def serve_commands(program: HostProgram) -> click.Group:
@@ -150,7 +153,8 @@ def _reason_of(error: OSError) -> str:
     if error.errno != errno.EADDRINUSE:
         return str(error)
     remedy = "choose another --port or --operator-port, or leave them out for free ones; nothing was started"
-    return f"a port is in use by another program ({error.strerror}); {remedy}"
+    port = _REFUSED_PORT.search(str(error))
+    return f"{f'port {port[1]}' if port else 'a port'} is in use by another program; {remedy}"
 
 
 def _check_writable(report_file: Path | None) -> None:

@@ -70,6 +70,7 @@ def test_serving_twice_from_one_folder_is_refused(workspace: Workspace) -> None:
     assert finished(server).exit == 0
     assert second.exit == 2
     assert "another process serves" in second.err
+    assert "choose another --state-dir" in " ".join(second.err.split())
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

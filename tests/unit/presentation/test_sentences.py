@@ -6,10 +6,10 @@ import pytest
 
 from batchkiln.cli.progress import describe
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.confirmations import cost_of_redo
+from batchkiln.presentation.confirmations import cost_of_pause, cost_of_redo
 from batchkiln.presentation.formatting import end_text
 from batchkiln.store.operations import RedoReport
-from support.view_builders import NOW, under_way
+from support.view_builders import NOW, job_view, under_way
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,20 @@ def test_redo_of_one_item_speaks_of_one(number: int, text: str) -> None:
 def test_end_is_never_in_no_time(seconds: float, text: str) -> None:
     """A fast local service ends in a fraction of a second."""
     assert (end_text(NOW + timedelta(seconds=seconds), NOW, 60) or "").startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("active", "text"),
+    [
+        (0, "owls: nothing of it is active, so nothing is charged until it is unpaused."),
+        (1, "owls: 1 item already sent and charged; a run still finishes it, and sends no more."),
+    ],
+)
+def test_pausing_tells_what_was_charged_already(active: int, text: str) -> None:
+    """A pause takes nothing back: what was sent is finished, and its credits are spent."""
+    view = job_view({ItemState.ACTIVE: active}, name="owls", under_way=[under_way(ItemState.ACTIVE)] * active)
+
+    assert cost_of_pause(view.summary) == text
 
 
 def test_download_has_no_age() -> None:
