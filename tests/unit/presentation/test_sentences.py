@@ -1,5 +1,6 @@
 """What a person reads about costs, ends and downloads, in the cases that are easily said wrong."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -49,4 +50,12 @@ def test_download_has_no_age() -> None:
     """A file that is fetched again was made hours ago, and nobody has waited for it so long."""
     entry = under_way(ItemState.DOWNLOADING, since=NOW - timedelta(hours=2))
 
-    assert describe(entry, NOW) == f"downloading {entry.item}"
+    assert describe(entry, job_view({})) == f"downloading {entry.item}"
+
+
+@pytest.mark.parametrize(("scale", "age"), [(1, "40 s"), (60, "40 s of service time")])
+def test_an_age_by_a_faster_clock_is_named(scale: int, age: str) -> None:
+    """Beside it stands the age of the run, in real time."""
+    entry = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=40))
+
+    assert describe(entry, replace(job_view({}), time_scale=scale)).startswith(f"active {entry.item} for {age}")
