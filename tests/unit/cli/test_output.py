@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import print_exact, print_result, print_status, question_text
-from batchkiln.cli.rich_console import SafeConsole
+from batchkiln.cli.rich_console import SafeConsole, console
 
 EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
 
@@ -95,6 +95,14 @@ def test_a_result_is_wrapped_between_words_on_a_terminal(monkeypatch: pytest.Mon
     print_result("file: /a/very/long/path/of/a/picture.png (image/png)")
 
     assert out.getvalue().splitlines() == ["file:", "/a/very/long/path/of/a/picture.png", "(image/png)"]
+
+
+def test_a_dumb_terminal_has_its_own_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines are wrapped where it ends, too."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "60")
+
+    assert console().width == 60
 
 
 def test_a_continuation_hangs_below_an_indented_line(monkeypatch: pytest.MonkeyPatch) -> None:
