@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -34,6 +34,7 @@ ALLOWED: Final = frozenset(
 """The fields that may be logged."""
 
 MAX_CHARACTERS: Final = 300
+_PERSONS_TIME: Final = "%Y-%m-%d %H:%M:%S %Z"  # with the zone's name
 _SERVICE: Final = "batchkiln_service"  # its logger of the standard library; fields are in `extra`
 _STANDARD_ATTRIBUTES: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _SEARCHED_MAX_CHARACTERS: Final = 5_000
@@ -53,16 +54,19 @@ def configure_logging(
     is_server: bool = False,
     level_name: str | None = None,
     path: Path | None = None,
+    wrap: Callable[[str], str] = str,
 ) -> None:
     """Set up logging for this process.
 
     The default level is WARNING; `verbosity` raises or lowers the amount, and `level_name` takes precedence. A server
     also logs each request by default. Lines are appended to the file `path`, or go to standard error. Raise
     `InputError` if the file cannot be written.
+
+    On a terminal, times are in the person's zone, and `wrap` breaks each line between words.
     """
     level = _level(verbosity + is_server) if level_name is None else logging.getLevelNamesMapping()[level_name.upper()]
     is_for_people = log_format == "auto" and path is None and _is_terminal()
-    output = _StandardError() if path is None else _LogFile(path)
+    output = _StandardError(wrap if is_for_people else str) if path is None else _LogFile(path)
     last = structlog.dev.ConsoleRenderer(
         colors=is_for_people and not os.environ.get("NO_COLOR"),
         pad_event_to=0,
@@ -72,7 +76,7 @@ def configure_logging(
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.TimeStamper(fmt=_PERSONS_TIME if is_for_people else "iso", utc=not is_for_people),
             keep_known_fields,
             redact_values,
             structlog.processors.JSONRenderer() if log_format == "json" else last,
@@ -161,8 +165,11 @@ def _is_terminal() -> bool:
 class _StandardError:
     """Writes lines to the current standard error, which a live display may have replaced."""
 
+    def __init__(self, wrap: Callable[[str], str]) -> None:
+        self._wrap = wrap
+
     def msg(self, line: str) -> None:
-        sys.stderr.write(line + "\n")
+        sys.stderr.write(self._wrap(line) + "\n")
         sys.stderr.flush()
 
     debug = info = warning = error = critical = exception = log = msg

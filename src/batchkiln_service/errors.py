@@ -31,7 +31,7 @@ def sentence_of(detail: ErrorDetails) -> str:
     field = ".".join(str(part) for part in detail["loc"] if "KeyConfig" not in str(part))
     match detail["type"]:
         case "extra_forbidden":
-            reason = "there is no such field"
+            return f"unknown field `{field}`"
         case "model_type" | "model_attributes_type":
             reason = "should be a mapping of fields"
         case "too_short":

@@ -197,7 +197,8 @@ class LocalService:
         try:
             lock.acquire(blocking=False)
         except Timeout as error:
-            raise StateFolderInUseError(f"another process serves from {folder}") from error
+            remedy = "stop it, or choose another --state-dir; nothing was started"
+            raise StateFolderInUseError(f"another process serves from {folder}; {remedy}") from error
         stack.callback(lock.release)
 
     def _open_database(self, stack: AsyncExitStack) -> Database:

@@ -91,7 +91,7 @@ def test_a_job_is_paused_with_the_keyboard_alone(opened: Opened) -> None:
     opened.go("/jobs/birds")
     opened.page.get_by_role("link", name="Pause").focus()
     opened.page.keyboard.press("Enter")
-    expect(opened.page.locator(".cost")).to_contain_text("costs nothing")
+    expect(opened.page.locator(".cost")).to_contain_text("1 item already sent and charged")
     opened.page.get_by_role("button", name="Pause").focus()
     opened.page.keyboard.press("Enter")
 

@@ -245,7 +245,7 @@ def test_notifiers_are_read_with_the_places_of_their_addresses(tmp_path: Path, m
         ("{apprise: ntfy}", "a URL, or where it is stored"),
         ("{apprise: {env: A, file: b}}", "exactly one of env, file and keyring"),
         ("{apprise: 'ntfy://x', events: [job_endet]}", "job_ended"),
-        ("{webhook: {secret_env: A}}", "this field is required"),
+        ("{webhook: {secret_env: A}}", "is missing"),
     ],
 )
 def test_mistaken_notifiers_are_reported(notifier: str, reason: str, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_endpoint_of_traces_is_not_shown(tmp_path: Path) -> None:
     """It may contain a token, so no error message and no `repr` shows it."""
     path = write(tmp_path, "traces: {endpoint: 'htps://canary.invalid/token'}\n")
 
-    with pytest.raises(InputError, match=r"traces\.endpoint: the URL of a collector begins with") as raised:
+    with pytest.raises(InputError, match=r"`traces\.endpoint`: the URL of a collector begins with") as raised:
         load_config(path, NOWHERE)
 
     assert "canary" not in str(raised.value)
@@ -300,7 +300,7 @@ def test_keys_go_without_encryption_only_within_this_machine(tmp_path: Path, url
 def test_keys_in_clear_are_refused_unless_allowed(tmp_path: Path, url: str) -> None:
     """The mistake stands at the address, and names both remedies (Law 8)."""
     with pytest.raises(
-        InputError, match=r":1:\d+: profiles\.a\.base_url: http:// would send API keys unencrypted"
+        InputError, match=r":1:\d+: `profiles\.a\.base_url`: http:// would send API keys unencrypted"
     ) as refused:
         load_config(write(tmp_path, CLEAR.format(url, "")), NOWHERE)
 
@@ -344,7 +344,7 @@ def test_a_hook_is_read_with_its_bounds(tmp_path: Path) -> None:
 def test_accounts_as_a_mapping_are_asked_for_as_a_list(tmp_path: Path) -> None:
     """The reason is in the words of a configuration, and not of a library."""
     text = "profiles: {studio: {base_url: https://example.com/v1, accounts: {main: {}}}}"
-    with pytest.raises(InputError, match="accounts: a list is expected: begin each entry with a hyphen"):
+    with pytest.raises(InputError, match="accounts`: a list is expected: begin each entry with a hyphen"):
         load_config(write(tmp_path, text), NOWHERE)
 
 
@@ -357,7 +357,7 @@ def test_accounts_as_a_mapping_are_asked_for_as_a_list(tmp_path: Path) -> None:
         ('on_saved: [check, "{path.__class__}"]', "a single brace"),
         ('on_saved: [check, "{}"]', "there is no field {}"),
         ("on_saved: check {path}", "a mapping of fields is expected"),
-        ("on_saved: {command: [check], redo: 2}", "there is no such field"),
+        ("on_saved: {command: [check], redo: 2}", "unknown field `on_saved"),
         ("on_saved: {command: [check], timeout_seconds: 0}", "greater than 0"),
         ("on_saved: {command: [check], at_once: 17}", "less than or equal to 16"),
     ],
@@ -403,8 +403,27 @@ def test_field_that_is_given_twice_is_an_error_at_its_place(tmp_path: Path) -> N
 )
 def test_misspelt_field_names_the_one_that_was_meant(tmp_path: Path, text: str, meant: str) -> None:
     """Only fields of that place are named."""
-    with pytest.raises(InputError, match=f"there is no such field; did you mean {meant}"):
+    with pytest.raises(InputError) as error:
         load_config(write(tmp_path, text), NOWHERE)
+
+    (mistake,) = [each for each in error.value.mistakes if each.reason.startswith("unknown field")]
+    _, line, mark, remedy = str(mistake).splitlines()
+    assert line[mark.index("^") :].startswith(
+        mistake.reason.rstrip("`").rpartition(".")[2].removeprefix("unknown field `")
+    )
+    assert remedy == f"    did you mean `{meant}`?"
+
+
+def test_a_long_line_is_shown_around_the_mistake(tmp_path: Path) -> None:
+    """The mark stays below the field on a terminal of 60 columns, which would wrap the whole line."""
+    limits = "limits: {credits_per_day: 5, creates_per_minute: 4, active_generations: 1, creates_per_dy: 3}"
+
+    with pytest.raises(InputError) as error:
+        load_config(write(tmp_path, f"profiles: {{studio: {{{limits}}}}}"), NOWHERE)
+
+    _, line, mark, _ = str(error.value).splitlines()
+    assert len(line) <= 60
+    assert line[mark.index("^") :].startswith("creates_per_dy")
 
 
 def test_schema_of_the_configuration_takes_what_the_reader_takes() -> None:

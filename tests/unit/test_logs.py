@@ -3,6 +3,7 @@
 import ast
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,19 @@ def test_a_line_for_people_is_one_line(stderr: Stderr) -> None:
 
     (line,) = stderr().splitlines()
     assert "reply_lost" in line
+
+
+def test_a_line_on_a_terminal_has_the_persons_time_and_whole_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hours are those of the person's zone, with its name; lines break as the program's other messages do."""
+    monkeypatch.setattr("batchkiln.logs._is_terminal", lambda: True)
+    configure_logging(verbosity=0, log_format="auto", wrap=lambda line: f"<{line}>")
+
+    structlog.get_logger().warning("request_troubled", account="main", reason="could not connect")
+
+    line = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().err)
+    assert re.fullmatch(r"<\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \[warning.*could not connect'>\n", line)
 
 
 def test_fields_that_are_not_known_are_dropped_and_named(stderr: Stderr) -> None:

@@ -95,5 +95,5 @@ def test_each_page_of_the_manual_is_in_the_package() -> None:
 
     assert set(included["force-include"]) == {
         "docs/guides",
-        *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"),
+        *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
     }

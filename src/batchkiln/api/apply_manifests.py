@@ -77,8 +77,8 @@ async def apply_manifests(
     """Enqueue manifests; if one of several is invalid, none is enqueued.
 
     The path `-` reads `stdin`, which error messages call `stdin_name`. `agreed` maps each path to the digest of the
-    content that a person confirmed: other content is not enqueued. If `catalogue_of` is given, the items are checked
-    against their service's catalogue.
+    content that a person confirmed: other content is not enqueued, and the caller asks about existing files of new
+    items. If `catalogue_of` is given, the items are checked against their service's catalogue.
 
     Raise `InputError` with all mistakes of the first invalid manifest.
     """
@@ -101,7 +101,7 @@ async def apply_manifests(
     applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()
     for entry in applied:
-        if entry.taken:
+        if entry.taken and agreed is None:  # otherwise a person is asked about them
             log.warning(
                 "files_there_already",
                 job=entry.job.name,
@@ -122,7 +122,7 @@ async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: Catalogu
 
 def describe_taken_files(job: JobSpec, taken: Sequence[str]) -> str:
     """Return a warning about files that already use the names of new items; another queue may have paid for them."""
-    some = ", ".join(taken[:_TAKEN_SHOWN]) + (", …" if len(taken) > _TAKEN_SHOWN else "")
+    some = ", ".join(taken[:_TAKEN_SHOWN]) + (" and more" if len(taken) > _TAKEN_SHOWN else "")
     return f"files with the names of new items already exist in {job.output_dir}: {some}"
 
 

@@ -140,8 +140,7 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
             canceled = reader.preview_cancel(job, items)
             return Question(cost_of_cancel(job, canceled), canceled.canceled, (canceled.canceled,), canceled.skipped)
         case Action.PAUSE:
-            reader.jobs.id_of(job)
-            return Question(cost_of_pause(job), 1)
+            return Question(cost_of_pause(reader.jobs.summary(job)), 1)
         case Action.UNPAUSE:
             summary = reader.jobs.summary(job)
             figures = (summary.items[ItemState.QUEUED], summary.queued_cost, summary.queued_unquoted)

@@ -104,7 +104,7 @@ class RunResult(Shown):
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "exit status", f"{int(self.exit_status)} ({self.exit_status.name.lower().replace('_', ' ')})"
-        yield "left", self.left
+        yield "left", self.left or None
         for view in self.views:
             done, total = view.summary.items[ItemState.DONE], view.summary.total
             yield view.summary.name, f"{done:,} of {total:,} done, {view.summary.credits.spent:,} credits"

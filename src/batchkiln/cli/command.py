@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Literal, Pa
 import click
 from click.shell_completion import CompletionItem
 
-from batchkiln.cli.output import is_terminal, print_status
+from batchkiln.cli.output import is_terminal, print_status, wrapped
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
 from batchkiln.object_storage import StorageSettings, configure as configure_storage
@@ -225,6 +225,7 @@ def set_up_logging(common: Common, *, is_server: bool = False, verbosity: int | 
         is_server=is_server,
         level_name=common.log_level,
         path=common.log_file,
+        wrap=lambda line: wrapped(line, sys.stderr, hanging=4),
     )
 
 

@@ -98,7 +98,8 @@ async def ask_before_paying_again(applied: Sequence[Applied]) -> None:
     """
     for entry in applied:
         if entry.taken and not await _is_confirmed(
-            f"{describe_taken_files(entry.job, entry.taken)}. These items may be charged a second time. Continue?"
+            f"{entry.job.name}: {describe_taken_files(entry.job, entry.taken)}. If another queue created them, answer "
+            "no, and name that queue with --queue. Here they may be charged a second time. Continue?"
         ):
             raise InputError(
                 "not confirmed: nothing was sent or spent. The new items are in this queue; "

@@ -8,7 +8,7 @@ import click
 from batchkiln.api import LoggedEvent
 from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
-from batchkiln.cli.output import print_json_lines, print_sentence
+from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import format_second, sanitize, zone_name
@@ -16,6 +16,7 @@ from batchkiln.presentation.item_documents import event_document
 
 _AT_ONCE: Final = 1000
 _LOOK_SECONDS: Final = 0.5
+_HANGING: Final = 4
 
 
 def event_line(event: LoggedEvent) -> str:
@@ -62,6 +63,6 @@ async def _print_after(common: Common, queue: QueueReader, job: str | None, afte
             print_json_lines([event_document(event) for event in wanted])
         else:
             for event in wanted:
-                print_sentence(event_line(event))
+                print_result(event_line(event), hanging=_HANGING)
         after = found[-1].id
     return after

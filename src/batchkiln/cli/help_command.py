@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from batchkiln.core.errors import ExitStatus, InputError
 
 _HEADING: Final = re.compile(r"^(##+) +(.+)$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
+_ENTRY: Final = re.compile(r"(?:-|\d+\.) \[[^\]]+\]\(([^)]+)\): (.+)")  # a page of an index, and what it is about
 _DIAGRAM: Final = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
 
 
@@ -57,38 +58,63 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
 
         from batchkiln.cli.rich_console import console  # noqa: PLC0415  likewise
 
-        console().print(Markdown(text, hyperlinks=False))
+        console().print(Markdown(text, hyperlinks=False), soft_wrap=False)  # wrapped between words
     else:
         print_result(text)
     return ExitStatus.OK
 
 
 def _list(common: Common) -> ExitStatus:
-    titles = {page.stem: _title(page) for page in pages()}
+    titles = {name: _title(page) for name, page in pages().items()}
     if common.is_json:
         print_json({"topics": titles})
         return ExitStatus.OK
     width = max(map(len, titles))
-    for name, title in titles.items():
-        print_result(f"{name:<{width}}  {title}")
-    print_result("\n`batchkiln help TOPIC` shows a page, and `batchkiln --help` lists the commands.")
+    for heading, named in index_of_pages():
+        print_result(f"{heading}:")
+        for name, about in named:
+            print_result(f"  {name:<{width}}  {about}", hanging=width + 4)
+        print_result()
+    print_result("`batchkiln help TOPIC` shows a page, and `batchkiln --help` lists the commands.")
     return ExitStatus.OK
+
+
+def index_of_pages() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the sections of the manual's indexes with their pages: the name of each, and what it is about.
+
+    The guides are first: each is a task.
+    """
+    names = {page: name for name, page in pages().items()}
+    sections: list[tuple[str, list[tuple[str, str]]]] = [("Guides", [])]
+    for index in (_manual() / "guides" / "README.md", _manual() / "README.md"):
+        for line in index.read_text("utf-8").splitlines():
+            if line.startswith("## "):
+                sections.append((line.removeprefix("## "), []))
+            elif (entry := _ENTRY.match(line)) and (name := names.get(index.parent / entry[1])) is not None:
+                sections[-1][1].append((name, entry[2]))
+    return [section for section in sections if section[1]]
 
 
 def topics() -> list[str]:
     """Return the names of pages and commands, and exit-codes."""
     from batchkiln.cli.main import SUMMARIES  # noqa: PLC0415  as above
 
-    return [*(page.stem for page in pages()), *SUMMARIES, "exit-codes"]
+    return [*pages(), *SUMMARIES, "exit-codes"]
 
 
-def pages() -> Sequence[Path]:
-    """Return the manual's pages: those of the installed package, or of the repository that the program runs from."""
+def pages() -> dict[str, Path]:
+    """Return the manual's pages by name. A guide with the name of another page is called `NAME-guide`."""
+    manual = _manual()
+    found = {page.stem: page for page in sorted(manual.glob("*.md")) if page.stem != "README"}
+    guides = [page for page in sorted((manual / "guides").glob("*.md")) if page.stem != "README"]
+    return found | {f"{page.stem}-guide" if page.stem in found else page.stem: page for page in guides}
+
+
+def _manual() -> Path:
+    """Return the manual's folder: the installed package's, or that of the repository that the program runs from."""
     package = Path(batchkiln.__file__).parent
     manual = package / "manual"
-    folder = manual if manual.is_dir() else package.parents[1] / "docs"
-    found = {page.stem: page for place in (folder, folder / "guides") for page in sorted(place.glob("*.md"))}
-    return [page for name, page in found.items() if name != "README"]
+    return manual if manual.is_dir() else package.parents[1] / "docs"
 
 
 def _title(page: Path) -> str:
@@ -97,10 +123,10 @@ def _title(page: Path) -> str:
 
 def _text_of(topic: str) -> str | None:
     """Return a page by its name, or the first section whose heading is the topic; None if there is none."""
-    for page in pages():
-        if page.stem == topic:
-            return _readable(page.read_text("utf-8"))
-    return next((_readable(section) for page in pages() for section in _sections(page, topic)), None)
+    found = pages()
+    if topic in found:
+        return _readable(found[topic].read_text("utf-8"))
+    return next((_readable(section) for page in found.values() for section in _sections(page, topic)), None)
 
 
 def _sections(page: Path, topic: str) -> Iterator[str]:

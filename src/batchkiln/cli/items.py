@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
-from batchkiln.cli.output import print_json_lines, print_result
+from batchkiln.cli.output import is_terminal, print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import waits_text
@@ -26,6 +27,7 @@ _NARROWEST_PROMPT: Final = 8
 _WIDEST_MODEL: Final = 16
 _HEADINGS: Final = ("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR")
 _STATE: Final = max(map(len, ItemState))
+_INDENT: Final = 4
 
 
 @command(
@@ -59,22 +61,26 @@ def _print(reader: Reader, job: str, selection: ItemSelection, limit: int | None
 
 
 class _Table:
-    """A table whose column widths fit the first page; widths that fit all rows would need all rows in memory."""
+    """A table whose column widths fit the first page; widths that fit all rows would need all rows in memory.
+
+    On a terminal without room for the files beside the prompts, each file has a line of its own, so that none is cut.
+    """
 
     def __init__(self, job: str) -> None:
         self._job = job
         self._folder = f"{Path.cwd()}{os.sep}"
         self._widths: tuple[int, ...] = ()
+        self._has_own_lines = False
 
     def print(self, page: Sequence[ItemSummary]) -> None:
         rows = [
             (item.name, item.state, item.model, str(item.credits), item.prompt, self._outcome(item)) for item in page
         ]
         if not self._widths:
-            self._widths = _widths_of([_HEADINGS, *rows])
-            print_result(self._line(*_HEADINGS))
+            self._widths, self._has_own_lines = layout_of([_HEADINGS, *rows])
+            print_result(self._line(*_HEADINGS), hanging=_INDENT)
         for row in rows:
-            print_result(self._line(*row))
+            print_result(self._line(*row), hanging=_INDENT)
 
     def end(self) -> None:
         if not self._widths:
@@ -88,6 +94,8 @@ class _Table:
             text = sanitize(cell)
             fitted = set_cell_size(text, width)
             shown.append(fitted if fitted.rstrip() == text else set_cell_size(text, width - 1) + "…")
+        if self._has_own_lines:
+            return "\n".join([" ".join(shown).rstrip(), " " * _INDENT + sanitize(cells[-1])]).rstrip()
         return " ".join([*shown, sanitize(cells[-1])]).rstrip()
 
     def _outcome(self, item: ItemSummary) -> str:
@@ -101,12 +109,19 @@ class _Table:
         return "" if item.error is None else f"{item.error.code}: {item.error.message}"
 
 
-def _widths_of(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
-    """Return the widths of all columns but the last. The prompts get what the others and a short file leave."""
+def layout_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], bool]:
+    """Return the widths of all columns but the last, and whether that has lines of its own.
+
+    The prompts get what the others and a short file leave.
+    """
     width = max(_NARROWEST, shutil.get_terminal_size().columns)
     longest = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     name = min(longest[0], width // 4)
     model = min(longest[2], _WIDEST_MODEL)
     others = name + _STATE + model + longest[3] + len(_HEADINGS) - 1
     prompt = max(_NARROWEST_PROMPT, width - others - min(longest[5], width * 3 // 8))
-    return (name, _STATE, model, longest[3], min(prompt, longest[4]))
+    longest_file = max((len(row[5]) for row in rows if row[1] == ItemState.DONE), default=0)
+    has_own_lines = is_terminal(sys.stdout) and others + prompt + longest_file > width
+    if has_own_lines:
+        prompt = max(prompt, width - others)
+    return (name, _STATE, model, longest[3], min(prompt, longest[4])), has_own_lines

@@ -131,7 +131,7 @@ def _counts(state: ProgressState, rank: int) -> Text:
 def _rows(state: ProgressState) -> Iterator[tuple[str, Text]]:
     """Yield each line below the bar with its label."""
     under_way = state.under_way
-    shown = [Text(describe(entry, now), style="cyan") for entry, now in under_way[:_ITEMS_SHOWN]]
+    shown = [Text(describe(entry, view), style="cyan") for entry, view in under_way[:_ITEMS_SHOWN]]
     if len(under_way) > _ITEMS_SHOWN:
         shown.append(Text(f"and {len(under_way) - _ITEMS_SHOWN} more", style="cyan"))
     for place, text in enumerate(shown or [Text("nothing is active", style="dim")]):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
-from io import StringIO
 from typing import Any, Final
 
 import click
@@ -20,6 +19,7 @@ from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenam
 
 _WRONG_NUMBER: Final = re.compile("is not a valid (integer|float)(?: range)?")
 _NUMBERS: Final = {"integer": "is not a whole number", "float": "is not a number"}
+_SUGGESTION: Final = re.compile(r"\.? \(?(?:Possible options|Did you mean(?: one of)?):? ([^?)]*)[?)]*$")
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
     "run": ("batchkiln.cli.run", "run"),
@@ -112,8 +112,8 @@ class Program(click.Group):
 
             near = get_close_matches(args[0], _COMMANDS, n=1)
             near = [_OTHER_WORDS[args[0]]] if args[0] in _OTHER_WORDS else near
-            hint = f"Did you mean {near[0]}?" if near else "`batchkiln --help` lists the commands."
-            raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise click.UsageError(f"there is no command `{args[0]}`{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -228,9 +228,7 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
             print_status("Stopped; all recorded data is safe.")
             return ExitStatus.INTERRUPTED
         case click.ClickException():
-            shown = StringIO()
-            error.show(shown)
-            sys.stderr.write(_in_words(shown.getvalue()))
+            _print_usage_error(error)
             return ExitStatus.USAGE
         case BatchkilnError():
             print_status(f"batchkiln: {error}")
@@ -251,15 +249,27 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
             return ExitStatus.UNEXPECTED
 
 
-def _in_words(text: str) -> str:
-    """Return a message of click with its names of number types in words."""
-    return _WRONG_NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
+def _print_usage_error(error: click.ClickException) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show(sys.stderr)
+        return
+    print_status(f"batchkiln: {_message_of(error)}")
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        print_status(f"    `{error.ctx.command_path} --help` explains its use; nothing was done")
+
+
+def _message_of(error: click.ClickException) -> str:
+    """Return a message of click as one line in the words of the other errors."""
+    text = " ".join(error.format_message().split())
+    text = _WRONG_NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
+    text = _SUGGESTION.sub(lambda found: f"; did you mean {found[1]}?", text)
+    return text[:1].lower() + text[1:].rstrip(".")
 
 
 def _print_error_document(error: BatchkilnError | click.ClickException, status: int) -> None:
     """Print the error as one line of JSON on standard output, where a program reads it."""
     mistakes = [asdict(mistake) for mistake in error.mistakes] if isinstance(error, InputError) else []
-    message = _in_words(error.format_message()) if isinstance(error, click.ClickException) else str(error)
+    message = _message_of(error) if isinstance(error, click.ClickException) else str(error)
     with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
         print_json_lines([{"error": message, "exit": int(status), "mistakes": mistakes}])
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,6 +17,8 @@ from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess, open_access
 from batchkiln.presentation.formatting import plural, sanitize
+
+_FACT_COLUMN: Final = 17
 
 if TYPE_CHECKING:
     from batchkiln.config import Profile
@@ -61,21 +63,24 @@ async def _models(common: Common, model: str | None, manifest: str | None, job: 
         prices, profile = await _prices(access, catalogues, manifest, job)
         catalogue = await catalogues.of(profile, profile.account_names[0])
     entries = _requested_models(catalogue, model)
+    ranges = _price_ranges(entries) if profile.is_embedded else {}
     if common.is_json:
         print_json(
             {
                 "profile": profile.name,
-                "models": [_entry_document(entry) for entry in entries],
+                "models": [_entry_document(entry) | {"price_range": ranges.get(entry.id)} for entry in entries],
                 "prices": [_price_document(price) for price in prices],
                 "problem": next((f"the catalogue {reason}" for reason in catalogues.reasons()), None),
             }
         )
     else:
         for entry in entries:
-            for line in _entry_lines(entry):
-                print_result(line)
+            for line in _entry_lines(entry, ranges.get(entry.id)):
+                print_result(line, hanging=_FACT_COLUMN)
         for line in _price_lines(prices):
             print_result(line)
+        if entries and not prices:
+            print_status("The price depends on the request: `batchkiln models --manifest FILE` asks for it.")
     for reason in catalogues.reasons():
         print_status(f"batchkiln: the catalogue of the profile {profile.name} {sanitize(reason)}")
     return catalogues.exit_status
@@ -107,6 +112,13 @@ async def _prices(
     return list(queued.prices(quotes)), config.profile(queued.profile)
 
 
+def _price_ranges(entries: Sequence[ModelEntry]) -> "dict[str, tuple[int, int]]":
+    """Return the lowest and the highest price of each model that makes something from a text on the local service."""
+    from batchkiln.planning.offers import local_price_range  # noqa: PLC0415  the client is slow to import
+
+    return {entry.id: found for entry in entries if (found := local_price_range(entry)) is not None}
+
+
 def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
     """Return the requested entries of the catalogue. Raise `InputError` for a model that is not listed."""
     listed = {} if catalogue is None else catalogue.models
@@ -119,7 +131,7 @@ def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[Mo
     return [listed[model]]
 
 
-def _entry_lines(entry: ModelEntry) -> Iterator[str]:
+def _entry_lines(entry: ModelEntry, prices: tuple[int, int] | None) -> Iterator[str]:
     yield entry.id
     limit = entry.prompt_max_characters
     facts = (
@@ -129,10 +141,17 @@ def _entry_lines(entry: ModelEntry) -> Iterator[str]:
         ("seconds", ", ".join(map(str, sorted(entry.durations_seconds)))),
         ("prompt", "" if limit is None else f"at most {limit:,} characters"),
         ("images", "" if entry.images_max is None else f"at most {entry.images_max}"),
+        ("price", "" if prices is None else _range_text(*prices)),
     )
     for name, fact in facts:
-        if fact or name != "seconds":
-            yield f"  {name:<14} {sanitize(fact) or 'unknown: missing or not understood; the service decides'}"
+        if fact or name not in {"seconds", "price"}:
+            known = sanitize(fact) or "unknown: missing or not understood; the service decides"
+            yield f"  {name:<{_FACT_COLUMN - 3}} {known}"
+
+
+def _range_text(lowest: int, highest: int) -> str:
+    amount = plural(highest, "credit")
+    return f"{amount if lowest == highest else f'{lowest:,} to {amount}'} from a text, made up by the local service"
 
 
 def _entry_document(entry: ModelEntry) -> dict[str, Any]:

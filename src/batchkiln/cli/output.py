@@ -11,6 +11,7 @@ from typing import Any, Final, TextIO
 import orjson
 
 _WORD: Final = re.compile(r"\s*\S+[^\S\n]*\n?")
+_COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
 _ANSWER_COLUMNS: Final = len(" [y/N]: y")
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
@@ -35,14 +36,14 @@ def _encodable(document: str) -> str:
     return _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], document)
 
 
-def print_result(text: str = "") -> None:
-    """Print a line of a command's result to standard output."""
+def print_result(text: str = "", *, hanging: int | None = None) -> None:
+    """Print a line of a command's result to standard output; on a terminal, it is wrapped as by `wrapped`."""
+    sys.stdout.write(wrapped(printable(text), sys.stdout, hanging=hanging) + "\n")
+
+
+def print_exact(text: str) -> None:
+    """Print to standard output what a person copies as a whole or a shell reads: it is never wrapped."""
     sys.stdout.write(printable(text) + "\n")
-
-
-def print_sentence(text: str) -> None:
-    """Print a line of a command's result to standard output; on a terminal, it is wrapped between words."""
-    sys.stdout.write(wrapped(printable(text), sys.stdout) + "\n")
 
 
 def print_status(text: str) -> None:
@@ -53,18 +54,34 @@ def print_status(text: str) -> None:
 
 def question_text(text: str) -> str:
     """Return a question for standard error with line breaks between words, and room for the answer."""
-    return wrapped(printable(text), sys.stderr, _ANSWER_COLUMNS)
+    return wrapped(printable(text), sys.stderr, reserved=_ANSWER_COLUMNS)
 
 
-def wrapped(text: str, stream: TextIO, reserved: int = 0) -> str:
-    """Return the text with line breaks between words if the stream is a terminal; `reserved` columns stay free."""
+def wrapped(text: str, stream: TextIO, *, reserved: int = 0, hanging: int | None = None) -> str:
+    """Return the text with line breaks between words if the stream is a terminal.
+
+    `reserved` columns stay free. A continuation begins with `hanging` spaces, by default two more than an indented line
+    begins with, and none for a line that is not indented.
+    """
     if not is_terminal(stream):
         return text
     try:
-        breaks = [0, *line_breaks(text, os.get_terminal_size(stream.fileno()).columns - reserved), len(text)]
+        width = os.get_terminal_size(stream.fileno()).columns - reserved
     except (OSError, ValueError):  # not a real terminal: its width is unknown
         return text
-    return "\n".join(text[start:end].rstrip(" ") for start, end in pairwise(breaks))
+    return "\n".join(_wrapped_line(line, width, hanging) for line in text.split("\n"))
+
+
+def _visible_length(text: str) -> int:
+    """Return the columns of a text, without the sequences that colour it."""
+    return len(_COLOUR.sub("", text))
+
+
+def _wrapped_line(line: str, width: int, hanging: int | None) -> str:
+    indent = len(line) - len(line.lstrip(" "))
+    spaces = hanging if hanging is not None else indent + 2 if indent else 0
+    breaks = [0, *line_breaks(line, width, _visible_length, hanging=spaces), len(line)]
+    return f"\n{' ' * spaces}".join(line[start:end].rstrip(" ") for start, end in pairwise(breaks))
 
 
 def printable(text: str) -> str:
@@ -77,18 +94,23 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)
 
 
-def line_breaks(text: str, width: int, length: Callable[[str], int] = len) -> list[int]:
-    """Return where a text that is wrapped between words at `width` begins new lines.
+def line_breaks(text: str, width: int, length: Callable[[str], int] = len, *, hanging: int = 0) -> list[int]:
+    """Return where a text that is wrapped between words at `width` begins new lines; these are `hanging` columns in.
 
     A word that is too long, such as a path, is left whole, so that it can be copied.
     """
     breaks, column = list[int](), 0
-    for word in _WORD.finditer(text) if width > 0 else ():
+    for word in _WORD.finditer(text) if width > hanging else ():
         if column and column + length(word[0].rstrip()) > width:
             breaks.append(word.start())
-            column = 0
+            column = hanging
         column = 0 if word[0].endswith("\n") else column + length(word[0])
     return breaks
+
+
+def is_dumb_terminal() -> bool:
+    """Return whether the terminal is known to move no cursor, so that nothing can be redrawn on it."""
+    return os.environ.get("TERM", "").lower() in {"dumb", "unknown"}
 
 
 def is_terminal(stream: TextIO) -> bool:

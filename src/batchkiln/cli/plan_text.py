@@ -71,7 +71,8 @@ def short_lines(plan: Plan) -> Iterator[str]:
         yield f"Cost: {_cost(plan)}."
         yield from _service_notes(plan)
     for warning in warnings_of(plan):
-        yield f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}."
+        if warning.code != "files_there_already":  # a question of its own
+            yield f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}."
 
 
 def _unselected(job: JobPlan) -> str:

@@ -64,8 +64,8 @@ class ProgressState:
 
     `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` names the item that
     was done last. `problems` counts items that failed, were rejected, expired or are held; `left`, items that a run can
-    still change. `under_way` are the items that were sent and have not ended, each with the current time of its
-    service. `last_view` is the job that ends last, or None if the end of a job cannot be estimated. `notes` name the
+    still change. `under_way` are the items that were sent and have not ended, each with its
+    job. `last_view` is the job that ends last, or None if the end of a job cannot be estimated. `notes` name the
     figures that are simulated.
     """
 
@@ -80,7 +80,7 @@ class ProgressState:
     done: int = field(init=False)
     problems: int = field(init=False)
     left: int = field(init=False)
-    under_way: list[tuple[UnderWay, datetime]] = field(init=False)
+    under_way: list[tuple[UnderWay, JobView]] = field(init=False)
     last_view: JobView | None = field(init=False)
     notes: list[str] = field(init=False)
 
@@ -90,7 +90,7 @@ class ProgressState:
         self.done = sum(summary.items[ItemState.DONE] for summary in summaries)
         self.problems = sum(summary.items[state] for summary in summaries for state in PROBLEM_STATES)
         self.left = sum(summary.items[state] for summary in summaries for state in WORKING_STATES)
-        self.under_way = [(entry, view.now) for view in self.jobs for entry in view.summary.under_way]
+        self.under_way = [(entry, view) for view in self.jobs for entry in view.summary.under_way]
         ends = [(view.seconds_left, view) for view in self.jobs if not view.summary.is_finished]
         known = [(seconds, view) for seconds, view in ends if seconds is not None]
         is_known = bool(known) and len(known) == len(ends)
@@ -175,7 +175,7 @@ def plain_line(state: ProgressState) -> str:
     """Return the state as one line."""
     counts = f"{state.done:,} of {state.total:,} done, {plural(state.problems, 'problem')}, {state.left:,} left"
     parts = [counts if state.total else NOTHING_TO_DO]
-    parts += [f"{describe(entry, now)}" for entry, now in state.under_way]
+    parts += [describe(entry, view) for entry, view in state.under_way]
     for worker in state.workers:
         whose = f"{worker.account}: " if len(state.workers) > 1 else ""
         parts.append(f"{whose}credits today {worker.credits_today:,} of {worker.credits_limit:,}")
@@ -186,15 +186,17 @@ def plain_line(state: ProgressState) -> str:
     return "; ".join(parts)
 
 
-def describe(entry: UnderWay, now: datetime) -> str:
-    """Return an active item's state, name, age and status as text.
+def describe(entry: UnderWay, view: JobView) -> str:
+    """Return the state, name, age and status of an active item of a job as text.
 
-    A download has no age: it may be one of files that were made long ago, and are gone since.
+    Where the service's clock runs faster, the age is called service time, because real times stand beside it. A
+    download has no age: it may be one of files that were made long ago, and are gone since.
     """
     if entry.state is ItemState.DOWNLOADING:
         return f"{entry.state} {entry.item}"
     status = f", {sanitize(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
-    return f"{entry.state} {entry.item} for {format_age(entry.since, now)}{status}"
+    clock = "" if view.time_scale == 1 else " of service time"
+    return f"{entry.state} {entry.item} for {format_age(entry.since, view.now)}{clock}{status}"
 
 
 _ALIKE_SHOWN: Final = 3

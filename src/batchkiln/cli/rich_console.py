@@ -1,5 +1,6 @@
 """A rich console for untrusted text."""
 
+import shutil
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from batchkiln.cli.output import line_breaks, printable
+from batchkiln.cli.output import is_dumb_terminal, line_breaks, printable
 
 
 class SafeConsole(Console):
@@ -42,5 +43,5 @@ def _wrapped(printed: Any, width: int) -> Any:  # noqa: ANN401  what rich prints
 
 
 def console() -> Console:
-    """Return a console on standard output."""
-    return SafeConsole(soft_wrap=True)
+    """Return a console on standard output. Rich takes each dumb terminal for one of 80 columns."""
+    return SafeConsole(soft_wrap=True, width=shutil.get_terminal_size().columns if is_dumb_terminal() else None)

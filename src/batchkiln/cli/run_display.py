@@ -12,7 +12,7 @@ from typing import Final
 from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
-from batchkiln.cli.output import is_terminal, print_json_lines, print_status
+from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_json_lines, print_status
 from batchkiln.cli.progress import (
     LINE_EVERY_SECONDS,
     Display,
@@ -27,7 +27,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, misunderstanding
+from batchkiln.presentation.account_errors import blocked_text, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.item_documents import event_document
@@ -68,7 +68,7 @@ class RunDisplay:
     async def _run_with_display(self) -> RunResult:
         ended = asyncio.Event()
         with ExitStack() as stack:
-            display = self._display(stack)
+            display = choose_display(stack, is_quiet=self._common.is_quiet, is_json=self._common.is_json)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._refresh(display, ended), name="display")
@@ -79,15 +79,6 @@ class RunDisplay:
                         self._engine.announce()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
-
-    def _display(self, stack: ExitStack) -> Display | None:
-        if self._common.is_quiet:
-            return None
-        if is_terminal(sys.stderr) and not self._common.is_json:
-            from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
-
-            return stack.enter_context(LiveDisplay())
-        return PlainDisplay()
 
     async def _refresh(self, display: Display | None, ended: asyncio.Event) -> None:
         """Print events and progress several times a second while items are active, otherwise on a change."""
@@ -141,6 +132,17 @@ class RunDisplay:
             print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs} | rest])
         print_run_summary(result, self._common)
         return result.exit_status
+
+
+def choose_display(stack: ExitStack, *, is_quiet: bool, is_json: bool) -> Display | None:
+    """Return a display on standard error: a block that is redrawn, or lines where it cannot be; None with -q."""
+    if is_quiet:
+        return None
+    if is_terminal(sys.stderr) and not is_dumb_terminal() and not is_json:
+        from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
+
+        return stack.enter_context(LiveDisplay())
+    return PlainDisplay()
 
 
 def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
@@ -228,10 +230,9 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         yield from _viewing(result)
     yield from _waits(result.views)
     for profile, account, error in result.blocked:
-        message = sanitize(f"{error.error.code}: {error.error.message}")
         yield (
-            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[error.problem]}. "
-            f"The service said: {message}. All data is safe; queued items stay queued."
+            f"The account {profile}/{account} cannot work: {blocked_text(error)}. "
+            "All data is safe; queued items stay queued."
         )
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."

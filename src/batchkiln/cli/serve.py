@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchkiln.cli.command import Common, ServerCommand, common_of, set_up_logging
-from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
+from batchkiln.cli.output import print_exact, print_json, print_json_lines, print_result, print_status
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln_service import CommandError, HostProgram, Problem, serve_commands
@@ -71,6 +71,7 @@ serve = serve_commands(
         options=_options,
         read_config=_read_config,
         configure_logging=lambda: set_up_logging(_options(), is_server=True),
+        print_exact=print_exact,
         print_json=print_json,
         print_json_lines=print_json_lines,
         print_result=print_result,

@@ -10,7 +10,7 @@ import orjson
 from click.shell_completion import get_completion_class
 
 from batchkiln.cli.command import Common, command
-from batchkiln.cli.output import print_json, print_result
+from batchkiln.cli.output import print_exact, print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
 
 SCHEMA_NAME: Final = "batchkiln.schema.json"
@@ -81,5 +81,5 @@ def completion(common: Common, shell: str) -> ExitStatus:
     del common  # the script is the same with or without --json
     found = get_completion_class(shell)
     assert found is not None, "click knows these shells"
-    print_result(found(program, {}, "batchkiln", COMPLETION_VARIABLE).source())
+    print_exact(found(program, {}, "batchkiln", COMPLETION_VARIABLE).source())
     return ExitStatus.OK

@@ -10,7 +10,7 @@ import click
 from batchkiln.api import AttemptDetail, EventRecord, ItemDetail, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
-from batchkiln.cli.output import print_json, print_result, print_sentence
+from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.core.urls import is_url
 from batchkiln.presentation.chained_inputs import source_name
@@ -50,7 +50,7 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
         )
     else:
         for line in item_lines(report):
-            print_sentence(line)
+            print_result(line)
     return ExitStatus.OK
 
 

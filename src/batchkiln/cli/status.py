@@ -78,11 +78,11 @@ def _watching_display(common: Common, job: str | None, stack: ExitStack) -> "Cal
     from rich.console import Group  # noqa: PLC0415  Rich is slow to import
     from rich.live import Live  # noqa: PLC0415
 
-    from batchkiln.cli.rich_console import console  # noqa: PLC0415
+    from batchkiln.cli.rich_console import SafeConsole, console  # noqa: PLC0415
 
     out = console()
     if out.is_terminal and not out.is_dumb_terminal:
-        live = stack.enter_context(Live(console=out, auto_refresh=False))
+        live = stack.enter_context(Live(console=SafeConsole(), auto_refresh=False))  # it wraps between words
         return lambda overview: live.update(Group(*_blocks(overview, job)), refresh=True)
     shown: list[str] = []
 

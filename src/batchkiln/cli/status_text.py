@@ -117,11 +117,12 @@ def _counts(view: JobView) -> Text:
 
 
 def _job_table(views: tuple[JobView, ...]) -> Table:
-    table = Table(box=None, pad_edge=False)
+    canceled = sum(view.summary.items[ItemState.CANCELED] for view in views)
+    table = Table(box=None, pad_edge=False, collapse_padding=bool(canceled))
     table.add_column("JOB", overflow="fold")  # on a narrow terminal, only names and ends take more lines
-    for heading in ("ITEMS", "DONE", "LEFT", "PROBLEMS", "CANCELED", "CREDITS"):
+    for heading in ("ITEMS", "DONE", "LEFT", "PROBLEMS", *(["CANCELED"] if canceled else []), "CREDITS"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("ENDS")
+    table.add_column("ENDS", min_width=len("finished"))
     for view in views:
         summary = view.summary
         bad = sum(summary.items[state] for state in PROBLEM_STATES)
@@ -132,7 +133,7 @@ def _job_table(views: tuple[JobView, ...]) -> Table:
             Text(f"{summary.items[ItemState.DONE]:,}", style="green"),
             f"{left:,}",
             Text(f"{bad:,}", style="red" if bad else ""),
-            f"{summary.items[ItemState.CANCELED]:,}",
+            *([f"{summary.items[ItemState.CANCELED]:,}"] if canceled else []),
             f"{summary.credits.spent:,}",
             _end(view),
         )
@@ -154,7 +155,9 @@ def _account_table(views: tuple[AccountView, ...], shared_by: "SharedBy | None")
         table.add_column(heading, justify="right", no_wrap=True)
     if shared_by is not None:
         table.add_column("DRIVEN BY", no_wrap=True)
-    table.add_column("WAITING", overflow="fold")
+    waits = {view.summary.id: text for view in views if (text := _waits(view))}
+    if waits:
+        table.add_column("WAITING", overflow="fold", min_width=len("WAITING"))
     for view in views:
         limits, usage = view.limits, view.usage
         table.add_row(
@@ -163,7 +166,7 @@ def _account_table(views: tuple[AccountView, ...], shared_by: "SharedBy | None")
             _of(usage.creates, limits.creates_per_day if limits else None),
             _of(usage.reads, limits.reads_per_day if limits else None),
             *([shared_by.driver_of(view.summary.profile, view.summary.name) or "-"] if shared_by else []),
-            _waits(view),
+            *([waits.get(view.summary.id, "")] if waits else []),
         )
     return table
 

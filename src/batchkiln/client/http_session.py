@@ -154,7 +154,7 @@ def describe_network_error(fault: BaseException) -> str:
     number = fault.errno if isinstance(fault, OSError) else None
     # The system's text for the number, because the exception's own text may contain the address (Law 8).
     cause = os.strerror(number) if isinstance(number, int) and number > 0 else type(fault).__name__
-    return f"{words} ({cause})"
+    return words if isinstance(fault, DuplicateSend) else f"{words} ({cause})"
 
 
 BOUNDS_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

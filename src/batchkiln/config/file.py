@@ -52,7 +52,7 @@ from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.core.urls import folder_url_problem, is_url
-from batchkiln.yaml_reading.diagnostics import read_lines
+from batchkiln.yaml_reading.diagnostics import excerpt, read_lines
 from batchkiln.yaml_reading.mapping_file import MappingFile, read_mapping
 
 _QUEUE_KEYS: Final = ("queue", "shared_dir")
@@ -407,8 +407,8 @@ def read_file(path: Path) -> Config:
     except ValidationError as error:
         mistakes = []
         for problem in error.errors():
-            line, column = read.place(problem["loc"]) or (None, None)
-            mistakes.append(_diagnostic(path, f"{_dotted(problem)}: {_reason(problem)}", line, column))
+            place = read.place(problem["loc"], is_key=problem["type"] in _UNKNOWN)
+            mistakes.append(_diagnostic(path, problem, *(place or (None, None))))
         raise InputError(mistakes) from error
     return file.config(path.absolute().parent)
 
@@ -426,7 +426,7 @@ def read_content(content: Mapping[str, object]) -> Config:
         file = _File.model_validate(content)
     except ValidationError as error:
         raise InputError(
-            [Diagnostic(f"config: {_dotted(problem)}: {_reason(problem)}") for problem in error.errors()]
+            [Diagnostic(f"config: {_reason(problem)}", remedy=_remedy(problem)) for problem in error.errors()]
         ) from error
     return file.config(Path.cwd())
 
@@ -443,6 +443,7 @@ def _dotted(problem: ErrorDetails) -> str:
     return ".".join(str(part) for part in problem["loc"])
 
 
+_UNKNOWN: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 _EXPECTED: Final = {
     "tuple_type": "a list is expected: begin each entry with a hyphen",
     "list_type": "a list is expected: begin each entry with a hyphen",
@@ -463,28 +464,32 @@ _EXPECTED: Final = {
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Return the reason of a validation error, in words for the file's author."""
+    """Return the field and the reason of a validation error, in words for the file's author."""
+    field = f"`{_dotted(problem)}`"
     match problem["type"]:
-        case "extra_forbidden" | "unexpected_keyword_argument":
-            return f"there is no such field{_suggestion(problem['loc'])}"
+        case kind if kind in _UNKNOWN:
+            return f"unknown field {field}"
         case "missing":
-            return "this field is required"
+            return f"{field} is missing"
         case "value_error":
-            return str(problem["ctx"]["error"])
+            return f"{field}: {problem['ctx']['error']}"
         case kind if kind in _EXPECTED:
-            return _EXPECTED[kind]
+            return f"{field}: {_EXPECTED[kind]}"
         case _:
-            return problem["msg"].replace("Input should be", "the value must be", 1)
+            return f"{field}: {problem['msg'].replace('Input should be', 'the value must be', 1)}"
 
 
-def _suggestion(location: tuple[str | int, ...]) -> str:
-    """Return a question that suggests a similar known field for an unknown one; an empty text if there is none."""
+def _remedy(problem: ErrorDetails) -> str | None:
+    """Return a question that suggests a similar known field for an unknown one; None if there is none."""
+    location = problem["loc"]
+    if problem["type"] not in _UNKNOWN:
+        return None
     model: Any = _File
     for part in location[:-1]:
         if part in _annotations(model):  # otherwise an index, or a name that the file chose
             model = _model_in(_annotations(model)[str(part)])
     close = get_close_matches(str(location[-1]), _annotations(model), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"did you mean `{close[0]}`?" if close else None
 
 
 def _annotations(model: Any) -> Mapping[str, Any]:  # noqa: ANN401  a model, a dataclass, or none
@@ -499,9 +504,14 @@ def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that 
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
-def _diagnostic(path: Path, reason: str, line: int | None, column: int | None) -> Diagnostic:
+def _diagnostic(path: Path, problem: ErrorDetails, line: int | None, column: int | None) -> Diagnostic:
     source = None if line is None else read_lines(path, {line}).get(line)
-    return _without_secret(Diagnostic(reason, file=str(path), line=line, column=column, source_line=source))
+    mistake = Diagnostic(_reason(problem), str(path), line, column, source, _remedy(problem))
+    shown = _without_secret(mistake)
+    if shown.source_line is None:
+        return shown
+    text, mark = excerpt(shown.source_line, column)
+    return replace(shown, source_line=text, mark=mark)
 
 
 def _without_secret(mistake: Diagnostic) -> Diagnostic:
@@ -510,6 +520,7 @@ def _without_secret(mistake: Diagnostic) -> Diagnostic:
     is_secret = source is not None and (
         ("://" in source and "base_url" not in source)
         or "sha256" in source
-        or mistake.reason.startswith(("object_storage", "shared_dir"))
+        or "`object_storage" in mistake.reason
+        or "`shared_dir" in mistake.reason
     )
     return replace(mistake, source_line=None, mark=None) if is_secret else mistake

@@ -5,7 +5,7 @@ A plot is stretched to its container. It therefore contains no text, which would
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from markupsafe import Markup
@@ -103,7 +103,9 @@ def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, num
     for place, hour in enumerate(row):
         good, bad = HEIGHT * hour.succeeded / most, HEIGHT * hour.otherwise / most
         x, width = step * (place + _GAP / 2), step * (1 - _GAP)
-        title = f"{hour.starts_at:%Y-%m-%d %H:%M}: {hour.succeeded:,} succeeded, {hour.otherwise:,} ended otherwise, "
+        title = (
+            f"{hour.starts_at:%Y-%m-%d %H:%M} UTC: {hour.succeeded:,} succeeded, {hour.otherwise:,} ended otherwise, "
+        )
         title += plural(hour.credits, "credit")
         pieces.append(_rect(x, HEIGHT - good, width, good, "c-done", title))
         pieces.append(_rect(x, HEIGHT - good - bad, width, bad, "c-bad", title))
@@ -111,7 +113,14 @@ def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, num
     pieces.append(Markup('<polyline points="{}" class="c-line"/>').format(" ".join(points)))
     label = f"Items and credits of the last {number} hours"
     highest = f"{plural(most, 'item')}, {plural(most_credits, 'credit')}"
-    return Chart(_svg("chart", HEIGHT, label, pieces), highest, f"{starts[0]:%H:%M}", f"{starts[-1]:%H:%M} UTC")
+    return Chart(_svg("chart", HEIGHT, label, pieces), highest, _hour(starts[0]), _hour(starts[-1]))
+
+
+def _hour(at: datetime) -> Markup:
+    """Return an hour of the day in UTC; the script of the pages shows it in the time zone of the browser."""
+    return Markup('<time class="hour" datetime="{}">{} UTC</time>').format(
+        at.astimezone(UTC).isoformat(timespec="seconds"), f"{at:%H:%M}"
+    )
 
 
 def _rect(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> Markup:  # noqa: PLR0917  as SVG has them

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from batchkiln.api.engine import Engine
 from batchkiln.client import RequestMeter
-from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
+from batchkiln.presentation.account_errors import blocked_text
 from batchkiln.presentation.account_waits import Wait, wait_of
 from batchkiln.presentation.formatting import sanitize
 from batchkiln.worker.account_worker import AccountWorker
@@ -52,9 +52,8 @@ class EngineProbe:
 def _account_live(worker: AccountWorker) -> AccountLive:
     due = worker.control.slot_wait(worker.account_id)
     blocked = worker.control.blocked.get(worker.account_id)
-    message = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(
         wait=None if due is None else wait_of(due, worker.ports.clock.now()),
         last_error=sanitize(worker.backoffs.last_failure) if worker.backoffs.last_failure else None,
-        blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {message}",
+        blocked=None if blocked is None else blocked_text(blocked),
     )

@@ -1,6 +1,7 @@
 """The parts of the live pages. Each part is rendered separately, and sent again after a change."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -67,7 +68,8 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     """
     report = await context.reader.read(read_item_report, context.config, job, name, context.machine_now())
     detail, explanation = report.detail, report.explanation
-    events = ([detail.arrival] if detail.arrival is not None else []) + list(detail.events)
+    events = [replace(event, detail={"manifest": event.detail.get("manifest")}) for event in (detail.arrival,) if event]
+    events += detail.events  # the counts of the arrival are left out, because they describe the whole manifest
     html = context.render(
         "sections/item.html",
         detail=detail,

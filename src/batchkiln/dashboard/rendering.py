@@ -26,6 +26,7 @@ from batchkiln.presentation.formatting import (
 from batchkiln.presentation.overview import service_notes
 
 _CODE: Final = re.compile(r"`([^`]+)`")
+_MINUTE: Final = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) ([A-Z]{3,5}|[+-]\d\d)\b")
 
 
 def environment() -> Environment:
@@ -78,8 +79,19 @@ def moment(write: Callable[[datetime, tzinfo], str], instant: datetime) -> Marku
 
 
 def code(text: str) -> Markup:
-    """Return escaped text with its parts in backquotes as `<code>`."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  escaped just now
+    """Return escaped text with its parts in backquotes as `<code>`, and its times as `moment` writes them."""
+    marked = _CODE.sub(r"<code>\1</code>", str(escape(text)))
+    return Markup(_MINUTE.sub(lambda found: str(_marked_minute(found)), marked))  # noqa: S704  escaped just now
+
+
+def _marked_minute(found: re.Match[str]) -> str:
+    """Return a time that `format_minute` wrote, in UTC or in the zone of this machine, as `moment` writes it."""
+    zone = UTC if found[2] == "UTC" else None
+    try:
+        instant = datetime.fromisoformat(found[1]).replace(tzinfo=zone).astimezone()
+    except ValueError:
+        return found[0]
+    return moment(format_minute, instant) if format_minute(instant, zone) == found[0] else found[0]
 
 
 def sentence(text: str) -> str:

@@ -1,6 +1,7 @@
 """The review page: what was made, large and side by side, with a key for each decision."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,10 +56,11 @@ async def _page(
     job, is_all = request.match_info["job"], _is_all(request)
     place = at if at is not None else _number(request.query.get("at"))
     step, last, left = await context.reader.read(_read, job, place, _number(request.query.get("last")), is_all=is_all)
-    gone = frozenset[int]() if step is None else await asyncio.to_thread(_gone, step)
+    gone, gone_inputs = (frozenset[int](),) * 2 if step is None else await asyncio.to_thread(_gone, step)
     return context.page(
         "review.html",
         gone=gone,
+        gone_inputs=gone_inputs,
         status=409 if refused else 200,
         job=job,
         step=step,
@@ -77,10 +79,17 @@ def _read(
     return step, None if last is None else reader.reviews.item(job, last), left
 
 
-def _gone(step: ReviewStep) -> frozenset[int]:
-    """Return the ids of the files that were moved or deleted. Objects are not asked for: that takes too long."""
-    files = [output for item in step.items for output in item.outputs if not is_url(output.path)]
-    return frozenset(output.id for output in files if not Path(output.path).is_file())
+def _gone(step: ReviewStep) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the ids of the outputs and of the inputs that were moved or deleted.
+
+    Objects are not asked for: that takes too long.
+    """
+    files = [(output.id, output.path) for item in step.items for output in item.outputs]
+    return _missing(files), _missing([(number, file.path) for number, file in step.inputs])
+
+
+def _missing(files: Sequence[tuple[int, str]]) -> frozenset[int]:
+    return frozenset(number for number, path in files if not is_url(path) and not Path(path).is_file())
 
 
 def _is_all(request: web.Request) -> bool:

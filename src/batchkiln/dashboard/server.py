@@ -1,5 +1,6 @@
 """The dashboard's HTTP server: the pages, and the HTTP interface. It listens on loopback unless a host is set."""
 
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -116,9 +117,11 @@ async def _listen(runner: web.AppRunner, host: str, port: int | None) -> None:
             await connections.BoundedSite(runner, host, number).start()
         except OSError as error:
             if number == wanted[-1]:
+                is_used = error.errno == errno.EADDRINUSE
+                reason = "another program uses this port" if is_used else error.strerror
                 raise InputError(
-                    f"the dashboard cannot be served at {host}:{number}: {error.strerror}; nothing was changed. "
-                    "Choose another port with --port"
+                    f"the dashboard cannot be served at {host}:{number}: {reason}; choose another --port, or leave it "
+                    "out for a free one; nothing was started"
                 ) from error
         else:
             return

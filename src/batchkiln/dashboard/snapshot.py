@@ -257,7 +257,8 @@ def _progress_text(now: PageSnapshot) -> str:
     if not _left(now):
         paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
         return f"All remaining work is paused ({plural(paused, 'job')})" if paused else "Everything has ended"
-    ends = [view.estimated_end_at for view in jobs if not view.summary.is_finished]
+    # The end by a clock that runs faster is no time of the person's; the jobs below tell the real time that is left.
+    ends = [view.estimated_end_at if view.time_scale == 1 else None for view in jobs if not view.summary.is_finished]
     known = [at for at in ends if at is not None]
     end = f"; estimated end {format_minute(max(known))}" if known and len(known) == len(ends) else ""
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]

@@ -191,7 +191,9 @@ class SettingsReader:
         parameters = settings.parameters or Parameters()
         conflicts = list(_conflicts(mode, parameters, inputs_count))
         for field, reason, remedy in conflicts:
-            self._diagnostics.at(_mark_of(merged, field), reason, remedy)
+            mark, line = _mark_of(merged, field), entry.start_mark.line
+            inherited = f"; the item in line {line + 1} inherits it" if mark.line < line else ""
+            self._diagnostics.at(mark, reason + inherited, remedy)
         if conflicts or not self._can_choose(entry, settings):
             return None
         values = {name: value for name, value in parameters if value is not None}
@@ -255,13 +257,13 @@ def _conflicts(mode: Mode, parameters: Parameters, inputs_count: int) -> Iterato
         yield "mode", f"the mode {mode} takes no images, and `inputs` names some", f"did you mean `{other}`?"
     if not mode.makes_video:
         if parameters.duration_seconds is not None:
-            yield "duration_seconds", "an image has no `duration_seconds`", "remove it, or set it to null here"
+            yield "duration_seconds", "an image has no `duration_seconds`", "remove it, or set it to null in the item"
         return
     if parameters.duration_seconds is None:
         yield "mode", f"the mode {mode} needs `parameters.duration_seconds`", "as in {duration_seconds: 5}"
     for name in _IMAGE_ONLY:
         if getattr(parameters, name) is not None:
-            yield name, f"`{name}` is for images, and {mode} makes a video", "remove it, or set it to null here"
+            yield name, f"`{name}` is for images, and {mode} makes a video", "remove it, or set it to null in the item"
 
 
 def fingerprint(node: Node) -> object:

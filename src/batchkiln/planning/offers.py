@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError
-from batchkiln.core.job import Recipe
+from batchkiln.core.job import Mode, Recipe
+from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.bounds import recipe_title
 from batchkiln.planning.plan import Plan
-from batchkiln.planning.quotes import Quotes
+from batchkiln.planning.quotes import Quotes, price_by_local_service
 from batchkiln.store import JobRecipe, PriceQuestion, Reader
+
+_FROM_TEXT: Final = frozenset({Mode.TEXT_TO_IMAGE.value, Mode.TEXT_TO_VIDEO.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,32 @@ def planned_prices(plan: Plan) -> Iterator[Price]:
             title = recipe_title(recipe.model, recipe.mode, dict(recipe.parameters), recipe.inputs_count)
             reason = reasons.get(title) if refused is None else f"refused: {refused.code}: {refused.message}"
             yield Price(job.manifest.spec.name, recipe, entry.count, entry.cost_credits, reason)
+
+
+def local_price_range(entry: ModelEntry) -> tuple[int, int] | None:
+    """Return the lowest and the highest price, in credits, of a model's output from a text on the local service.
+
+    None if the service makes none from a text. Each size and duration is priced with an aspect ratio that fits.
+    """
+    prices = [
+        price
+        for mode in entry.modes & _FROM_TEXT
+        for resolution in entry.resolutions
+        for duration in entry.durations_seconds or {None}
+        if (price := _local_price(entry, Mode(mode), resolution, duration)) is not None
+    ]
+    return (min(prices), max(prices)) if prices else None
+
+
+def _local_price(entry: ModelEntry, mode: Mode, resolution: str, duration: int | None) -> int | None:
+    for ratio in entry.aspect_ratios:
+        parameters: list[tuple[str, str | int | bool]] = [("aspect_ratio", ratio), ("resolution", resolution)]
+        parameters += [] if duration is None else [("duration_seconds", duration)]
+        recipe = Recipe(entry.id, mode, tuple(sorted(parameters)), inputs_count=0, max_cost_credits=None, attempts=1)
+        price = price_by_local_service(recipe, "a picture")
+        if isinstance(price, int):
+            return price
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
+from batchkiln.core.job import Recipe
 from batchkiln.core.rate_limits import RECENT_MINUTES, DayUsage, HeldUntil, LoggedRequest, RateLimits, RequestKind
 from batchkiln.core.request import request_body
 from batchkiln.core.responses import (
@@ -134,10 +135,14 @@ async def ask_quotes(
     return quotes
 
 
-def _record_embedded_price(question: PriceQuestion, quotes: Quotes) -> None:
-    recipe = question.recipe
+def price_by_local_service(recipe: Recipe, prompt: str) -> int | ErrorInfo:
+    """Return the credits of a request to the embedded local service, or its refusal. No request is sent."""
     urls = [f"https://inputs.invalid/{number}" for number in range(recipe.inputs_count)]
-    price = embedded_price(request_body(recipe, prompt=question.prompt, input_urls=urls, max_cost_credits=None))
+    return embedded_price(request_body(recipe, prompt=prompt, input_urls=urls, max_cost_credits=None))
+
+
+def _record_embedded_price(question: PriceQuestion, quotes: Quotes) -> None:
+    price = price_by_local_service(question.recipe, question.prompt)
     if isinstance(price, int):
         quotes.prices[question.profile, question.price_key] = price
     else:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.responses import AccountProblem
+from batchkiln.core.responses import AccountBlocked, AccountProblem
 from batchkiln.presentation.formatting import sanitize
 
 ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
@@ -43,6 +43,16 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "job with `batchkiln unpause`"
     ),
 }
+
+
+def blocked_text(blocked: AccountBlocked) -> str:
+    """Return what to do about an account that cannot work, and what the service said, or the network if it did not."""
+    error = blocked.error
+    if blocked.problem is AccountProblem.UNREACHABLE:
+        cause = f"The last try: {sanitize(error.message)}"
+    else:
+        cause = f"The service said: {sanitize(f'{error.code}: {error.message}')}"
+    return f"{ACCOUNT_ADVICE[blocked.problem]}. {cause}"
 
 
 CALLS: Final[Mapping[Call, str]] = {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, ItemState
-from batchkiln.presentation.formatting import sanitize
+from batchkiln.presentation.formatting import plural, sanitize
 
 if TYPE_CHECKING:
     from batchkiln.store import Blocker, ItemSource, JobSummary
@@ -91,8 +91,8 @@ def waiting_lines(summary: "JobSummary") -> Iterator[str]:
     """Yield sentences about the waiting items of a job, without full stops."""
     if not summary.waiting:
         return
-    verb = "waits" if summary.waiting == 1 else "wait"
-    yield f"{summary.waiting:,} of the queued {verb} for what other items make"
+    verb, own = ("waits", "its input") if summary.waiting == 1 else ("wait", "their inputs")
+    yield f"{plural(summary.waiting, 'queued item')} {verb} for {own} from other items"
     for blocker in summary.blockers:
         yield f"{blocker_text(blocker, summary.name)}: `{blocker_command(blocker)}`"
     if summary.stuck and not summary.blockers and not (summary.to_review or summary.to_choose):

@@ -50,9 +50,14 @@ def cost_of_cancel(job: str, preview: CancelReport) -> str:
     return f"{job}: canceling {items}; this costs nothing. Items that were already sent are still downloaded.{waiting}"
 
 
-def cost_of_pause(job: str) -> str:
-    """Return a sentence about pausing, which is free."""
-    return f"{job}: pausing costs nothing; items that were already sent are still finished and downloaded."
+def cost_of_pause(summary: JobSummary) -> str:
+    """Return a sentence about pausing: nothing new is charged, but what was sent stays charged and is fetched."""
+    sent = len(summary.under_way)
+    if not sent:
+        return f"{summary.name}: nothing of it is active, so nothing is charged until it is unpaused."
+    them = "it" if sent == 1 else "them"
+    items = f"{plural(sent, 'item')} already sent and charged"
+    return f"{summary.name}: {items}; a run still finishes {them}, and sends no more."
 
 
 def cost_of_unpause(summary: JobSummary) -> str:

@@ -263,9 +263,11 @@ class Jobs:
         if found is not None:
             return int(found[0])
         names = [row[0] for row in self._connection.execute(query("job_names"))]
-        raise InputError(
-            [_unknown(f"the queue has no job {name!r}", name, names, "run `batchkiln status` for a list of jobs")]
-        )
+        if name.endswith((".yaml", ".yml")):
+            remedy = "this is the name of a file: enqueue it, and then give the name after `job:` in it"
+        else:
+            remedy = "run `batchkiln status` for a list of jobs"
+        raise InputError([_unknown(f"the queue has no job {name!r}", name, names, remedy)])
 
     def items_named(self, job_id: int, *, job: str, names: Sequence[str]) -> dict[str, tuple[int, ItemState]]:
         """Return id and state of each named item. Raise one `InputError` for all unknown names."""

@@ -13,7 +13,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.urls import redacted
 
 MAX_DIAGNOSTICS: Final = 50
-SHOWN_WIDTH: Final = 160
+SHOWN_WIDTH: Final = 56  # with its indentation, it fits a terminal of 60 columns, so that the mark is below its place
 MAX_LINE_BYTES: Final = 4 << 20  # of a longer line, only the beginning is shown
 
 # Line ends of YAML other than a line feed.

@@ -63,20 +63,23 @@ class MappingFile:
         """The mapping with each scalar as it is written, for fields whose types convert texts. A null is None."""
         return {name: _text_of(value) for name, (_, value) in self._pairs.items()}
 
-    def place(self, location: Sequence[str | int]) -> tuple[int, int] | None:
-        """Return line and column, from 1, of the deepest part of a location that is in the file; None without any."""
+    def place(self, location: Sequence[str | int], *, is_key: bool = False) -> tuple[int, int] | None:
+        """Return line and column, from 1, of the deepest part of a location that is in the file; None without any.
+
+        The place of a field is its value's, or its name's if `is_key`, because the name itself is the mistake.
+        """
         mark, node = self._start, None
         pairs: dict[str, tuple[Any, Node]] = self._pairs
         for part in location:
             if node is not None:
                 pairs = node.pairs if isinstance(node, MapNode) else {}
             if isinstance(node, SeqNode) and isinstance(part, int) and part < len(node.items):
-                node = node.items[part]
+                key, node = None, node.items[part]
             elif part in pairs:
-                node = pairs[str(part)][1]
+                key, node = pairs[str(part)]
             else:
                 break
-            mark = node.start_mark
+            mark = key.start_mark if is_key and key is not None else node.start_mark
         return None if mark is None else (mark.line + 1, mark.column + 1)
 
 

@@ -98,7 +98,8 @@ def _problem(detail: ErrorDetails, given: Mapping[str, object], path: Path | Non
     field = str(detail["loc"][0]) if detail["loc"] else ""
     if field in given:
         return Problem(f"--{field.replace('_', '-')}{sentence.removeprefix(field)}")
-    return Problem(sentence + _suggestion(detail), path, None if read is None else read.place(detail["loc"]))
+    place = None if read is None else read.place(detail["loc"], is_key=detail["type"] == "extra_forbidden")
+    return Problem(sentence + _suggestion(detail), path, place)
 
 
 def _suggestion(detail: ErrorDetails) -> str:
@@ -111,7 +112,7 @@ def _suggestion(detail: ErrorDetails) -> str:
             model = _model_in(model.model_fields[str(part)].annotation)
     names = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()
     close = get_close_matches(str(detail["loc"][-1]), names, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"; did you mean `{close[0]}`?" if close else ""
 
 
 def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that the annotation names, or None

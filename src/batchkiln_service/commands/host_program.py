@@ -35,8 +35,8 @@ class ConfigFile(Protocol):
         """The values of YAML 1.2."""
         ...
 
-    def place(self, location: Sequence[str | int]) -> tuple[int, int] | None:
-        """Return line and column, from 1, of the deepest part of a location that is in the file."""
+    def place(self, location: Sequence[str | int], *, is_key: bool = False) -> tuple[int, int] | None:
+        """Return line and column, from 1, of the deepest part of a location that is in the file; or of its key."""
         ...
 
 
@@ -61,8 +61,9 @@ class HostProgram:
     `command` and `group` make click commands with the program's common options; both take click's arguments and
     `example`, and turn `CommandError` into the program's own error. `options` returns the common options of the running
     command. `read_config` reads a YAML file strictly, and raises an error of the program's own.
-    `print_result` writes a line to standard output, `print_status` to standard error. `ignore_closed_output`
-    keeps a server running when the reader of its standard output has gone.
+    `print_result` writes a line to standard output, `print_exact` one that a person copies as a whole, and
+    `print_status` one to standard error. `ignore_closed_output` keeps a server running when the reader of its standard
+    output has gone.
     """
 
     command: Callable[..., click.Command]
@@ -70,6 +71,7 @@ class HostProgram:
     options: Callable[[], Options]
     read_config: Callable[[Path], ConfigFile]
     configure_logging: Callable[[], None]
+    print_exact: Callable[[str], None]
     print_json: Callable[[Mapping[str, Any]], None]
     print_json_lines: Callable[[list[dict[str, Any]]], None]
     print_result: Callable[[str], None]

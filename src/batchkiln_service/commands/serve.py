@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import re
 import shlex
 import sqlite3
 import sys
@@ -56,6 +57,8 @@ _PARAMS: Final = (
     ),
     click.Option(["--describe-dialect"], is_flag=True, help="Print the traits of that dialect as JSON, and exit."),
 )
+
+_REFUSED_PORT: Final = re.compile(r", (\d+)\)")  # in the address that asyncio names
 
 
 def serve_commands(program: HostProgram) -> click.Group:
@@ -150,7 +153,8 @@ def _reason_of(error: OSError) -> str:
     if error.errno != errno.EADDRINUSE:
         return str(error)
     remedy = "choose another --port or --operator-port, or leave them out for free ones; nothing was started"
-    return f"a port is in use by another program ({error.strerror}); {remedy}"
+    port = _REFUSED_PORT.search(str(error))
+    return f"{f'port {port[1]}' if port else 'a port'} is in use by another program; {remedy}"
 
 
 def _check_writable(report_file: Path | None) -> None:
@@ -180,7 +184,8 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
             }
         )
         return
-    program.print_result(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
+    speed = "" if config.time_scale == 1 else f" Its clock runs {config.time_scale:g} times as fast."
+    program.print_result(f"The local service is at {service.base_url}.{speed}")
     if service.operator_url is not None:
         program.print_result(f"Its operator's port is at {service.operator_url}.")
     for name, path in key_files.items():
@@ -188,7 +193,7 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
     if (key := _key_for_export(config, key_files, given_key)) is not None:
         program.print_result("To use it from another terminal:")
         speed = "" if config.time_scale == 1 else f" BATCHKILN_TIME_SCALE={config.time_scale:g}"
-        program.print_result(f"  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY={key}{speed}")
+        program.print_exact(f"  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY={key}{speed}")
     sys.stdout.flush()
 
 

@@ -128,7 +128,7 @@ class Admission:
         if asking is not None and asking.key_sha256 is not None:
             holder = find_owner(connection, asking.key_sha256)
         if asking is None or holder is None:
-            raise ApiError(401, "invalid_api_key", "one header Authorization must have a valid API key, as Bearer")
+            raise ApiError(401, "invalid_api_key", "the API key is missing, unknown or revoked")
         entry.account, entry.key_sha256 = holder.account, holder.key_sha256
         if holder.is_legacy:
             raise ApiError(403, "api_key_upgrade_required", "this key is older than the API; make a new one")

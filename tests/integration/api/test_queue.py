@@ -418,7 +418,7 @@ async def test_a_generator_that_fails_enqueues_nothing(tmp_path: Path) -> None:
 
 async def test_a_wrong_configuration_is_reported_with_its_field(tmp_path: Path) -> None:
     """A mapping is checked as the file is."""
-    with pytest.raises(batchkiln.InputError, match=r"profiles\.local\.time_scal: there is no such field"):
+    with pytest.raises(batchkiln.InputError, match=r"unknown field `profiles\.local\.time_scal`"):
         async with batchkiln.open_queue(tmp_path / "q.db", config={"profiles": {"local": {"time_scal": 1}}}):
             pass
 

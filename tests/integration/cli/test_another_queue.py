@@ -50,7 +50,7 @@ def test_the_same_queue_says_nothing(workspace: Workspace) -> None:
 
 
 def test_a_person_is_asked_before_anything_is_paid_again(workspace: Workspace) -> None:
-    """On a terminal a no sends nothing, and says how to take the items out again."""
+    """On a terminal the files are told once; a no sends nothing, and says how to take the items out again."""
     manifest = workspace.manifest()
     workspace.call("run", manifest)
 
@@ -59,6 +59,7 @@ def test_a_person_is_asked_before_anything_is_paid_again(workspace: Workspace) -
     )
 
     assert status == 2
+    assert shown.count("already exist") == 1
     assert "nothing was sent or spent" in shown
     assert "batchkiln cancel foxes" in shown.replace("\r\n", "\n")
     assert charged(workspace, OTHER) == 0

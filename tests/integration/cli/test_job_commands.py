@@ -67,6 +67,14 @@ def test_an_item_that_is_not_there_is_named_with_the_nearest(queued: Workspace) 
     assert set(states(queued).values()) == {"queued"}
 
 
+def test_the_file_of_a_job_is_not_its_name(queued: Workspace) -> None:
+    """Exit 2; the name that is wanted stands in the file."""
+    result = queued.call("status", "foxes.yaml")
+
+    assert result.exit == 2
+    assert "did you mean 'foxes'? this is the name of a file" in result.err
+
+
 def test_pause_and_unpause_are_reported_in_status(queued: Workspace) -> None:
     """A paused job is paused until it is unpaused; doing it twice changes nothing."""
     assert queued.call("pause", "foxes", "--json").document == {"job": "foxes", "paused": True, "changed": True}

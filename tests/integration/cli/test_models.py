@@ -34,6 +34,9 @@ def test_the_local_services_models_are_listed(workspace: Workspace) -> None:
     assert "alpha-2.5-lite\n  modes          image-to-video, text-to-video\n" in shown.out
     (model,) = one.document["models"]
     assert model["durations_seconds"] == [2, 3, 4, 5, 6, 8, 10]
+    assert model["price_range"] == [20, 100]
+    assert "  price          2 to 10 credits from a text, made up by the local service" in shown.out
+    assert "`batchkiln models --manifest FILE` asks for it" in shown.err
     assert (model["prompt_limit"], model["images_limit"]) == (4000, 9)
     assert sorted(path.name for path in workspace.folder.iterdir()) == before
 

@@ -246,9 +246,9 @@ def test_the_eleventh_key_is_refused(workspace: Workspace) -> None:
         (["keys", "create", "nobody"], "there is no account nobody; there are: main"),
         (["keys", "list", "nobody"], "there is no account nobody; there are: main"),
         (["keys", "revoke", "key_0"], "there is no key key_0"),
-        (["keys", "kreate", "main"], "No such command 'kreate'"),
-        (["keys", "create"], "Missing argument 'ACCOUNT'"),
-        (["kyes"], "No such command 'kyes'"),
+        (["keys", "kreate", "main"], "no such command 'kreate'"),
+        (["keys", "create"], "missing argument 'ACCOUNT'"),
+        (["kyes"], "no such command 'kyes'"),
     ],
 )
 def test_mistakes_are_two(workspace: Workspace, arguments: list[str], told: str) -> None:
@@ -359,7 +359,7 @@ def test_mistakes_in_the_configuration_name_their_fields(workspace: Workspace) -
     assert [line.partition("service.yaml:")[2] for line in result.err.splitlines()] == [
         "1:32: accounts.0.keys.0: give either value or env",
         "1:48: accounts.0.keys.1: should be a mapping of fields",
-        "1:61: accounts.0.credit: there is no such field; did you mean credits?",
+        "1:53: unknown field `accounts.0.credit`; did you mean `credits`?",
     ]
 
 

@@ -1,7 +1,10 @@
 """`batchkiln help`, completion in a shell, and --no-input."""
 
+import re
+
 import pytest
 
+from batchkiln.cli.help_command import pages
 from integration.cli.workspace import Workspace
 
 
@@ -50,8 +53,11 @@ def test_topics_are_the_pages_of_the_manual(workspace: Workspace) -> None:
     page, section = workspace.call("help", "manifest"), workspace.call("help", "exit-codes")
     command, unknown = workspace.call("help", "run"), workspace.call("help", "manifst")
 
-    assert "manifest " in listed.out
-    assert "overnight-batch" in listed.out
+    assert "  manifest " in listed.out
+    assert re.search("overnight-batch +hundreds of rows", listed.out)
+    assert all(re.search(f"^  {name} +.", listed.out, re.MULTILINE) for name in pages())
+    assert workspace.call("help", "http").out.startswith("# HTTP interface\n")  # not the guide of this name
+    assert workspace.call("help", "http-guide").out.startswith("# The queue over HTTP\n")
     assert page.out.startswith("# The manifest\n")
     assert section.out.startswith("## Exit codes\n")
     assert "\n## run\n" not in section.out

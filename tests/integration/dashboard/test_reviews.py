@@ -45,6 +45,16 @@ async def test_group_is_shown_side_by_side_with_its_input(browser: Browser) -> N
     assert "choose 1, <strong>0 kept</strong> · 3 left from here" in page.text
 
 
+async def test_input_that_is_gone_is_named_without_a_broken_picture(browser: Browser, tmp_path: Path) -> None:
+    """The caption says what happened to it."""
+    (tmp_path / "branch.png").unlink()
+
+    page = await browser.get("/jobs/birds/review")
+
+    assert "made from branch.png, which was moved or deleted" in page.text
+    assert 'src="/inputs/' not in page.text
+
+
 async def test_input_is_served_by_its_id_and_hash_alone(browser: Browser, tmp_path: Path) -> None:
     """A wrong hash or an unknown id is not found."""
     text = (await browser.get("/jobs/birds/review")).text

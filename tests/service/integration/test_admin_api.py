@@ -159,7 +159,7 @@ async def test_all_faults_are_switched_off(make_world: WorldMaker) -> None:
     [
         ({}, "kind: Field required"),
         ({"kind": "explode"}, "kind: Input should be 'reset_before'"),
-        ({"kind": "html", "colour": "red"}, "colour: there is no such field"),
+        ({"kind": "html", "colour": "red"}, "unknown field `colour`"),
         ({"kind": "link_dies_early", "endpoint": "create"}, "link_dies_early cannot occur at the endpoint create"),
         ({"kind": "html", "match": {"path": 5}}, "match.path: Input should be a valid string"),
         ([], "should be a mapping of fields"),

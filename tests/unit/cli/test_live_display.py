@@ -1,14 +1,16 @@
 """The live display on a terminal, as a terminal emulator of other hands shows it."""
 
 import io
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 
 import pyte
 import pytest
 
+from batchkiln.cli import run_display
 from batchkiln.cli.live_display import LiveDisplay
-from batchkiln.cli.progress import ProgressState, WorkerState, last_done, problem_lines
+from batchkiln.cli.progress import PlainDisplay, ProgressState, WorkerState, last_done, problem_lines
 from batchkiln.cli.rich_console import SafeConsole
 from batchkiln.core.states import ItemState
 from batchkiln.store import LoggedEvent
@@ -74,6 +76,18 @@ def test_no_word_is_cut_at_any_width(width: int, name: str) -> None:
     assert any("2 problems" in row for row in shown)
     assert any(name in row for row in shown)
     assert all(len(row) <= width for row in shown)
+
+
+@pytest.mark.parametrize(("kind", "is_live"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch: pytest.MonkeyPatch, kind: str, *, is_live: bool) -> None:
+    """On a dumb terminal, progress is printed as lines, as it is into a file."""
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr("batchkiln.cli.run_display.is_terminal", lambda _: True)
+
+    with ExitStack() as stack:
+        display = run_display.choose_display(stack, is_quiet=False, is_json=False)
+
+    assert isinstance(display, LiveDisplay if is_live else PlainDisplay)
 
 
 def test_a_narrower_window_leaves_no_old_lines() -> None:

@@ -9,8 +9,8 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.output import print_result, print_sentence, print_status, question_text
-from batchkiln.cli.rich_console import SafeConsole
+from batchkiln.cli.output import print_exact, print_result, print_status, question_text
+from batchkiln.cli.rich_console import SafeConsole, console
 
 EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
 
@@ -70,22 +70,66 @@ def test_brackets_are_no_markup() -> None:
     assert out.getvalue() == "Files are in /tmp/[bold]x :fox:\n"
 
 
-def test_a_sentence_is_wrapped_between_words_on_a_terminal_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A path is left whole, so that it can be copied; what a program reads stays one line."""
-    text = "file: /a/very/long/path/of/a/picture.png (image/png)"
-    print_sentence(text)
-    assert capsys.readouterr().out == text + "\n"
-
+def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
+    """Standard output as a terminal of 20 columns."""
     out = StringIO()
     monkeypatch.setattr(out, "isatty", lambda: True)
     monkeypatch.setattr(out, "fileno", lambda: 1)
     monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((20, 24)))
     monkeypatch.setattr(sys, "stdout", out)
-    print_sentence(text)
+    return out
+
+
+def test_what_a_program_reads_stays_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal nothing is wrapped."""
+    text = "file: /a/very/long/path/of/a/picture.png (image/png)"
+    print_result(text)
+
+    assert capsys.readouterr().out == text + "\n"
+
+
+def test_a_result_is_wrapped_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path is left whole, so that it can be copied."""
+    out = narrow_terminal(monkeypatch)
+
+    print_result("file: /a/very/long/path/of/a/picture.png (image/png)")
 
     assert out.getvalue().splitlines() == ["file:", "/a/very/long/path/of/a/picture.png", "(image/png)"]
+
+
+def test_a_dumb_terminal_has_its_own_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines are wrapped where it ends, too."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "60")
+
+    assert console().width == 60
+
+
+def test_a_continuation_hangs_below_an_indented_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two columns further in than its line, or as far in as the caller says; the last column is not exceeded."""
+    out = narrow_terminal(monkeypatch)
+
+    print_result("  prompt: a red fox in fresh snow\nnext to a fence that is old")
+    print_result("  modes  text, image, video", hanging=9)
+
+    assert out.getvalue().splitlines() == [
+        "  prompt: a red fox",
+        "    in fresh snow",
+        "next to a fence that",
+        "is old",
+        "  modes  text,",
+        "         image,",
+        "         video",
+    ]
+
+
+def test_what_is_copied_whole_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell's line would be another one with a line break in it."""
+    out = narrow_terminal(monkeypatch)
+
+    print_exact('export KEY="$(cat /a/key of mine)"')
+
+    assert out.getvalue() == 'export KEY="$(cat /a/key of mine)"\n'
 
 
 def test_a_question_is_wrapped_with_room_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,23 @@ def test_a_refused_account_is_reported_what_to_do(capsys: pytest.CaptureFixture[
     assert "batchkiln run 'my birds.yaml'" in told
 
 
+def test_a_service_that_never_answered_said_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """The network's error is not called the service's words."""
+    silent = AccountBlocked(AccountProblem.UNREACHABLE, ErrorInfo("unreachable", "could not connect"))
+
+    print_run_summary(RunResult((LEFT,), blocked=(("studio", "main", silent),)), common("run", "birds.yaml"))
+
+    told = capsys.readouterr().err
+    assert "The last try: could not connect. All data is safe" in told
+    assert "The service said" not in told
+
+
+def test_a_result_without_rest_names_none() -> None:
+    """In a notebook, `left` is shown where something is left."""
+    assert "left" not in repr(RunResult((DONE,)))
+    assert "left: 2" in repr(RunResult((LEFT,)))
+
+
 def test_json_keeps_words_off_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     """With --json standard output has no sentence."""
     print_run_summary(RunResult((LEFT,)), common("run", "birds.yaml", is_json=True))

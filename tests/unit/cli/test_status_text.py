@@ -29,9 +29,18 @@ def test_a_long_name_cuts_no_column_at_80() -> None:
     printed = _printed(job_view(UNDER_WAY, name=NAME, under_way=[under_way(ItemState.ACTIVE)]), 80)
 
     heads = printed.splitlines()[0].split()
-    assert heads == ["JOB", "ITEMS", "DONE", "LEFT", "PROBLEMS", "CANCELED", "CREDITS", "ENDS"]
+    assert heads == ["JOB", "ITEMS", "DONE", "LEFT", "PROBLEMS", "CREDITS", "ENDS"]
     assert "…" not in printed
     assert "not known yet" in printed
+
+
+def test_no_word_is_cut_at_60() -> None:
+    """The column of canceled items is there for a job that has some; ends stay whole words."""
+    printed = _printed(job_view({ItemState.DONE: 9, ItemState.CANCELED: 2}, name="birds"), 60)
+
+    assert printed.splitlines()[0].split()[-3:] == ["CANCELED", "CREDITS", "ENDS"]
+    assert "finished" in printed
+    assert "…" not in printed
 
 
 def test_what_waits_for_a_person_is_not_finished() -> None:

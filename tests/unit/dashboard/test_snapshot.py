@@ -38,6 +38,14 @@ def snapshot(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None =
     return PageSnapshot(Overview(jobs, (), lease), slots, is_all=True)
 
 
+@pytest.mark.parametrize(("scale", "is_told"), [(1, True), (60, False)])
+def test_an_end_by_a_faster_clock_is_no_headline(scale: int, *, is_told: bool) -> None:
+    """A date of weeks ahead would be wrong for what ends tonight; the job tells how long it takes."""
+    view = replace(job_view({ItemState.QUEUED: 3}, ends_at=NOW + timedelta(days=19)), time_scale=scale)
+
+    assert ("estimated end" in headline(snapshot(view)).text) is is_told
+
+
 @pytest.mark.parametrize(
     ("now", "level", "piece"),
     [

@@ -129,6 +129,16 @@ def test_field_of_items_at_the_top_is_sent_to_its_place(tmp_path: Path) -> None:
     assert found[0].remedy == "`model` is a field of items: put it into `defaults`, or into an item"
 
 
+def test_default_that_an_item_cannot_have_names_the_item(tmp_path: Path) -> None:
+    """The place is that of the default, which may be right for all the others."""
+    defaults = "defaults:\n  model: epsilon-2\n  mode: text-to-video\n  parameters: {duration_seconds: 5}\n"
+    found = mistakes(tmp_path, f"version: 1\njob: birds\n{defaults}items:\n- p\n- {{prompt: p, mode: text-to-image}}\n")
+
+    assert places(found) == [(6, 16)]
+    assert found[0].reason == "an image has no `duration_seconds`; the item in line 9 inherits it"
+    assert found[0].remedy == "remove it, or set it to null in the item"
+
+
 @pytest.mark.parametrize(
     ("items", "line", "column", "part"),
     [

@@ -1,15 +1,16 @@
 """What a person reads about costs, ends and downloads, in the cases that are easily said wrong."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from batchkiln.cli.progress import describe
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.confirmations import cost_of_redo
+from batchkiln.presentation.confirmations import cost_of_pause, cost_of_redo
 from batchkiln.presentation.formatting import end_text
 from batchkiln.store.operations import RedoReport
-from support.view_builders import NOW, under_way
+from support.view_builders import NOW, job_view, under_way
 
 
 @pytest.mark.parametrize(
@@ -31,8 +32,30 @@ def test_end_is_never_in_no_time(seconds: float, text: str) -> None:
     assert (end_text(NOW + timedelta(seconds=seconds), NOW, 60) or "").startswith(text)
 
 
+@pytest.mark.parametrize(
+    ("active", "text"),
+    [
+        (0, "owls: nothing of it is active, so nothing is charged until it is unpaused."),
+        (1, "owls: 1 item already sent and charged; a run still finishes it, and sends no more."),
+    ],
+)
+def test_pausing_tells_what_was_charged_already(active: int, text: str) -> None:
+    """A pause takes nothing back: what was sent is finished, and its credits are spent."""
+    view = job_view({ItemState.ACTIVE: active}, name="owls", under_way=[under_way(ItemState.ACTIVE)] * active)
+
+    assert cost_of_pause(view.summary) == text
+
+
 def test_download_has_no_age() -> None:
     """A file that is fetched again was made hours ago, and nobody has waited for it so long."""
     entry = under_way(ItemState.DOWNLOADING, since=NOW - timedelta(hours=2))
 
-    assert describe(entry, NOW) == f"downloading {entry.item}"
+    assert describe(entry, job_view({})) == f"downloading {entry.item}"
+
+
+@pytest.mark.parametrize(("scale", "age"), [(1, "40 s"), (60, "40 s of service time")])
+def test_an_age_by_a_faster_clock_is_named(scale: int, age: str) -> None:
+    """Beside it stands the age of the run, in real time."""
+    entry = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=40))
+
+    assert describe(entry, replace(job_view({}), time_scale=scale)).startswith(f"active {entry.item} for {age}")

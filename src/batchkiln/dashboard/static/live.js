@@ -27,7 +27,8 @@ function showLocalTimes(root) {
     const { year, month, day, hour, minute, second, timeZoneName } = Object.fromEntries(parts);
     const hasZone = /[A-Z]/.test(time.textContent); // to the minute; a list of seconds names the zone below the page
     time.title = time.title || `${time.dateTime.slice(0, 19).replace("T", " ")} UTC`;
-    time.textContent = `${year}-${month}-${day} ${hour}:${minute}${hasZone ? ` ${timeZoneName}` : `:${second}`}`;
+    const date = time.className === "hour" ? "" : `${year}-${month}-${day} `;
+    time.textContent = `${date}${hour}:${minute}${hasZone ? ` ${timeZoneName}` : `:${second}`}`;
   }
 }
 

@@ -1,0 +1,37 @@
+"""The table of `items`: columns that fit a terminal, and files that are never cut."""
+
+import os
+import sys
+from io import StringIO
+
+import pytest
+
+from batchkiln.cli.items import layout_of
+from batchkiln.core.states import ItemState
+
+HEADINGS = ("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR")
+ROW = ("fox-1", ItemState.DONE, "alpha-2.5-lite", "40", "A fox in fresh snow", "out/quickstart/fox-1.png")
+
+
+@pytest.mark.parametrize(("columns", "has_own_lines"), [(60, True), (120, False)])
+def test_a_file_without_room_beside_the_prompt_has_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, columns: int, *, has_own_lines: bool
+) -> None:
+    """The prompt then takes the rest of the first line, and no line is wider than the terminal."""
+    out = StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
+
+    widths, is_split = layout_of([HEADINGS, ROW])
+
+    assert is_split is has_own_lines
+    assert sum(widths) + len(widths) - 1 <= columns
+    assert widths[4] == (min(len(ROW[4]), 60 - 42) if has_own_lines else len(ROW[4]))
+
+
+def test_a_row_stays_one_line_for_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal a row is a line, whatever its width."""
+    monkeypatch.setattr(sys, "stdout", StringIO())
+
+    assert layout_of([HEADINGS, ROW])[1] is False

@@ -1,0 +1,18 @@
+"""Texts of the pages: code, and times that the browser shows in its own time zone."""
+
+import pytest
+
+from batchkiln.dashboard.rendering import code
+
+
+def test_a_time_within_a_sentence_is_one_of_the_pages_times() -> None:
+    """A headline's end is shown in the viewer's zone, as the lists' times are."""
+    assert code("Waiting until 2030-01-02 00:00 UTC for `main`") == (
+        'Waiting until <time datetime="2030-01-02T00:00:00+00:00">2030-01-02 00:00 UTC</time> for <code>main</code>'
+    )
+
+
+@pytest.mark.parametrize("text", ["2030-13-41 00:00 UTC", "2030-01-02 00:00 XYZ", "on 2030-01-02 at 00:00"])
+def test_what_only_looks_like_a_time_stays_text(text: str) -> None:
+    """A service's message may hold anything."""
+    assert code(text) == text
