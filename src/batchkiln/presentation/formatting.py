@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
+
+if TYPE_CHECKING:
+    from batchkiln.core.forecast import EndRange
 
 REASONS: Final[Mapping[WaitReason, str]] = {
     WaitReason.NOW: "nothing: it continues",
@@ -83,16 +86,40 @@ def zone_name(instant: datetime) -> str:
     return instant.astimezone().tzname() or "local time"
 
 
-def end_text(end_at: datetime | None, now: datetime, time_scale: float) -> str | None:
-    """Format an estimated end in service time; None if it is not known.
+_NARROW_SECONDS: Final = 60.0
+_NARROW_SHARE: Final = 0.1
+"""A range that is narrower than one of these, the share being of the time left, is shown as one figure."""
+
+_STEPS: Final = (10, 60, 300, 600, 1800, _HOUR, 6 * _HOUR, _DAY)
+_STEPS_A_RANGE: Final = 5
+
+
+def end_text(
+    end_at: datetime | None, now: datetime, time_scale: float, end_range: "EndRange | None" = None
+) -> str | None:
+    """Format an estimated end in service time, and its range where that is wide; None if it is not known.
 
     The clock of a service that runs faster differs from the person's, so only the remaining real time is given.
     """
     if end_at is None:
         return None
     seconds = max(timedelta(), end_at - now).total_seconds() / time_scale
-    left = f"in about {format_duration(seconds)}" if round(seconds) else "in less than a second"
-    return left if time_scale != 1 else f"{left}, at {format_minute(end_at)}"
+    left = _range_text(end_range, now, time_scale, seconds) if end_range is not None else None
+    at = "at" if left is None else "probably at about"
+    if left is None:
+        left = f"in about {format_duration(seconds)}" if round(seconds) else "in less than a second"
+    return left if time_scale != 1 else f"{left}, {at} {format_minute(end_at)}"
+
+
+def _range_text(end_range: "EndRange", now: datetime, time_scale: float, seconds: float) -> str | None:
+    """Format a range around `seconds`, rounded outwards to a fifth of its width; None if it is narrow."""
+    first, last = (
+        max(0.0, (at - now).total_seconds() / time_scale) for at in (end_range.earliest_at, end_range.latest_at)
+    )
+    if last - first < max(_NARROW_SECONDS, _NARROW_SHARE * seconds):
+        return None
+    step = next((step for step in reversed(_STEPS) if step <= (last - first) / _STEPS_A_RANGE), _STEPS[0])
+    return f"in {format_duration(first // step * step)} to {format_duration(-(-last // step) * step)}"
 
 
 def service_note(*, is_embedded: bool, time_scale: float) -> str | None:
