@@ -1,5 +1,6 @@
 """Texts for states and wait reasons, and formats for times, numbers and untrusted text."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Final
@@ -91,7 +92,8 @@ _NARROW_SHARE: Final = 0.1
 """A range that is narrower than one of these, the share being of the time left, is shown as one figure."""
 
 _STEPS: Final = (10, 60, 300, 600, 1800, _HOUR, 6 * _HOUR, _DAY)
-_STEPS_A_RANGE: Final = 5
+_ZERO_UNIT: Final = re.compile(r"(?<=[a-z]) 0 [a-z]+$")
+_STEPS_A_RANGE: Final = 8
 
 
 def end_text(
@@ -104,22 +106,26 @@ def end_text(
     if end_at is None:
         return None
     seconds = max(timedelta(), end_at - now).total_seconds() / time_scale
-    left = _range_text(end_range, now, time_scale, seconds) if end_range is not None else None
-    at = "at" if left is None else "probably at about"
-    if left is None:
-        left = f"in about {format_duration(seconds)}" if round(seconds) else "in less than a second"
-    return left if time_scale != 1 else f"{left}, {at} {format_minute(end_at)}"
+    left = f"in about {format_duration(seconds)}" if round(seconds) else "in less than a second"
+    if end_range is not None and (wide := wide_range_text(end_range, end_at, now, time_scale)):
+        left += f" ({wide})"
+    return left if time_scale != 1 else f"{left}, at {format_minute(end_at)}"
 
 
-def _range_text(end_range: "EndRange", now: datetime, time_scale: float, seconds: float) -> str | None:
-    """Format a range around `seconds`, rounded outwards to a fifth of its width; None if it is narrow."""
-    first, last = (
-        max(0.0, (at - now).total_seconds() / time_scale) for at in (end_range.earliest_at, end_range.latest_at)
+def wide_range_text(end_range: "EndRange", end_at: datetime, now: datetime, time_scale: float) -> str | None:
+    """Format the real time left as a range, rounded outwards; None if it is narrow."""
+    left, first, last = (
+        max(0.0, (at - now).total_seconds() / time_scale) for at in (end_at, end_range.earliest_at, end_range.latest_at)
     )
-    if last - first < max(_NARROW_SECONDS, _NARROW_SHARE * seconds):
+    if last - first < max(_NARROW_SECONDS, _NARROW_SHARE * left):
         return None
     step = next((step for step in reversed(_STEPS) if step <= (last - first) / _STEPS_A_RANGE), _STEPS[0])
-    return f"in {format_duration(first // step * step)} to {format_duration(-(-last // step) * step)}"
+    return f"{_format_round(first // step * step)} to {_format_round(-(-last // step) * step)}"
+
+
+def _format_round(seconds: float) -> str:
+    """Format a length of time without a second unit that is zero."""
+    return _ZERO_UNIT.sub("", format_duration(seconds))
 
 
 def service_note(*, is_embedded: bool, time_scale: float) -> str | None:

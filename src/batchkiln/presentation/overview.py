@@ -13,7 +13,15 @@ from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.presentation.formatting import end_text, format_age, format_minute, plural, sanitize, service_note
+from batchkiln.presentation.formatting import (
+    end_text,
+    format_age,
+    format_minute,
+    plural,
+    sanitize,
+    service_note,
+    wide_range_text,
+)
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
@@ -62,6 +70,13 @@ class JobView(Shown):
     def end_text(self) -> str | None:
         """The estimated end as text; None if it cannot be estimated."""
         return end_text(self.estimated_end_at, self.now, self.time_scale, self.end_range)
+
+    @property
+    def range_text(self) -> str | None:
+        """The range of the real time left as text; None if it is narrow or not known."""
+        if self.estimated_end_at is None or self.end_range is None:
+            return None
+        return wide_range_text(self.end_range, self.estimated_end_at, self.now, self.time_scale)
 
     @property
     def service_note(self) -> str | None:
