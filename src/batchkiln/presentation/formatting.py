@@ -94,6 +94,7 @@ _NARROW_SHARE: Final = 0.1
 _STEPS: Final = (10, 60, 300, 600, 1800, _HOUR, 6 * _HOUR, _DAY)
 _ZERO_UNIT: Final = re.compile(r"(?<=[a-z]) 0 [a-z]+$")
 _STEPS_A_RANGE: Final = 8
+_STEPS_A_FIGURE: Final = 4
 
 
 def end_text(
@@ -119,8 +120,14 @@ def wide_range_text(end_range: "EndRange", end_at: datetime, now: datetime, time
     )
     if last - first < max(_NARROW_SECONDS, _NARROW_SHARE * left):
         return None
-    step = next((step for step in reversed(_STEPS) if step <= (last - first) / _STEPS_A_RANGE), _STEPS[0])
-    return f"{_format_round(first // step * step)} to {_format_round(-(-last // step) * step)}"
+    fine = (last - first) / _STEPS_A_RANGE
+    first_step, last_step = _step(min(fine, first / _STEPS_A_FIGURE)), _step(fine)
+    return f"{_format_round(first // first_step * first_step)} to {_format_round(-(-last // last_step) * last_step)}"
+
+
+def _step(seconds: float) -> int:
+    """Return the largest round number of seconds that is not larger."""
+    return next((step for step in reversed(_STEPS) if step <= seconds), _STEPS[0])
 
 
 def _format_round(seconds: float) -> str:

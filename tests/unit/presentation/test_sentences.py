@@ -51,8 +51,9 @@ def within(minutes: float, first: float, last: float, time_scale: float = 1) -> 
         ((191, 162, 229), "in about 3 h 11 min (2 h 40 min to 3 h 50 min), at "),
         ((190, 185, 196), "in about 3 h 10 min, at "),
         ((5, 4.6, 5.5), "in about 5 min 0 s, at "),
-        ((5, 1.51, 11), "in about 5 min 0 s (1 min to 11 min), at "),
+        ((5, 1.51, 11), "in about 5 min 0 s (1 min 30 s to 11 min), at "),
         ((10_000, 7_000, 17_000), "in about 6 d 22 h (4 d 18 h to 12 d), at "),
+        ((17, 4.1, 49), "in about 17 min 0 s (4 min to 50 min), at "),
         ((60, -5, 120), "in about 1 h 0 min (0 s to 2 h), at "),
     ],
 )
