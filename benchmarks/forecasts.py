@@ -9,7 +9,7 @@ the median is shown.
     python benchmarks/forecasts.py [--runs 40] [--only steady "two modes"] [--processes 2]
 
 Ends with 1 where a goal is missed: at each moment, the end is in the range of `GOAL` of the forecasts. The sets of
-`CHANGING` are shown, and not counted: their service changes its pace while a job runs, so that nobody can know.
+`CHANGING` are shown, and not counted: their service changes its pace while a job runs, and no trend is continued.
 """
 
 import argparse
