@@ -20,6 +20,7 @@ import accounts
 import bulk
 import days
 import enqueue
+import forecasts
 import idle
 import large_queue
 import looks
@@ -44,6 +45,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "start": lambda _: start_up.figures(9),
     "idle": lambda share: idle.figures(60 // share),
     "reading": lambda share: reading.figures(max(2, 16 // share)),
+    "forecasts": lambda share: forecasts.figures(max(2, 20 // share)),
     "slot": lambda share: slot.figures(500 // share),
     "days": lambda share: days.figures(2000 // share),
     "accounts": lambda share: accounts.figures(1000 // share, 8),

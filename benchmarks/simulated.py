@@ -89,6 +89,7 @@ class Forecasts:
 
     job: str
     told: list[tuple[float, float]] = field(default_factory=list)  # when, and the end; seconds since 1970
+    ranges: list[tuple[float, float]] = field(default_factory=list)  # of the ends in `told`
 
     def look(self, world: World) -> None:
         """Ask."""
@@ -96,14 +97,23 @@ class Forecasts:
             connection.row_factory = sqlite3.Row
             config = load_config(world.program_folder / "batchkiln.yaml", {})
             job = read_overview(Reader(connection), config, [self.job], world.wall()).jobs[0]
-        if job.estimated_end_at is not None:
+        if job.estimated_end_at is not None and job.end_range is not None:
             self.told.append((job.now.timestamp(), job.estimated_end_at.timestamp()))
+            self.ranges.append((job.end_range.earliest_at.timestamp(), job.end_range.latest_at.timestamp()))
 
     def error_at(self, share: float, began_at: float, ended_at: float) -> float:
         """Return how wrong it was at a share of the whole time, as a share of the whole time."""
-        whole = ended_at - began_at
-        _, told = min(self.told, key=lambda entry: abs((entry[0] - began_at) / whole - share))
-        return abs(told - ended_at) / whole
+        _, told = self.told[self._nearest(share, began_at, ended_at)]
+        return abs(told - ended_at) / (ended_at - began_at)
+
+    def range_at(self, share: float, began_at: float, ended_at: float) -> tuple[float, float, float]:
+        """Return when a forecast was made, at about a share of the whole time, and the range that it told."""
+        place = self._nearest(share, began_at, ended_at)
+        return self.told[place][0], *self.ranges[place]
+
+    def _nearest(self, share: float, began_at: float, ended_at: float) -> int:
+        at = began_at + share * (ended_at - began_at)
+        return min(range(len(self.told)), key=lambda place: abs(self.told[place][0] - at))
 
 
 def _look_again(world: World, probe: Callable[[World], None], seconds: float, *, at: float) -> None:

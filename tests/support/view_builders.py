@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from batchkiln.core.forecast import EndRange
 from batchkiln.core.lease_types import Driver, WorkerState
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import JobView
@@ -20,6 +21,7 @@ def job_view(
     under_way: Sequence[UnderWay] = (),
     problems: Sequence[ProblemGroup] = (),
     ends_at: datetime | None = None,
+    end_range: EndRange | None = None,
     money: Credits | None = None,
     to_review: int = 0,
 ) -> JobView:
@@ -41,7 +43,7 @@ def job_view(
         problems=tuple(problems),
         to_review=to_review,
     )
-    return JobView(summary, NOW, ends_at, {})
+    return JobView(summary, NOW, ends_at, {}, end_range=end_range)
 
 
 def under_way(

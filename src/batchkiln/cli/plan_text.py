@@ -265,7 +265,7 @@ def _service_notes(plan: Plan) -> Iterator[str]:
 
 
 def _end_text(job: JobPlan, plan: Plan) -> str | None:
-    return end_text(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale)
+    return end_text(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale, job.end_range)
 
 
 def _job_prefix(job: str | None) -> str:

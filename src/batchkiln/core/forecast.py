@@ -3,28 +3,44 @@
 The forecast is an estimate. It uses mean durations, and counts a place in the minute's window as an equal share of the
 minute. Items without a price are left out; their job and the jobs behind it have no estimated end, because the price of
 another recipe says nothing about theirs. Failures, refusals and uploads are not included.
+
+The days are filled once more with short and once with long durations, so that the real end is between both nine times
+of ten. Only the time since the slot last waited for a new day is uncertain: the reset is not.
 """
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import dropwhile
-from math import ceil, inf
+from math import ceil, exp, hypot, inf, log, sqrt
 from typing import Final
 
 from batchkiln.core.budget import BudgetLimit, exceeded_limit
+from batchkiln.core.durations import Expected
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 MOST_DAYS: Final = 20_000
 """The number of days in a forecast. Work that takes longer than fifty years has no estimated end."""
 
 
+FAST: Final = -1.645
+SLOW: Final = 1.9
+"""The range reaches from so many standard deviations before the mean to so many behind it.
+
+1.645 on each side hold nine tenths of a normal distribution. Durations have a longer tail, whose longest ones are
+probably not among the few that were seen.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ItemClass:
-    """Items with equal cost and duration. `cost` is in credits, None until quoted.
+    """Items with equal cost and expected duration. `cost` is in credits, None until quoted.
 
-    `seconds` is how long an item occupies the account's slot, in service time. Items with `is_under_way` are already
-    paid and counted: they need time only.
+    `seconds` is how long an item occupies the account's slot on average, in service time, `deviation` the standard
+    deviation of it, and `error` that of the average, which is wrong in the same way for all items of one `kind`. Items
+    with `is_under_way` are already paid and counted: they need time only.
     """
 
     count: int
@@ -32,6 +48,24 @@ class ItemClass:
     seconds: float
     cap: int | None = None
     is_under_way: bool = False
+    deviation: float = 0.0
+    error: float = 0.0
+    kind: str = ""
+
+
+def item_class(
+    count: int,
+    cost: int | None,
+    each: Expected,
+    *,
+    cap: int | None = None,
+    is_under_way: bool = False,
+    kind: str = "",
+) -> ItemClass:
+    """Return a class of items with this expected duration. Those under way are assumed to be at any point of it."""
+    if is_under_way:
+        each = Expected(each.seconds / 2, sqrt(each.seconds**2 / 12 + each.deviation**2 / 4), each.error / 2)
+    return ItemClass(count, cost, each.seconds, cap, is_under_way, each.deviation, each.error, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +105,65 @@ class Unpayable:
 
 
 @dataclass(frozen=True, slots=True)
+class EndRange:
+    """The range in which a job ends nine times of ten, in service time."""
+
+    earliest_at: datetime
+    latest_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Forecast:
     """The estimated end of each job, in service time, and the work of each day.
 
     `ends` lacks jobs whose end cannot be estimated, such as those behind an item without a price. `days` includes only
-    items with a price, and is empty if no price is known.
+    items with a price, and is empty if no price is known. `ranges` is empty unless it was asked for.
     """
 
     ends: Mapping[str, datetime]
     days: tuple[CalendarDay, ...]
     unpayable: tuple[Unpayable, ...]
+    ranges: Mapping[str, EndRange] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """One course that the work may take: durations so many standard deviations from the mean, on so many accounts."""
+
+    deviations: float
+    accounts: int
+
+    def quantile(self, mean: float, variance: float) -> float:
+        """Return a sum of durations on this course; it is assumed to have a log-normal distribution."""
+        if not self.deviations or not mean:
+            return mean
+        square = log(1 + variance / mean**2)
+        return mean * exp(self.deviations * sqrt(square) - square / 2)
+
+
+@dataclass(slots=True)
+class _Busy:
+    """The work of all accounts since `began_at`, when they were idle last."""
+
+    began_at: datetime
+    seconds: float = 0.0
+    variance: float = 0.0  # of items that vary independently of each other
+    shared: float = 0.0  # that of the averages
+    errors: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))  # of all items of a kind
+
+    def until(self, batch: "_Batch", count: int, path: _Path) -> float:
+        """Return the seconds from the beginning until so many more items are over."""
+        error = self.errors.get(batch.kind, 0.0)
+        shared = self.shared + (error + count * batch.error) ** 2 - error**2
+        variance = self.variance + count * batch.variance + shared
+        return path.quantile(self.seconds + count * batch.seconds, variance) / path.accounts
+
+    def add(self, batch: "_Batch", count: int) -> None:
+        error = self.errors[batch.kind]
+        self.errors[batch.kind] += count * batch.error
+        self.shared += self.errors[batch.kind] ** 2 - error**2
+        self.variance += count * batch.variance
+        self.seconds += count * batch.seconds
 
 
 @dataclass(slots=True)
@@ -90,6 +173,7 @@ class _DayCapacity:
     Work that continues from the previous day occupies the time from `begins_at` to the first `at`.
     """
 
+    busy: _Busy
     begins_at: datetime
     at: datetime
     ends_at: datetime
@@ -115,6 +199,9 @@ class _Batch:
     seconds: float
     reads: int
     is_under_way: bool
+    kind: str
+    variance: float
+    error: float
 
 
 @dataclass(slots=True)
@@ -138,34 +225,66 @@ def forecast(
     limits: Limits,
     usage: DayUsage,
     accounts: int = 1,
+    has_range: bool = False,
 ) -> Forecast:
     """Fill the days with `loads`, in their order.
 
-    `usage` is today's usage, summed over the accounts.
+    `usage` is today's usage, summed over the accounts. With `has_range`, the ranges of the ends are included.
     """
-    batches, unpayable = _batches(loads, limits)
+
+    def on(deviations: float) -> Forecast:
+        path = _Path(deviations, accounts)
+        return _on_path(loads, path, now=now, day=day, limits=limits, usage=usage)
+
+    middle = on(0)
+    if not has_range:
+        return middle
+    fast, slow = on(FAST).ends, on(SLOW).ends
+    known = {name: at for name, at in middle.ends.items() if name in fast and name in slow}
+    ranges = {name: EndRange(min(at, fast[name]), max(at, slow[name])) for name, at in known.items()}
+    return replace(middle, ranges=ranges)
+
+
+def _on_path(
+    loads: Sequence[JobLoad], path: _Path, *, now: datetime, day: ServiceDay, limits: Limits, usage: DayUsage
+) -> Forecast:
+    """Fill the days on one course."""
+    batches, unpayable = _batches(loads, limits, path.accounts)
     budgets = {load.name: _job_budget(load) for load in loads}
-    capacity = _day_capacity(now, day.reset_after(now), limits, accounts, usage)
+    capacity = _day_capacity(_Busy(now), now, day.reset_after(now), limits=limits, accounts=path.accounts, usage=usage)
     ended: dict[str, datetime] = {load.name: now for load in loads}
     days: list[CalendarDay] = []
     for _ in range(MOST_DAYS):
         for batch in batches:
-            _fill(capacity, batch, budgets[batch.job], accounts)
+            _fill(capacity, batch, budgets[batch.job], path)
             unpayable += _reject_unpayable(batch, budgets[batch.job])
             if not batch.left:
-                ended[batch.job] = max(ended[batch.job], capacity.at)
-        days.append(capacity.day(day, accounts))
+                ended[batch.job] = max(ended[batch.job], _end_of_last(capacity, batch, path))
+        days.append(capacity.day(day, path.accounts))
         batches = [batch for batch in batches if batch.left]
         if not batches:
             break
         at = max(capacity.at, capacity.ends_at)
-        capacity = _day_capacity(at, day.reset_after(at), limits, accounts, DayUsage())
+        busy = capacity.busy if at == capacity.at else _Busy(at)
+        capacity = _day_capacity(busy, at, day.reset_after(at), limits=limits, accounts=path.accounts, usage=DayUsage())
         capacity.begins_at = day.start_of(at)
         for budget in budgets.values():
             budget.today = budget.per_day
     unknown = {batch.job for batch in batches} | set(_behind_unpriced(loads))
     ends = {name: at for name, at in ended.items() if name not in unknown}
     return Forecast(ends, tuple(_without_idle_ends(days)) if _has_days(loads) else (), tuple(unpayable))
+
+
+def _end_of_last(capacity: _DayCapacity, batch: _Batch, path: _Path) -> datetime:
+    """Return when the last items of a batch end: they do not share the other accounts.
+
+    On the slow course, all but one account are idle during a whole item.
+    """
+    if path.accounts == 1:
+        return capacity.at
+    one = path.quantile(batch.seconds, batch.variance + batch.error**2)
+    waits = (1 - 1 / path.accounts) * one if path.deviations > 0 else 0.0
+    return max(capacity.at + timedelta(seconds=waits), capacity.busy.began_at + timedelta(seconds=one))
 
 
 def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:
@@ -194,9 +313,12 @@ def _job_budget(load: JobLoad) -> _JobBudget:
     return _JobBudget(left, per_day, today=max(0, per_day - load.credits_taken))
 
 
-def _day_capacity(at: datetime, ends_at: datetime, limits: Limits, accounts: int, usage: DayUsage) -> _DayCapacity:
+def _day_capacity(
+    busy: _Busy, at: datetime, ends_at: datetime, *, limits: Limits, accounts: int, usage: DayUsage
+) -> _DayCapacity:
     """Return the remaining capacity of a day after `usage`."""
     return _DayCapacity(
+        busy=busy,
         begins_at=at,
         at=at,
         ends_at=ends_at,
@@ -206,10 +328,10 @@ def _day_capacity(at: datetime, ends_at: datetime, limits: Limits, accounts: int
     )
 
 
-def _batches(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Batch], list[Unpayable]]:
+def _batches(loads: Sequence[JobLoad], limits: Limits, accounts: int) -> tuple[list[_Batch], list[Unpayable]]:
     """Merge equal classes. Return them, and the items that can never be paid; items without a price are left out."""
     shortest = limits.minute_seconds / limits.creates_per_minute
-    merged: dict[tuple[str, int, float, bool], _Batch] = {}
+    merged: dict[tuple[object, ...], _Batch] = {}
     unpayable: list[Unpayable] = []
     for load in loads:
         for entry in load.classes:
@@ -219,12 +341,27 @@ def _batches(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Batch], li
             if never := never_payable(load, entry, cost, limits):
                 unpayable.append(never)
                 continue
-            seconds = entry.seconds if entry.is_under_way else max(entry.seconds, shortest)
+            waits = 0.0 if entry.is_under_way else max(0.0, shortest - entry.seconds)  # which hide what varies
+            seconds, error = entry.seconds + waits, max(0.0, _error(entry, accounts) - waits)
+            variance = max(0.0, entry.deviation - waits) ** 2
             polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
-            alike = (load.name, cost, seconds, entry.is_under_way)
-            batch = merged.setdefault(alike, _Batch(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way))
+            alike = (load.name, cost, seconds, entry.is_under_way, entry.kind, variance, error)
+            batch = merged.setdefault(
+                alike, _Batch(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way, entry.kind, variance, error)
+            )
             batch.left += entry.count
     return list(merged.values()), unpayable
+
+
+def _error(entry: ItemClass, accounts: int) -> float:
+    """Return the standard deviation of a class's average. Of several accounts, the first to end had short items.
+
+    The error tells how many items were observed; as many as there are other accounts were still under way then.
+    """
+    if accounts == 1 or not entry.error:
+        return entry.error
+    seen = (entry.deviation / entry.error) ** 2
+    return hypot(entry.error, entry.deviation * (accounts - 1) / (seen + accounts - 1))
 
 
 def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
@@ -247,24 +384,36 @@ def _reject_unpayable(batch: _Batch, budget: _JobBudget) -> Iterable[Unpayable]:
         batch.left = 0
 
 
-def _fill(capacity: _DayCapacity, batch: _Batch, budget: _JobBudget, accounts: int) -> None:
+def _fill(capacity: _DayCapacity, batch: _Batch, budget: _JobBudget, path: _Path) -> None:
     """Place as many items of a batch as fit in the day. The last one may end after the day."""
-    seconds = batch.seconds / accounts
-    fitting = ceil(max(0.0, (capacity.ends_at - capacity.at).total_seconds()) / seconds) if seconds else batch.left
-    if batch.is_under_way:
-        placed = min(batch.left, fitting)
-    else:
+    placed = batch.left
+    if not batch.is_under_way:
         budget_room = int(min(capacity.credits, budget.left, budget.today))
         affordable = budget_room // batch.cost if batch.cost else batch.left
-        placed = max(0, min(batch.left, fitting, affordable, capacity.creates, capacity.reads // batch.reads))
+        placed = max(0, min(placed, affordable, capacity.creates, capacity.reads // batch.reads))
+    placed = _fitting(capacity, batch, placed, path)
+    if not batch.is_under_way:
         capacity.items += placed
         capacity.spent += placed * batch.cost
         capacity.credits -= placed * batch.cost
         capacity.creates -= placed
         budget.pay(placed * batch.cost)
+    if placed:
+        seconds = capacity.busy.until(batch, placed, path)
+        capacity.busy.add(batch, placed)
+        capacity.at = max(capacity.at, capacity.busy.began_at + timedelta(seconds=seconds))
     batch.left -= placed
-    capacity.at += timedelta(seconds=placed * seconds)
     capacity.reads = max(0, capacity.reads - placed * batch.reads)
+
+
+def _fitting(capacity: _DayCapacity, batch: _Batch, most: int, path: _Path) -> int:
+    """Return how many items, at most `most`, begin before the day ends."""
+    if capacity.at >= capacity.ends_at:
+        return 0
+    room = (capacity.ends_at - capacity.busy.began_at).total_seconds()
+    if not most or capacity.busy.until(batch, most - 1, path) < room:
+        return most
+    return bisect_left(range(most), room, key=lambda placed: capacity.busy.until(batch, placed, path))
 
 
 def with_poll_delay(seconds: float, limits: Limits) -> float:

@@ -70,6 +70,15 @@ class Kind:
     model: str = ""
     output_seconds: float | None = None
 
+    def relative_length(self, other: "Kind") -> float | None:
+        """Return how much longer this kind probably takes than another one of its model; None if they are not similar.
+
+        The duration of a clip is in proportion to its length.
+        """
+        if (self.model, self.is_video) != (other.model, other.is_video):
+            return None
+        return self.output_seconds / other.output_seconds if self.output_seconds and other.output_seconds else 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

@@ -14,7 +14,7 @@ from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InputError
-from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, never_payable
+from batchkiln.core.forecast import EndRange, Forecast, JobLoad, Unpayable, never_payable
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.selection import Selection
@@ -89,14 +89,15 @@ _ALL_ITEMS: Final = Selection()
 class JobPlan:
     """The plan of one manifest.
 
-    `end_at` is None if it cannot be estimated or the job is paused. `most` is the maximum cost, with bounds for items
-    without a price. `affected` names the first items of each group that would be rejected; it is empty for a plan of
-    selected items.
+    `end_at` is None if it cannot be estimated or the job is paused; `end_range` holds the end nine times of ten. `most`
+    is the maximum cost, with bounds for items without a price. `affected` names the first items of each group that
+    would be rejected; it is empty for a plan of selected items.
     """
 
     manifest: ManifestPlan
     now: datetime
     end_at: datetime | None
+    end_range: EndRange | None
     unpayable: tuple[Unpayable, ...]
     refused: tuple[RefusedClass, ...]
     unpriced: tuple[UnpricedGroup, ...]
@@ -384,6 +385,7 @@ def _job_plan(
         manifest=replace(manifest, chains=sendable.chains),
         now=now,
         end_at=None if manifest.is_paused else forecast.ends.get(name),
+        end_range=None if manifest.is_paused else forecast.ranges.get(name),
         unpayable=unpayable,
         refused=tuple(_refused(manifest, quotes)),
         unpriced=unpriced,

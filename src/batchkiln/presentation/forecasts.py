@@ -26,11 +26,12 @@ def job_forecasts(
     profiles: Mapping[str, Profile],
     times: Mapping[str, datetime],
     usages: Mapping[tuple[str, str], DayUsage],
+    has_range: bool = True,
 ) -> list[JobForecast]:
     """Return the forecasts of the queued work.
 
     `times` maps profiles to service time; `usages` maps profile and account name to today's usage. Work of profiles
-    that are not configured is left out.
+    that are not configured is left out. Without `has_range`, the earliest and latest ends are left out.
     """
     groups: dict[tuple[str, tuple[str, ...]], list[QueuedLoad]] = {}
     for queued in loads:
@@ -49,6 +50,7 @@ def job_forecasts(
                 limits=profiles[name].limits,
                 usage=_sum(usages[name, account] for account in accounts if (name, account) in usages),
                 accounts=len(accounts),
+                has_range=has_range,
             ),
         )
         for (name, accounts), group in groups.items()

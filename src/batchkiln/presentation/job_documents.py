@@ -5,6 +5,7 @@ The field names are stable (docs/reference/contract.md, section 4).
 
 from typing import Any, TypedDict
 
+from batchkiln.core.forecast import EndRange
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.item_documents import iso
@@ -70,7 +71,14 @@ class WaitingDocument(_Waiting):
     """The items that wait for the files of others."""
 
 
-class JobDocument(TypedDict):
+class EndRangeDocument(TypedDict):
+    """Two moments between which a job ends nine times of ten; null without a forecast."""
+
+    earliest_end_at: str | None
+    latest_end_at: str | None
+
+
+class JobDocument(EndRangeDocument):
     """A job with its progress. `items` has a count for each state, and `total`."""
 
     job: str
@@ -139,7 +147,16 @@ def job_document(view: JobView) -> JobDocument:
             ],
         },
         "estimated_end_at": iso(view.estimated_end_at),
+        **end_range_document(view.end_range),
         "warnings": alerts_of(view),
+    }
+
+
+def end_range_document(found: EndRange | None) -> EndRangeDocument:
+    """Return the range of an estimated end."""
+    return {
+        "earliest_end_at": None if found is None else iso(found.earliest_at),
+        "latest_end_at": None if found is None else iso(found.latest_at),
     }
 
 

@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING
 
 from batchkiln.config import Config
 from batchkiln.core.credit_price import CreditPrice
-from batchkiln.core.forecast import CalendarDay
+from batchkiln.core.forecast import CalendarDay, EndRange
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.presentation.formatting import end_text, format_age, format_minute, plural, sanitize, service_note
+from batchkiln.presentation.formatting import (
+    end_text,
+    format_age,
+    format_minute,
+    plural,
+    sanitize,
+    service_note,
+    wide_range_text,
+)
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
@@ -24,9 +32,9 @@ if TYPE_CHECKING:
 class JobView(Shown):
     """A job's summary with its forecast.
 
-    `now` is service time. `examples` maps each group of problem items to the name of one of them. `time_scale` is
-    service seconds per real second; `is_embedded`, whether the service is the local one of this program.
-    `credit_price` is the configured price of a credit.
+    `now` is service time. `end_range` holds the real end nine times of ten. `examples` maps each group of problem items
+    to the name of one of them. `time_scale` is service seconds per real second; `is_embedded`, whether the service is
+    the local one of this program. `credit_price` is the configured price of a credit.
     """
 
     summary: JobSummary
@@ -36,6 +44,7 @@ class JobView(Shown):
     time_scale: float = 1.0
     is_embedded: bool = False
     credit_price: CreditPrice | None = None
+    end_range: EndRange | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         summary = self.summary
@@ -60,7 +69,14 @@ class JobView(Shown):
     @property
     def end_text(self) -> str | None:
         """The estimated end as text; None if it cannot be estimated."""
-        return end_text(self.estimated_end_at, self.now, self.time_scale)
+        return end_text(self.estimated_end_at, self.now, self.time_scale, self.end_range)
+
+    @property
+    def range_text(self) -> str | None:
+        """The range of the real time left as text; None if it is narrow or not known."""
+        if self.estimated_end_at is None or self.end_range is None:
+            return None
+        return wide_range_text(self.end_range, self.estimated_end_at, self.now, self.time_scale)
 
     @property
     def service_note(self) -> str | None:
@@ -125,7 +141,8 @@ def read_overview(
         JobView(
             summary=summary,
             now=times[summary.profile],
-            estimated_end_at=ends.get(summary.name),
+            estimated_end_at=ends[summary.name][0] if summary.name in ends else None,
+            end_range=ends[summary.name][1] if summary.name in ends else None,
             examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
@@ -172,12 +189,10 @@ def estimated_ends(
     config: Config,
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
-) -> dict[str, datetime]:
-    """Return the estimated end of each job, by name. Jobs on the same accounts are assumed to run in turn."""
-    ends: dict[str, datetime] = {}
-    for outlook in _outlooks(reader, config, times, accounts):
-        ends |= outlook.forecast.ends
-    return ends
+) -> dict[str, tuple[datetime, EndRange | None]]:
+    """Return each job's estimated end and its range, by name. Jobs on the same accounts are assumed to take turns."""
+    found = [outlook.forecast for outlook in _outlooks(reader, config, times, accounts, has_range=True)]
+    return {name: (at, each.ranges.get(name)) for each in found for name, at in each.ends.items()}
 
 
 def coming_days(
@@ -190,7 +205,7 @@ def coming_days(
 ) -> dict[str, list[CalendarDay]]:
     """Return up to `most` coming days of each profile, from the same forecast as `estimated_ends`."""
     days: dict[str, dict[datetime, CalendarDay]] = {}
-    for outlook in _outlooks(reader, config, times, accounts):
+    for outlook in _outlooks(reader, config, times, accounts, has_range=False):
         found = days.setdefault(outlook.profile, {})
         for day in outlook.forecast.days[:most]:
             other = found.get(day.starts_at, CalendarDay(day.starts_at, 0, 0, timedelta()))
@@ -205,12 +220,14 @@ def _outlooks(
     config: Config,
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
+    *,
+    has_range: bool,
 ) -> list[JobForecast]:
     profiles = config.profiles
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
-    return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages))
+    return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages, has_range=has_range))
 
 
 def service_notes(views: Sequence[JobView]) -> list[str]:

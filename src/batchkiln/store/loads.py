@@ -6,25 +6,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from batchkiln.core.forecast import ItemClass, JobLoad, with_poll_delay
+from batchkiln.core.durations import Durations
+from batchkiln.core.forecast import ItemClass, JobLoad, item_class, with_poll_delay
 from batchkiln.core.job import Mode
+from batchkiln.core.queue_types import Kind
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
+from batchkiln.store.row_types import kind_of, output_seconds
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 ATTEMPTS_LOOKED_AT: Final = 400
 
-
 IMAGE_SECONDS: Final = 20.0
-
-
 CLIP_SECONDS: Final = 90.0
-"""Expected duration of an item without comparable observations; it counts as `PRIOR_WEIGHT` observations."""
-
-
-PRIOR_WEIGHT: Final = 1
+"""Expected duration of an item while none of its model was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +45,12 @@ class RecipeCount:
     price_key: str
     cost_credits: int | None
     max_cost_credits: int | None
+    output_seconds: float | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """The number of successes among each recipe's newest attempts, and their average duration in seconds."""
-
-    by_recipe: Mapping[int, tuple[int, float]]
-
-    def expected(self, recipe_id: int, mode: Mode, limits: Limits) -> float:
-        """Return the seconds that an item occupies the slot: its recipe's average, weighted with the overall one."""
-        usual = with_poll_delay(CLIP_SECONDS if mode.makes_video else IMAGE_SECONDS, limits)
-        count, mean = self.by_recipe.get(recipe_id, (0, 0.0))
-        return (PRIOR_WEIGHT * usual + count * mean) / (PRIOR_WEIGHT + count)
+    @property
+    def kind(self) -> Kind:
+        """What decides how long such an item takes."""
+        return Kind(self.price_key, self.mode.makes_video, self.model, self.output_seconds)
 
 
 class Loads:
@@ -75,11 +65,12 @@ class Loads:
 
         `days` contains the start of each profile's current service day.
         """
-        means = self.means()
+        durations = self.durations()
         found: list[QueuedLoad] = []
         for profile, limit in limits.items():
+            known = durations.get(profile, Durations())
             rows = self._connection.execute(query("forecast_jobs"), {"profile": profile}).fetchall()
-            found += [_load(self._connection, row, limit, means, days[profile]) for row in rows]
+            found += [_load(self._connection, row, limit, known, days[profile]) for row in rows]
         return found
 
     def recipe_counts(self, job_id: int, profile: str) -> list[RecipeCount]:
@@ -95,34 +86,39 @@ class Loads:
                 price_key=row["price_key"],
                 cost_credits=row["cost_credits"],
                 max_cost_credits=row["max_cost_credits"],
+                output_seconds=output_seconds(json.loads(row["parameters"]), Mode(row["mode"]).makes_video),
             )
             for row in rows
         ]
 
-    def means(self) -> Means:
-        """Return the average durations of the newest attempts, by recipe."""
-        rows = self._connection.execute(query("recent_durations"), {"limit": ATTEMPTS_LOOKED_AT})
-        return Means({row["recipe_id"]: (row["n"], row["mean_ms"] / 1000) for row in rows})
+    def durations(self) -> dict[str, Durations]:
+        """Return the durations of the newest attempts, by profile: how long each occupied its account's slot."""
+        seen: dict[str, list[tuple[Kind, float]]] = {}
+        for row in self._connection.execute(query("recent_durations"), {"limit": ATTEMPTS_LOOKED_AT}):
+            seen.setdefault(row["profile"], []).append((kind_of(row), row["milliseconds"] / 1000))
+        return {profile: Durations(each) for profile, each in seen.items()}
 
 
-def item_classes(counts: Iterable[RecipeCount], limits: Limits, means: Means) -> tuple[ItemClass, ...]:
-    """Return the forecast's classes of equal items. An item under way is assumed to need half its time."""
-    return tuple(_item_class(entry, means.expected(entry.recipe_id, entry.mode, limits)) for entry in counts)
+def item_classes(counts: Iterable[RecipeCount], limits: Limits, durations: Durations) -> tuple[ItemClass, ...]:
+    """Return the forecast's classes of equal items."""
+    return tuple(_item_class(entry, limits, durations) for entry in counts)
 
 
-def _item_class(entry: RecipeCount, seconds: float) -> ItemClass:
-    is_under_way = entry.state is not ItemState.QUEUED
-    return ItemClass(
-        count=entry.count,
-        cost=entry.cost_credits,
-        seconds=seconds / 2 if is_under_way else seconds,
+def _item_class(entry: RecipeCount, limits: Limits, durations: Durations) -> ItemClass:
+    kind = entry.kind
+    usual = with_poll_delay(CLIP_SECONDS if kind.is_video else IMAGE_SECONDS, limits)
+    return item_class(
+        entry.count,
+        entry.cost_credits,
+        durations.expected(kind, usual),
         cap=entry.max_cost_credits,
-        is_under_way=is_under_way,
+        is_under_way=entry.state is not ItemState.QUEUED,
+        kind=kind.price_key if durations.has_seen(kind) else kind.model,
     )
 
 
-def _load(connection: Session, row: Row, limits: Limits, means: Means, day: datetime) -> QueuedLoad:
-    classes = item_classes(Loads(connection).recipe_counts(row["id"], row["profile"]), limits, means)
+def _load(connection: Session, row: Row, limits: Limits, durations: Durations, day: datetime) -> QueuedLoad:
+    classes = item_classes(Loads(connection).recipe_counts(row["id"], row["profile"]), limits, durations)
     budget = row["budget_credits"]
     left = None if budget is None else budget - row["committed"]
     taken = job_credits(connection, row["id"], [day])

@@ -7,16 +7,19 @@ WHERE j.is_paused = 0 AND j.profile = :profile
 ORDER BY j.id;
 
 -- name: forecast_classes  (items under way are already paid: they take time but no credits; waiting ones follow)
-SELECT t.recipe_id, CASE WHEN t.state = 'waiting' THEN 'queued' ELSE t.state END AS state, t.n, r.model, r.mode, r.price_key, r.max_cost_credits, q.cost_credits
+SELECT t.recipe_id, CASE WHEN t.state = 'waiting' THEN 'queued' ELSE t.state END AS state, t.n, r.model, r.mode, r.parameters, r.price_key, r.max_cost_credits, q.cost_credits
 FROM open_tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
 WHERE t.job_id = :job_id AND t.state <> 'downloading'
 ORDER BY t.state = 'waiting', t.state = 'queued', t.recipe_id;
 
--- name: recent_durations  (the successes among the newest attempts, found by their key)
-SELECT i.recipe_id, a.is_video, count(*) AS n, avg(a.ended_at - a.recorded_at) AS mean_ms
-FROM (SELECT item_id, is_video, state, recorded_at, ended_at FROM attempt ORDER BY id DESC LIMIT :limit) AS a
+-- name: recent_durations  (the successes among the newest attempts, found by their key, the oldest first)
+SELECT c.profile, r.price_key, r.model, r.parameters, a.is_video, a.ended_at - a.recorded_at AS milliseconds
+FROM (SELECT id, account_id, item_id, is_video, state, recorded_at, ended_at
+      FROM attempt ORDER BY id DESC LIMIT :limit) AS a
+JOIN account AS c ON c.id = a.account_id
 JOIN item AS i ON i.id = a.item_id
+JOIN recipe AS r ON r.id = i.recipe_id
 WHERE a.state = 'succeeded'
-GROUP BY i.recipe_id, a.is_video;
+ORDER BY a.id;

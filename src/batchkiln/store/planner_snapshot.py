@@ -14,7 +14,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.jobs import WAITING
 from batchkiln.store.misunderstood import ask_misunderstood, entry_of
-from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, order_of
+from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, kind_of, order_of
 from batchkiln.store.selected_items import ask_selected, selected_heads, selected_queued, selected_ready_inputs
 from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
@@ -62,7 +62,7 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
         creates_held=held_of(holds[0]["creates_held_until"], holds[0]["creates_held_reason"]),
         reads_held=held_of(holds[0]["reads_held_until"], holds[0]["reads_held_reason"]),
         last_read_at=instant(row["last_read_at"]) if row else None,
-        active_kind=_kind(row) if row else None,
+        active_kind=kind_of(row) if row else None,
         misunderstood=tuple(entry_of(entry) for entry in not_understood),
     )
 
@@ -131,19 +131,11 @@ def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation
     rows = connection.execute(query("durations"), {"profile": profile, "newest": ATTEMPTS_LOOKED_AT})
     return [
         (
-            _kind(row),
+            kind_of(row),
             Observation(row["seen_going_ms"] / 1000, row["seen_ended_ms"] / 1000),
         )
         for row in rows
     ]
-
-
-def _kind(row: Row) -> Kind:
-    """Return the kind of a generation; a clip without a stated length has no length."""
-    is_video = bool(row["is_video"])
-    seconds = json.loads(row["parameters"]).get("duration_seconds") if is_video else None
-    length = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
-    return Kind(row["price_key"], is_video, row["model"], length)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from batchkiln.core.durations import Durations
 from batchkiln.core.forecast import JobLoad
 from batchkiln.core.job import JobSpec, Recipe
 from batchkiln.core.rate_limits import Limits
@@ -22,11 +23,11 @@ from batchkiln.store.diff import Difference, DiffKind
 from batchkiln.store.identity import SameRequest, equal_requests, paid_before
 from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
-from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
+from batchkiln.store.loads import Loads, QueuedLoad, RecipeCount, item_classes
 from batchkiln.store.planned_items import PlannedItem, PlannedItems
 from batchkiln.store.planner_snapshot import queued_heads
 from batchkiln.store.references import PlannedChains, find_needs, planned_chains
-from batchkiln.store.row_types import recipe_of
+from batchkiln.store.row_types import output_seconds, recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
@@ -107,7 +108,7 @@ class ManifestPlan:
     is_paused: bool
     committed: int
     taken: int
-    means: Means
+    durations: Durations
     new_names: tuple[str, ...] = ()
     chains: PlannedChains = field(default_factory=PlannedChains)
     paid_before: tuple[SameRequest, ...] = ()
@@ -133,7 +134,7 @@ class ManifestPlan:
         budget = self.spec.budget_credits
         load = JobLoad(
             name=self.spec.name,
-            classes=item_classes(self.counts, limits, self.means),
+            classes=item_classes(self.counts, limits, self.durations),
             credits_per_day=self.spec.budget_credits_per_day,
             credits_taken=0 if is_new_day else self.taken,
             credits_left=None if budget is None else budget - self.committed,
@@ -242,6 +243,7 @@ class _RecipeCounter:
                 count=self._queued[recipe_id],
                 model=recipe.model,
                 mode=recipe.mode,
+                output_seconds=output_seconds(dict(recipe.parameters), recipe.mode.makes_video),
                 price_key=self._price_keys[recipe_id],
                 cost_credits=self._quotes.get(self._price_keys[recipe_id]),
                 max_cost_credits=recipe.max_cost_credits,
@@ -389,7 +391,7 @@ class Plans:
                 is_paused=job is not None and bool(job["is_paused"]),
                 committed=0 if job is None else job["committed"],
                 taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
-                means=Loads(self._connection).means(),
+                durations=Loads(self._connection).durations().get(profile, Durations()),
                 new_names=tuple(names_of_staged(self._connection, job_id, spec)),
                 chains=planned_chains(self._connection, job_id, is_selected=bool(selection)),
                 paid_before=tuple(paid_before(self._connection)),

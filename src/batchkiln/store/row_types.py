@@ -1,10 +1,12 @@
 """Conversion between rows and core values. Only this module knows the columns by name."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
+from batchkiln.core.queue_types import Kind
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.core.waits import WaitReason
@@ -22,6 +24,18 @@ def instant(milliseconds: int | None) -> datetime | None:
 def stored(at: datetime | None) -> int | None:
     """Return the milliseconds to store for an instant, or None."""
     return None if at is None else to_milliseconds(at)
+
+
+def kind_of(row: Row) -> Kind:
+    """Build the kind of a generation from the columns of its recipe, and whether it makes a video."""
+    is_video = bool(row["is_video"])
+    return Kind(row["price_key"], is_video, row["model"], output_seconds(json.loads(row["parameters"]), is_video))
+
+
+def output_seconds(parameters: Mapping[str, object], is_video: bool) -> float | None:  # noqa: FBT001  of the same row
+    """Return the length of a clip in seconds; None for an image, and for a clip without a stated length."""
+    seconds = parameters.get("duration_seconds") if is_video else None
+    return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
 
 
 def attempt_of(row: Row) -> Attempt:

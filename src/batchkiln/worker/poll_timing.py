@@ -52,11 +52,11 @@ class DurationModels:
         return self._known[kind]
 
     def _guess(self, kind: Kind) -> Guess:
-        """Return what the other kinds of a model tell; the duration of a clip is in proportion to its length."""
+        """Return what the other kinds of a model tell."""
         similar = [
-            (self._sibling(other, seen), _relative_length(kind, other))
+            (self._sibling(other, seen), factor)
             for other, seen in self._seen.items()
-            if other != kind and (other.model, other.is_video) == (kind.model, kind.is_video)
+            if other != kind and (factor := kind.relative_length(other)) is not None
         ]
         return guess_from(similar) if similar else _usual(kind)
 
@@ -69,10 +69,6 @@ class DurationModels:
 
 def _usual(kind: Kind) -> Guess:
     return Guess(USUAL_CLIP_SECONDS if kind.is_video else USUAL_IMAGE_SECONDS)
-
-
-def _relative_length(kind: Kind, other: Kind) -> float:
-    return kind.output_seconds / other.output_seconds if kind.output_seconds and other.output_seconds else 1.0
 
 
 @dataclass(slots=True)

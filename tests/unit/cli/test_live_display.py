@@ -12,6 +12,7 @@ from batchkiln.cli import run_display
 from batchkiln.cli.live_display import LiveDisplay
 from batchkiln.cli.progress import PlainDisplay, ProgressState, WorkerState, last_done, problem_lines
 from batchkiln.cli.rich_console import SafeConsole
+from batchkiln.core.forecast import EndRange
 from batchkiln.core.states import ItemState
 from batchkiln.store import LoggedEvent
 from support.view_builders import NOW, job_view, under_way
@@ -47,9 +48,9 @@ class Terminal:
 def state(name: str = "birds", *, active: int = 1, failed: int = 2) -> ProgressState:
     items = {ItemState.DONE: 175, ItemState.FAILED: failed, ItemState.ACTIVE: active, ItemState.QUEUED: 123 - active}
     entries = [under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=40))] * active
-    view = replace(
-        job_view(items, name=name, under_way=entries, ends_at=NOW + timedelta(hours=3)), is_embedded=True, time_scale=60
-    )
+    ends_at, end_range = NOW + timedelta(hours=3), EndRange(NOW + timedelta(hours=2), NOW + timedelta(hours=5))
+    found = job_view(items, name=name, under_way=entries, ends_at=ends_at, end_range=end_range)
+    view = replace(found, is_embedded=True, time_scale=60)
     account = WorkerState("local/main", 620, 2000, 3, 10, 14, 60, None, None)
     return ProgressState((view,), (account,), spent=352, most=500, seconds=65, last="wren done: out/birds/wren.png")
 
@@ -139,7 +140,7 @@ def test_made_up_credits_and_a_fast_clock_are_named() -> None:
 
     assert "credits are made up" in shown
     assert "60 times as fast" in shown
-    assert "ends in about 3 min" in shown
+    assert "ends in about 3 min 0 s (2 min to 5 min)" in shown
 
 
 def test_of_many_problems_alike_the_first_few_are_named() -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.forecast import EndRange
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
@@ -117,3 +118,15 @@ def test_each_level_has_its_words_on_the_page(now: PageSnapshot, words: str) -> 
     page = environment().get_template("sections/headline.html").render(headline=headline(now))
 
     assert words in page
+
+
+@pytest.mark.parametrize(("hours", "is_told"), [((2, 3, 5), True), ((2.9, 3, 3.1), False)])
+def test_a_wide_range_of_the_end_is_in_the_headline(hours: tuple[float, float, float], *, is_told: bool) -> None:
+    """One moment is not enough where nobody can know."""
+    earliest, at, latest = (NOW + timedelta(hours=each) for each in hours)
+    view = job_view({ItemState.QUEUED: 3}, ends_at=at, end_range=EndRange(earliest, latest))
+
+    text = headline(snapshot(view)).text
+
+    assert "; estimated end 2030-01-01 15:00 UTC" in text
+    assert text.endswith(", in 2 h to 5 h") is is_told

@@ -57,7 +57,7 @@ def test_the_last_day_is_the_one_in_which_the_job_ends(queue: QueueFile) -> None
     """The calendar and the finishing time are one forecast."""
     accounts, times = read_accounts(Reader(queue.connection), CONFIG, AT)
 
-    (end,) = estimated_ends(Reader(queue.connection), CONFIG, times, accounts).values()
+    ((end, _),) = estimated_ends(Reader(queue.connection), CONFIG, times, accounts).values()
 
     last = [day for day in calendar(queue).days if day.items_ahead][-1]
     assert last.starts_at == PROFILE.day.start_of(end)

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.cli.progress import describe
+from batchkiln.core.forecast import EndRange
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.confirmations import cost_of_pause, cost_of_redo
 from batchkiln.presentation.formatting import end_text
@@ -59,3 +60,30 @@ def test_an_age_by_a_faster_clock_is_named(scale: int, age: str) -> None:
     entry = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=40))
 
     assert describe(entry, replace(job_view({}), time_scale=scale)).startswith(f"active {entry.item} for {age}")
+
+
+def within(minutes: float, first: float, last: float, time_scale: float = 1) -> str | None:
+    end, *found = (NOW + timedelta(minutes=each) for each in (minutes, first, last))
+    return end_text(end, NOW, time_scale, EndRange(*found))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "text"),
+    [
+        ((190, 160, 230), "in about 3 h 10 min (2 h 40 min to 3 h 50 min), at "),
+        ((191, 162, 229), "in about 3 h 11 min (2 h 40 min to 3 h 50 min), at "),
+        ((190, 185, 196), "in about 3 h 10 min, at "),
+        ((5, 4.6, 5.5), "in about 5 min 0 s, at "),
+        ((5, 1.51, 11), "in about 5 min 0 s (1 min 30 s to 11 min), at "),
+        ((10_000, 7_000, 17_000), "in about 6 d 22 h (4 d 18 h to 12 d), at "),
+        ((17, 4.1, 49), "in about 17 min 0 s (4 min to 50 min), at "),
+        ((60, -5, 120), "in about 1 h 0 min (0 s to 2 h), at "),
+    ],
+)
+def test_a_wide_range_is_told(minutes: tuple[float, float, float], text: str) -> None:
+    """It is rounded outwards; what is narrower than a tenth of the time left, or a minute, is one figure."""
+    assert (within(*minutes) or "").startswith(text)
+
+
+def test_range_of_a_faster_clock_is_in_real_time() -> None:
+    assert within(190, 160, 230, time_scale=2) == "in about 1 h 35 min (1 h 20 min to 1 h 55 min)"

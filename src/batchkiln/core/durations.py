@@ -1,0 +1,126 @@
+"""What earlier durations of a kind tell about the next ones: their mean, their spread, and how sure the mean is.
+
+Two things make the sum of coming durations uncertain. Each of them varies, which evens out over many items. And the
+mean of few observations is wrong by the same amount for every item, which does not. Both are kept apart.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from typing import Final
+
+from batchkiln.core.queue_types import Kind
+
+_GUESSED_SPREAD: Final = 0.3  # standard deviation of a duration, as a share of the mean, before any was seen
+_GUESS_ERROR: Final = 0.8  # of the guessed mean, likewise
+_GUESS_WEIGHT: Final = 2  # the guessed spread counts as so many observations
+_SIMILAR_SPREAD: Final = 0.2  # of the logarithm of the means of similar kinds, before two of them were seen
+_SMALL_SAMPLE: Final = 1.2  # widens what few observations tell, as Student's distribution does
+_LEAST_SECONDS: Final = 0.001  # of a local service that answers at once
+_SHORTEST_LOOK: Final = 8  # observations
+_CHANGE: Final = 3.0  # standard errors between two means beyond which the service has changed its pace
+_LEAST_CHANGE: Final = 0.02  # as a share of the mean
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The expected duration of a kind of item, in seconds.
+
+    `deviation` is the standard deviation of one duration from the mean, and `error` that of the mean itself.
+    """
+
+    seconds: float
+    deviation: float = 0.0
+    error: float = 0.0
+
+    def times(self, factor: float) -> "Expected":
+        """Return what is expected of durations that are longer by a factor."""
+        return Expected(self.seconds * factor, self.deviation * factor, self.error * factor)
+
+
+class Durations:
+    """The observed durations of a service's items, by kind."""
+
+    def __init__(self, seen: Iterable[tuple[Kind, float]] = ()) -> None:
+        """Take the durations in seconds, the oldest first."""
+        self._seen: dict[Kind, list[float]] = {}
+        for kind, seconds in seen:
+            self._seen.setdefault(kind, []).append(seconds)
+        self._alone: dict[tuple[Kind, float], Expected] = {}
+
+    def expected(self, kind: Kind, usual_seconds: float) -> Expected:
+        """Return what is expected of the next items of a kind; `usual_seconds` counts as long as nothing is known."""
+        usual = Expected(usual_seconds, _GUESSED_SPREAD * usual_seconds, _GUESS_ERROR * usual_seconds)
+        similar = [
+            self._of_one(other, usual).times(factor)
+            for other in self._seen
+            if other != kind and (factor := kind.relative_length(other)) is not None
+        ]
+        return expected(self._seen.get(kind, ()), from_similar(similar) if similar else usual)
+
+    def _of_one(self, kind: Kind, usual: Expected) -> Expected:
+        """Return what is expected of a kind without regard to similar ones."""
+        key = kind, usual.seconds
+        if key not in self._alone:
+            self._alone[key] = expected(self._seen[kind], usual)
+        return self._alone[key]
+
+    def has_seen(self, kind: Kind) -> bool:
+        """Return whether an item of a kind was observed."""
+        return kind in self._seen
+
+
+def from_similar(similar: Sequence[Expected]) -> Expected:
+    """Return what is expected of an unseen kind from similar ones, at least one.
+
+    The variance of their means counts together with two assumed kinds, as for the choice of poll times.
+    """
+    logs = [log(each.seconds) for each in similar]
+    middle = _mean(logs)
+    between = (sum((each - middle) ** 2 for each in logs) + 2 * _SIMILAR_SPREAD**2) / (len(logs) + 1)
+    seconds = exp(middle)
+    spread = _mean([each.deviation / each.seconds for each in similar])
+    return Expected(seconds, spread * seconds, seconds * sqrt(between * (1 + 1 / len(logs))))
+
+
+def expected(seen: Sequence[float], before: Expected) -> Expected:
+    """Return what observed durations in seconds tell, the oldest first, with what was expected `before` them."""
+    alike = _newest_alike([max(each, _LEAST_SECONDS) for each in seen])
+    count = len(alike)
+    if not count:
+        return before
+    mean = _mean(alike)
+    guessed_variance = (mean * before.deviation / before.seconds) ** 2
+    freedom = count - 1 + _GUESS_WEIGHT
+    variance = (_squares(alike, mean) + _GUESS_WEIGHT * guessed_variance) / freedom
+    variance *= (1 + _SMALL_SAMPLE / freedom) ** 2
+    weight = variance / before.error**2 if before.error else 0.0  # of what was expected before, in observations
+    seconds = (weight * before.seconds + count * mean) / (weight + count)
+    half = count // 2
+    change = (_mean(alike[half:]) - _mean(alike[:half])) / 2 if count >= _SHORTEST_LOOK else 0.0  # it may go on
+    return Expected(seconds, sqrt(variance), sqrt(variance / (weight + count) + change**2))
+
+
+def _newest_alike(seen: Sequence[float]) -> Sequence[float]:
+    """Return the newest durations, as many as have one mean: none from before the service changed its pace.
+
+    The look back is doubled for as long as the older half has the mean of the newer one.
+    """
+    size = _SHORTEST_LOOK
+    while size < len(seen):
+        newer, older = seen[-size:], seen[-2 * size : -size]
+        means = _mean(newer), _mean(older)
+        squares = _squares(newer, means[0]) + _squares(older, means[1])
+        error = sqrt(squares / (len(newer) + len(older) - 1) * (1 / len(newer) + 1 / len(older)))
+        if abs(means[0] - means[1]) > max(_CHANGE * error, _LEAST_CHANGE * means[0]):
+            return newer
+        size *= 2
+    return seen
+
+
+def _mean(seen: Sequence[float]) -> float:
+    return sum(seen) / len(seen)
+
+
+def _squares(seen: Sequence[float], mean: float) -> float:
+    return sum((each - mean) ** 2 for each in seen)
