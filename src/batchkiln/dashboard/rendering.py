@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -28,8 +28,9 @@ from batchkiln.presentation.overview import service_notes
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
+@cache
 def environment() -> Environment:
-    """Return the templates with their filters and functions."""
+    """Return the templates with their filters and functions: once in a process, since to compile them takes long."""
     made = Environment(
         loader=PackageLoader("batchkiln.dashboard"),
         autoescape=True,
