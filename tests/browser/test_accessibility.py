@@ -53,10 +53,10 @@ def findings(opened: Opened, paths: tuple[str, ...], theme: Theme) -> list[str]:
     opened.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     found: list[str] = []
     for path in paths:
+        opened.go(path)
+        opened.page.evaluate(AXE)
         for width in WIDTHS[theme]:
             opened.page.set_viewport_size({"width": width, "height": 900})
-            opened.go(path)
-            opened.page.evaluate(AXE)
             result: dict[str, Any] = opened.page.evaluate("axe.run({resultTypes: ['violations']})")
             for violation in result["violations"]:
                 place = f"{path} at {width}: {violation['id']}"

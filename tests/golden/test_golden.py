@@ -1,5 +1,6 @@
 """The newest code opens, reads and resumes the queues of every earlier schema version."""
 
+import asyncio
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
@@ -83,20 +85,20 @@ def test_golden_queue_holds_an_item_in_every_state(tmp_path: Path, version: int)
     assert doubts == (2,)
 
 
-async def resumed(folder: Path, version: int) -> World:
-    """Run a golden queue to its end."""
-    world = resumed_world(folder, version)
-    await world.run()
-    return world
+@pytest.fixture(scope="module", params=VERSIONS, ids=lambda version: f"version {version}")
+def resumed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, World]]:
+    """Run the golden queue of a version to its end. Not to be changed."""
+    world = resumed_world(tmp_path_factory.mktemp("resumed"), request.param)
+    asyncio.run(world.run())
+    yield request.param, world
+    world.close()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_golden_queue_is_resumed_and_nothing_paid_twice(tmp_path: Path, version: int) -> None:
+def test_golden_queue_is_resumed_and_nothing_paid_twice(tmp_path: Path, resumed: tuple[int, World]) -> None:
     """Law 2: what was unresolved is sent with the same key, bytes and API key; no other attempt is made of it."""
+    version, world = resumed
     load(version, tmp_path / "before.db")
     recorded = _recorded(tmp_path / "before.db")
-
-    world = await resumed(tmp_path, version)
 
     sent: dict[str, set[Create]] = defaultdict(set)
     for create in world.service.creates:
@@ -107,7 +109,6 @@ async def test_golden_queue_is_resumed_and_nothing_paid_twice(tmp_path: Path, ve
     assert {name: world.state(name).value for name in ENDS} == ENDS
     assert all(world.service.charges_of(f"a {name}") <= 1 for name in ENDS)
     assert world.service.violations == []
-    world.close()
 
 
 def _recorded(path: Path) -> dict[str, Create]:
@@ -120,10 +121,9 @@ def _recorded(path: Path) -> dict[str, Create]:
         return {json.loads(row[2])["prompt"]: Create(row[0], bool(row[1]), *row[2:]) for row in rows}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_every_paid_file_of_a_golden_queue_is_fetched(tmp_path: Path, version: int) -> None:
+def test_every_paid_file_of_a_golden_queue_is_fetched(resumed: tuple[int, World]) -> None:
     """Law 7: this includes the second of two files whose first the older program saved."""
-    world = await resumed(tmp_path, version)
+    _, world = resumed
 
     outputs = {row[0] for row in world.rows("SELECT path FROM output")}
     done = [name for name, state in ENDS.items() if state == "done"]
@@ -134,19 +134,16 @@ async def test_every_paid_file_of_a_golden_queue_is_fetched(tmp_path: Path, vers
     )
     assert world.outputs.files["/out/guide/two-views.png"] == content_of(generation_id)
     assert world.outputs.files["/out/guide/two-views-2.png"] == content_of(f"{generation_id}/2")
-    world.close()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_money_of_a_golden_queue_adds_up(tmp_path: Path, version: int) -> None:
+def test_money_of_a_golden_queue_adds_up(resumed: tuple[int, World]) -> None:
     """What the queue says was charged and refunded is what the service's ledger says."""
-    world = await resumed(tmp_path, version)
+    _, world = resumed
 
     charged, refunded = world.rows("SELECT sum(charged), sum(refunded) FROM job")[0]
     known = list(world.service.generations.values())
     assert charged == sum(generation.cost for generation in known)
     assert refunded == sum(generation.cost for generation in known if generation.refunded)
-    world.close()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -185,7 +182,8 @@ def next_version(monkeypatch: pytest.MonkeyPatch) -> int:
 
 async def test_older_queue_is_migrated_and_resumed(tmp_path: Path, next_version: int) -> None:
     """The first command that writes brings a queue up to date; what was under way goes on."""
-    world = await resumed(tmp_path, SCHEMA_VERSION)
+    world = resumed_world(tmp_path, SCHEMA_VERSION)
+    await world.run()
 
     assert world.one("PRAGMA user_version") == next_version
     assert world.one("SELECT count(*) FROM more") == len(ENDS)

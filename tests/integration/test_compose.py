@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -25,6 +26,7 @@ from support.tcp_gate import free_port
 PATH: Final = Path(__file__).resolve().parents[2] / "docs" / "compose" / "compose.yaml"
 SERVICES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(PATH.read_text("utf-8"))["services"]
 CONFIGS: Final[dict[str, dict[str, Any]]] = yaml.safe_load(PATH.read_text("utf-8"))["configs"]
+PAUSE_SECONDS: Final = 1.0  # each look is a process, which takes the time of those that it looks at
 FIRST_JOB: Final = "first-job"  # what `init` writes
 SOURCE: Final = str(PATH.parents[2] / "src")
 
@@ -163,10 +165,11 @@ def test_services_work_as_the_guide_says(composition: Composition) -> None:
     for name in ("service", "worker-1", "worker-2", "dashboard"):
         composition.start(name)
     for name in ("worker-1", "worker-2"):
-        wait_until(lambda: composition.is_healthy(name), composition.said, seconds=60)  # noqa: B023  called here
+        is_healthy = partial(composition.is_healthy, name)
+        wait_until(is_healthy, composition.said, seconds=60, pause_seconds=PAUSE_SECONDS)
 
     steps = [composition.call("worker-1", ["batchkiln", *step]) for step in (["init"], ["enqueue", "manifest.yaml"])]
-    wait_until(lambda: _is_done(composition), composition.said)
+    wait_until(lambda: _is_done(composition), composition.said, pause_seconds=PAUSE_SECONDS)
     workers = composition.call("worker-2", ["batchkiln", "workers"])
     for name in ("worker-1", "worker-2"):
         composition.processes[name].send_signal(signal.SIGTERM)

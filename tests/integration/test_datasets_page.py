@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from support.manual_commands import put_program
+from support.program_relay import relayed_program
 from support.programs import environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -24,20 +24,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Follow the page once, with a hurried local service and without the network."""
     made, tools = tmp_path_factory.mktemp("page"), tmp_path_factory.mktemp("tools")
     (made / "batchkiln.yaml").write_text("profiles:\n  local:\n    time_scale: 600\n", "utf-8")
-    put_program(tools)
     surroundings = environment(PATH=f"{tools}:{os.environ['PATH']}", HOME=str(made), HF_HUB_OFFLINE="1")
     commands = {"bash": [str(shutil.which("bash")), "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
-    for language, text in BLOCKS:
-        result = subprocess.run(
-            [*commands[language], text],
-            cwd=made,
-            env=surroundings,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
-        assert result.returncode == 0, f"{text}\n{result.stdout}\n{result.stderr}"
+    with relayed_program(tools):
+        for language, text in BLOCKS:
+            result = subprocess.run(
+                [*commands[language], text],
+                cwd=made,
+                env=surroundings,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+            assert result.returncode == 0, f"{text}\n{result.stdout}\n{result.stderr}"
     return made
 
 

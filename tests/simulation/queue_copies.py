@@ -13,6 +13,7 @@ from typing import Final
 from .plan import Stage
 
 _CREATE: Final = re.compile(rb"POST /api/v1/(?:images|videos) HTTP/1\.1\r\n")
+_INDEX_HEADER_BYTES: Final = 48  # sqlite.org/walformat.html, section 2.1: a counter of commits, and their checksum
 _REPLY: Final = re.compile(rb"HTTP/1\.1 (?:202|4\d\d) ")
 _STATES: Final[dict[Stage, str]] = {
     "in doubt": "SELECT 1 FROM attempt WHERE state = 'sent' AND sends > 1",
@@ -34,12 +35,14 @@ class QueueCopies:
         self._folder = folder
         self._note = note
         self._expected: list[Stage] = []
+        self._looked_at: bytes | None = None  # the last state of the queue in which no stage was found
         self.taken: list[Path] = []
         self.stages: list[Stage] = []  # of all that were taken
 
     def expect(self, stage: Stage) -> None:
         """Take a copy at the next passing of a stage; at once where any will do."""
         self._expected.append(stage)
+        self._looked_at = None
         self.reach("any")
 
     def reach(self, stage: Stage) -> None:
@@ -63,10 +66,22 @@ class QueueCopies:
         wanted = [stage for stage in _STATES if stage in self._expected]
         if not wanted or not self._queue.exists():
             return
+        state = self._state()
+        if state is not None and state == self._looked_at:
+            return
+        self._looked_at = state
         with closing(self._reader()) as queue:
             found = [stage for stage in wanted if queue.execute(_STATES[stage]).fetchone()]
         for stage in found:
             self.reach(stage)
+
+    def _state(self) -> bytes | None:
+        """Return what each commit changes in the index of the log; None without a log. To open the queue costs more."""
+        try:
+            with self._queue.with_name(f"{self._queue.name}-shm").open("rb", buffering=0) as index:
+                return index.read(_INDEX_HEADER_BYTES) or None
+        except FileNotFoundError:
+            return None
 
     def see(self, node: str, content: bytes) -> None:
         """Look whether a create, or the service's word on one, is about to be sent."""

@@ -14,14 +14,14 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from math import ceil
 from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, TypeVar, get_args
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -37,6 +37,8 @@ from simulation.scenarios import Options
 from simulation.seeds import command_of, play_seed
 from simulation.served_queues import name_server
 from simulation.strangers import meet
+
+T = TypeVar("T")
 
 OPTIONS: Final = Options(days=2.0)
 RUSHED: Final = Options(days=2.0, is_rushed=True)
@@ -121,19 +123,30 @@ def main() -> int:
     drawn = pairs(extent.pairs, args.seed, processes=args.processes) if is_paired else []
     with silent_pool(args.processes) as pool:
         parts = _parts(pool, extent, args.seed, drawn, args.database)
-        broken = sum(_tell(name, runs) for part, name, runs in parts if args.part in {None, part})
+        begun = ((name, begin()) for part, name, begin in parts if args.part in {None, part})
+        broken = sum(_tell(name, runs) for name, runs in _one_ahead(begun))
     print("every promise was kept" if not broken else f"{broken} runs broke a promise")
     return 1 if broken else 0
 
 
+def _one_ahead(parts: Iterable[T]) -> Iterator[T]:
+    """Yield parts once the one after them is there: no process waits for the longest run of a part."""
+    before: list[T] = []
+    for part in parts:
+        yield from before
+        before = [part]
+    yield from before
+
+
 def _parts(
     pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]], database: Database
-) -> Iterator[tuple[str, str, Runs]]:
-    """Yield each part, its name, and its runs, which begin when they are iterated."""
+) -> Iterator[tuple[str, str, Callable[[], Runs]]]:
+    """Yield each part, its name, and what begins its runs."""
+    chunk = 1 if extent.share else 10
     for how in get_args(How):
-        yield "points", f"points, {how}", _every(pool, extent, how, seed)
+        yield "points", f"points, {how}", partial(_every, pool, extent, how, seed, chunk=chunk)
     for number, how in enumerate(PAIRED):  # each way of dying has others of the pairs
-        yield "pairs", f"pairs, {how}", _points(pool, drawn[number :: len(PAIRED)], how, seed)
+        yield "pairs", f"pairs, {how}", partial(_points, pool, drawn[number :: len(PAIRED)], how, seed, chunk=chunk)
     first_seed = seed * 1_000_000
     for name, drawn_from, days, batch in (
         ("worlds", OPTIONS, extent.account_days, 20),
@@ -142,24 +155,24 @@ def _parts(
         ("worlds of a few", FEW, extent.few_days, 8),
     ):
         options = replace(drawn_from, database=database)
-        yield "worlds", name, _worlds(pool, first_seed, options, days, batch=batch)
-    yield "dialects", "dialects", _dialects(pool, seed, extent.dialects)
-    yield "fleet", "fleets", _fleets(pool, first_seed, extent.fleets)
+        yield "worlds", name, partial(_worlds, pool, first_seed, options, days, batch=batch)
+    yield "dialects", "dialects", partial(_dialects, pool, seed, extent.dialects)
+    yield "fleet", "fleets", partial(_fleets, pool, first_seed, extent.fleets)
     for blow in HANDOVER_BLOWS:
-        yield "fleet", f"handovers, {blow}", _handovers(pool, extent.handovers, seed, blow)
-    yield "restores", "restores", _restores(pool, seed, extent.restores)
+        yield "fleet", f"handovers, {blow}", partial(_handovers, pool, extent.handovers, seed, blow)
+    yield "restores", "restores", partial(_restores, pool, seed, extent.restores)
 
 
 def _fleets(pool: Pool, first_seed: int, count: int) -> Runs:
     """Play worlds with several workers; the deaths are all that befell them."""
-    for seed, outcome in pool.imap_unordered(play_fleet_seed, range(first_seed, first_seed + count)):
-        yield f"fleets.py --seeds {seed}", _as_outcome(outcome)
+    played = pool.imap_unordered(play_fleet_seed, range(first_seed, first_seed + count))
+    return ((f"fleets.py --seeds {seed}", _as_outcome(outcome)) for seed, outcome in played)
 
 
 def _handovers(pool: Pool, share: int, seed: int, blow: Blow) -> Runs:
     points = range(1 + seed % share, count_handover_points() + 1, share)
-    for point, outcome in zip(points, pool.imap(partial(play_handover, blow=blow), points), strict=True):
-        yield f"fleets.py --handover {point} --blow {blow}", _as_outcome(outcome)
+    played = zip(points, pool.imap(partial(play_handover, blow=blow), points), strict=True)
+    return ((f"fleets.py --handover {point} --blow {blow}", _as_outcome(outcome)) for point, outcome in played)
 
 
 def _as_outcome(fleet: FleetOutcome) -> Outcome:
@@ -170,39 +183,49 @@ def _as_outcome(fleet: FleetOutcome) -> Outcome:
 def _restores(pool: Pool, seed: int, restores: int) -> Runs:
     """Restore the queue from older copies; the deaths that are told are restores and kills."""
     seeds = range(seed * 1_000_000, seed * 1_000_000 + ceil(restores / RESTORES))
-    for drawn, outcome in zip(seeds, pool.imap(play_restores, seeds), strict=True):
-        yield f"restores.py --seed {drawn}", outcome
+    played = zip(seeds, pool.imap(play_restores, seeds), strict=True)
+    return ((f"restores.py --seed {drawn}", outcome) for drawn, outcome in played)
 
 
 def _dialects(pool: Pool, seed: int, count: int) -> Runs:
     """Run jobs against dialects and check what they cost; `strangers.py` counts how many complete."""
     first = seed * 1_000_000
-    for verdict in pool.imap_unordered(meet, range(first, first + count), chunksize=5):
-        yield f"strangers.py --only {verdict.seed}", Outcome(0, (), (), verdict.broken, generations=verdict.generations)
+    verdicts = pool.imap_unordered(meet, range(first, first + count), chunksize=5)
+    return (
+        (f"strangers.py --only {each.seed}", Outcome(0, (), (), each.broken, generations=each.generations))
+        for each in verdicts
+    )
 
 
-def _every(pool: Pool, extent: Extent, how: How, seed: int) -> Runs:
+def _every(pool: Pool, extent: Extent, how: How, seed: int, *, chunk: int) -> Runs:
     is_each = not extent.share and not how.startswith("choices")
     deaths = every_point(how) if is_each else every_turn(how, share=extent.share or 1, offset=seed)
-    yield from _points(pool, deaths, how, seed)
+    return _points(pool, deaths, how, seed, chunk=chunk)
 
 
-def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How, seed: int) -> Runs:
-    outcomes = pool.imap(partial(play_deaths, how=how, seed=seed), deaths, chunksize=10)
-    for chosen, outcome in zip(deaths, outcomes, strict=True):
-        points = ",".join(str(point) for point in chosen)
-        yield f"crash_points.py --only {points} --how {how} --seed {seed}", outcome
+def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How, seed: int, *, chunk: int) -> Runs:
+    outcomes = pool.imap(partial(play_deaths, how=how, seed=seed), deaths, chunksize=chunk)
+    commands = (f"crash_points.py --only {','.join(map(str, each))} --how {how} --seed {seed}" for each in deaths)
+    return zip(commands, outcomes, strict=True)
 
 
 def _worlds(pool: Pool, first_seed: int, options: Options, account_days: int, *, batch: int) -> Runs:
     """Play batches of worlds until they add up to so many account-days."""
-    days = 0
-    for first in count(first_seed, batch):
-        for seed, outcome in pool.imap_unordered(partial(play_seed, options=options), range(first, first + batch)):
-            days += outcome.account_days
-            yield f"seeds.py {command_of(seed, options)}", outcome
-        if days >= account_days:
-            return
+
+    def begin(first: int) -> Iterator[tuple[int, Outcome]]:
+        return pool.imap_unordered(partial(play_seed, options=options), range(first, first + batch))
+
+    def played(begun: Iterator[tuple[int, Outcome]]) -> Runs:
+        days = 0
+        for first in count(first_seed + batch, batch):
+            for seed, outcome in begun:
+                days += outcome.account_days
+                yield f"seeds.py {command_of(seed, options)}", outcome
+            if days >= account_days:
+                return
+            begun = begin(first)
+
+    return played(begin(first_seed))
 
 
 def _tell(name: str, runs: Runs) -> int:

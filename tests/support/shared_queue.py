@@ -183,9 +183,11 @@ class SharedQueue:
         return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
 
 
-def wait_until(is_so: Callable[[], bool], said: Callable[[], str], seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait for something that other processes do; fail with what they said."""
+def wait_until(
+    is_so: Callable[[], bool], said: Callable[[], str], seconds: float = PATIENCE_SECONDS, *, pause_seconds: float = 0.1
+) -> None:
+    """Wait for something that other processes do; fail with what they said. A look that is a process wants a pause."""
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, said()
-        time.sleep(0.1)
+        time.sleep(pause_seconds)

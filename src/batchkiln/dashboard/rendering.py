@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -29,8 +29,9 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 _MINUTE: Final = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) ([A-Z]{3,5}|[+-]\d\d)\b")
 
 
+@cache
 def environment() -> Environment:
-    """Return the templates with their filters and functions."""
+    """Return the templates with their filters and functions: once in a process, since to compile them takes long."""
     made = Environment(
         loader=PackageLoader("batchkiln.dashboard"),
         autoescape=True,

@@ -25,6 +25,14 @@ def shared(tmp_path: Path) -> Iterator[SharedQueue]:
         yield made
 
 
+@pytest.fixture
+def unhurried(tmp_path: Path) -> Iterator[SharedQueue]:
+    """The same, for workers that are to be busy for a while: each picture is drawn, which takes this machine's time."""
+    postgres.require()
+    with postgres.server().database() as url, SharedQueue(tmp_path, url, ACCOUNTS, scale=40.0).serving() as made:
+        yield made
+
+
 def drivers(shared: SharedQueue, config: str) -> dict[str, str | None]:
     """Return who drives each account, as `status` tells."""
     return {each["account"]: each.get("driven_by") for each in shared.document("status", config=config)["accounts"]}
@@ -34,19 +42,20 @@ def egresses(shared: SharedQueue, config: str) -> list[str]:
     return sorted(str(worker).partition("/")[0] for worker in drivers(shared, config).values())
 
 
-def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(shared: SharedQueue) -> None:
+def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(unhurried: SharedQueue) -> None:
     """Each takes as many accounts as the other; after SIGTERM, the other has all of them within two renewals."""
+    shared = unhurried
     one, two = shared.machine("fra-1"), shared.machine("fra-2")
     assert shared.call("enqueue", shared.manifest("birds", items=900), config=one)[0] == 0
     first, second = shared.work("fra-1", config=one), shared.work("fra-2", config=two)
-    wait_until(lambda: egresses(shared, one) == ["fra-1", "fra-1", "fra-2", "fra-2"], shared.said)
+    wait_until(lambda: egresses(shared, one) == ["fra-1", "fra-1", "fra-2", "fra-2"], shared.said, pause_seconds=0.5)
     table = shared.call("workers", config=one)
     listed = shared.document("workers", config=one)["workers"]
     checks = [shared.call("workers", "--check", name, config=one)[0] for name in ("fra-1", "fra-3")]
 
     second.send_signal(signal.SIGTERM)
     assert second.wait(30) == 143, shared.said()
-    wait_until(lambda: egresses(shared, one) == ["fra-1"] * 4, shared.said, seconds=15)
+    wait_until(lambda: egresses(shared, one) == ["fra-1"] * 4, shared.said, seconds=15, pause_seconds=0.5)
     drained = shared.call("workers", "drain", "fra-1", config=one)
     code = first.wait(30)
 

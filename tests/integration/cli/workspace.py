@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from support.programs import environment, start
 
-TIMEOUT_SECONDS: Final = 30
+TIMEOUT_SECONDS: Final = 120  # only what hangs takes so long
 HURRIED: Final = "profiles:\n  local:\n    time_scale: 600\n"
 UNHURRIED: Final = "profiles:\n  local:\n    time_scale: 10\n"
 MANIFEST: Final = """\

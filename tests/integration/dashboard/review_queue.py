@@ -1,6 +1,8 @@
 """A queue of which a person reviews pictures, clips and variants."""
 
 import hashlib
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 from PIL import Image, ImageDraw
@@ -14,11 +16,17 @@ PROMPT = "A barn owl on a mossy branch in moonlight, soft rim light, shallow dep
 
 
 def paint(path: Path, number: int) -> bytes:
-    """Draw a picture that is told from the others."""
+    """Write a picture that is told from the others."""
+    path.write_bytes(content := _drawn(number))
+    return content
+
+
+@cache
+def _drawn(number: int) -> bytes:
     picture = Image.new("RGB", (1024, 768), COLORS[number % len(COLORS)])
     ImageDraw.Draw(picture).ellipse((300, 150 + 20 * number, 700, 550 + 20 * number), fill=(235, 225, 205))
-    picture.save(path)
-    return path.read_bytes()
+    picture.save(file := BytesIO(), "PNG")
+    return file.getvalue()
 
 
 def variants(name: str, count: int, choose: int | None, inputs: tuple[InputFile, ...] = ()) -> list[ItemSpec]:

@@ -5,6 +5,8 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,12 @@ def draw(path: Path) -> None:
 
 
 def film(path: Path) -> None:
-    with av.open(str(path), "w") as container:
+    path.write_bytes(_filmed())
+
+
+@cache
+def _filmed() -> bytes:
+    with av.open(file := BytesIO(), "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=10)
         stream.width, stream.height, stream.pix_fmt = 320, 180, "yuv420p"
         for number in range(20):
@@ -37,6 +44,7 @@ def film(path: Path) -> None:
                 container.mux(packet)
         for packet in stream.encode():
             container.mux(packet)
+    return file.getvalue()
 
 
 def fill(folder: Path) -> QueueFile:
