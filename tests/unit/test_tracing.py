@@ -78,6 +78,7 @@ async def test_a_token_for_the_collector_stays_out_of_the_log(
 ) -> None:
     """The SDK's own log is heard as well, with all that it says of a collector that cannot be reached."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer canary-token")
+    monkeypatch.setattr(logging.root, "handlers", [caplog.handler])  # without those that a command has set up
     caplog.set_level(logging.DEBUG)
     with capture_logs() as lines:
         await tracing_to(new_exporter(Traces("http://127.0.0.1:9"))).close(None, seconds=0.2)

@@ -184,8 +184,8 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
             }
         )
         return
-    speed = "" if config.time_scale == 1 else f" Its clock runs {config.time_scale:g} times as fast."
-    program.print_result(f"The local service is at {service.base_url}.{speed}")
+    speed = "" if config.time_scale == 1 else f" (its clock runs {config.time_scale:g} times as fast)"
+    program.print_result(f"The local service is at {service.base_url}{speed}")  # no full stop: the address is copied
     if service.operator_url is not None:
         program.print_result(f"Its operator's port is at {service.operator_url}.")
     for name, path in key_files.items():
