@@ -76,7 +76,7 @@ def answered(
 ) -> ItemState:
     """Commit what a reply to the last send means that names no generation."""
     attempt = attempt_of(committing.attempt_row(world.connection, attempt_id))
-    facts = Facts(error=error, reason=error.said, is_contact=is_contact)
+    facts = Facts(error=error, reason=error.summary, is_contact=is_contact)
     return commit(world, attempt_id, CREATES[answer, attempt.was_in_doubt], facts, now)
 
 

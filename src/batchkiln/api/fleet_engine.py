@@ -124,13 +124,13 @@ class FleetEngine(Engine):
                 log.warning("renewal_failed", worker=self._keeper.worker.name, reason=str(error))
             if self._keeper.is_draining:
                 self.control.stop()
-            history = self._keeper.history
+            history = self._keeper.newest_event_id
             if self.ticker.monotonic() >= look_at:  # a bell that nobody heard is made up for
                 look_at, looks = self.ticker.monotonic() + LOOK_SECONDS, looks + 1
                 if history != seen_at_look or looks % LOOKS_WITHOUT_EVENTS == 0:
                     self._known_fleet, seen_at_look = None, history
                     self.announce()
-            if self._keeper.fleet != self._known_fleet or self._rests() != self._keeper.rests:
+            if self._keeper.fleet_state != self._known_fleet or self._rests() != self._keeper.rests:
                 self._is_woken = True
                 self.control.recheck.set()
             if history != seen:
@@ -208,7 +208,7 @@ class FleetEngine(Engine):
             if account_id not in self.control.cut_off and self._keys(self.services[profile], account, needs_key=False):
                 able.add(account_id)
         self.wanted = names
-        fleet = self._keeper.fleet  # as of the last renewal: what changes from now on is seen at the next one
+        fleet = self._keeper.fleet_state  # as of the last renewal: what changes from now on is seen at the next one
         await self._keeper.report_rests(self._rests())
         if self._keeper.egress_epoch is None:
             self._known_fleet = fleet

@@ -69,16 +69,16 @@ class LeaseRenewal:
     """The result of renewing a worker's leases. `egress_epoch` is None for a standby worker.
 
     `epochs` contains the epochs of the renewed leases, by account id. `free_in_seconds` is when the first lease of
-    another worker expires unless it is renewed. `fleet` is a text that changes with the workers and the leases, and
-    `history` is the id of the queue's newest event.
+    another worker expires unless it is renewed. `fleet_state` is a text that changes with the workers and the leases.
+    `newest_event_id` is that of the queue's history.
     """
 
     egress_epoch: int | None
     epochs: Mapping[int, int]
     is_draining: bool
     free_in_seconds: float = inf
-    fleet: str = ""
-    history: int = 0
+    fleet_state: str = ""
+    newest_event_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

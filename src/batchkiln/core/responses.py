@@ -55,7 +55,7 @@ class ErrorInfo:
     message: str
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The code and message on one line; the message alone if there is no code."""
         return f"{self.code}: {self.message}" if self.code else self.message
 

@@ -175,9 +175,9 @@ class Leases:
         now = self._clock(session)
         found = renew(session, now, worker, egress, epoch, driven, beaten_at=self._beaten_at)
         is_awaited = self._machine is not None and known_journals.seen(session, self._machine, now)
-        if self._machine is not None and not is_awaited and found.history != self._remembered:
-            self._machine.remember(found.history)
-            self._remembered = found.history
+        if self._machine is not None and not is_awaited and found.newest_event_id != self._remembered:
+            self._machine.remember(found.newest_event_id)
+            self._remembered = found.newest_event_id
         return found, now, is_awaited
 
     def _take(
@@ -257,7 +257,7 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
     }
     epochs = session.execute(query("renew_accounts"), renewed).fetchall() if driven else []
     seen = {"worker": worker.name, "egress": worker.egress, "now": now}
-    expires_at, history, moved, *fleet = tuple(session.execute(query("fleet"), seen).fetchone())
+    expires_at, newest_event_id, moved, *fleet = tuple(session.execute(query("fleet"), seen).fetchone())
     if moved is not None:  # while the worker stood still; nothing of the above is kept
         refuse_moved(session, "this queue")
     return LeaseRenewal(
@@ -265,8 +265,8 @@ def renew(  # noqa: PLR0917  a connection's work: the leases pass all of them on
         epochs={row["account_id"]: row["epoch"] for row in epochs},
         is_draining=bool(row["is_draining"]),
         free_in_seconds=inf if expires_at is None else (expires_at - now) / 1000,
-        fleet=repr(fleet),
-        history=history,
+        fleet_state=repr(fleet),
+        newest_event_id=newest_event_id,
     )
 
 

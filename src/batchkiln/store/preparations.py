@@ -112,7 +112,7 @@ def never_fits_error(never_fits: NeverFits, cost: int) -> ErrorInfo:
     return ErrorInfo(never_fits.obstacle, message)
 
 
-def alike(connection: Session, candidate: Candidate, number: int) -> int:
+def same_priced_item(connection: Session, candidate: Candidate, number: int) -> int:
     """Return the id of one of the next items that shares the candidate's recipe and needs no further image."""
     heads = _heads(connection, candidate, EXAMPLES)
     own = next((head for head in heads if head["id"] == candidate.item_id), None)

@@ -185,9 +185,9 @@ class WorkerStore:
         """Return the body of a quote; None if the item is no longer queued or an image is not uploaded."""
         return await self._database.read(attempts.quote_body, item_id, account_id)
 
-    async def alike(self, candidate: Candidate, number: int) -> int:
+    async def same_priced_item(self, candidate: Candidate, number: int) -> int:
         """Return the id of an item with a candidate's price. Small values of `number` select different items."""
-        return await self._database.read(preparations.alike, candidate, number)
+        return await self._database.read(preparations.same_priced_item, candidate, number)
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
         """Return the files to upload for a candidate and the next items after it."""

@@ -209,7 +209,7 @@ def _facts_of_create(reply: CreateReply) -> Facts:
     error = outcome_errors.error_of_create(reply)
     return Facts(
         error=error,
-        reason=reply.reason if isinstance(reply, NoResponse) else error.said,
+        reason=reply.reason if isinstance(reply, NoResponse) else error.summary,
         is_contact=not isinstance(reply, NoResponse | Unavailable | EdgeBlocked),
     )
 
@@ -271,7 +271,7 @@ async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepte
             worker.on_success(Call.CREATE, key=attempt.key_fingerprint)
             _count_equal_refusal(worker, attempt, error, now)
         case Refused() | IdempotencyConflict():
-            worker.postpone_creates(now, seconds or 0.0, WaitReason.UNDECIDED, reply.error.said)
+            worker.postpone_creates(now, seconds or 0.0, WaitReason.UNDECIDED, reply.error.summary)
         case NotUnderstood():
             await worker.on_failure(reply, Call.CREATE)
             worker.postpone_creates(now, seconds or 0.0, WaitReason.UNDECIDED, describe_error(reply))
@@ -307,14 +307,14 @@ def _count_equal_refusal(worker: AccountWorker, attempt: Attempt, error: ErrorIn
 
     Such refusals are unlikely to concern the single request.
     """
-    times = worker.failure_counts.create_refused(error.said)
+    times = worker.failure_counts.create_refused(error.summary)
     pause = alike_pause_seconds(times)
     if times >= REFUSED_ALIKE:
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.REFUSED_ALIKE, error), is_cut_off=False)
     elif pause is not None:
-        said = f"{times} items in a row were refused alike, and not charged: {error.said}"
+        said = f"{times} items in a row were refused alike, and not charged: {error.summary}"
         worker.postpone_creates(now, pause, WaitReason.REFUSED_ALIKE, said)
-    log.info("create_refused", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
+    log.info("create_refused", account=worker.viewpoint.account, attempt=attempt.id, reason=error.summary)
 
 
 async def _hold_if_undecided(
@@ -335,7 +335,7 @@ async def _hold_if_undecided(
     worker.failure_counts.decided(attempt.id)
     if committed.outcome.credits is Credits.FREED:  # the firewall refused each send, so nothing was charged
         worker.credits.free(attempt)
-    log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
+    log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.summary)
     if isinstance(reply, IdempotencyConflict):  # the next key would fail as well, and add an attempt in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
     worker.announce(Change.PROGRESSED)

@@ -156,7 +156,7 @@ class LeaseKeeper:
 
     `boottime` returns seconds that also count while the machine is suspended. No other clock decides whether a lease is
     still valid. `driven` contains the leases whose account workers run; only these are renewed. `free_in_seconds`,
-    `fleet` and `history` are those of the last renewal.
+    `fleet_state` and `newest_event_id` are those of the last renewal.
     """
 
     def __init__(
@@ -170,8 +170,8 @@ class LeaseKeeper:
         self.egress_until = -inf
         self.is_draining = False
         self.free_in_seconds = inf
-        self.fleet = ""
-        self.history = 0
+        self.fleet_state = ""
+        self.newest_event_id = 0
         self._egress = egress
         self._leases = leases
         self.rests: Mapping[int, AccountRest] = {}  # as last reported
@@ -181,7 +181,8 @@ class LeaseKeeper:
         driven, sent_at = dict(self.driven), self.boottime()
         found = await self._leases.renew(self.worker, self._egress, self.egress_epoch, driven)
         self.is_draining = found.is_draining
-        self.free_in_seconds, self.fleet, self.history = found.free_in_seconds, found.fleet, found.history
+        self.free_in_seconds = found.free_in_seconds
+        self.fleet_state, self.newest_event_id = found.fleet_state, found.newest_event_id
         if found.egress_epoch != self.egress_epoch:
             self._change_egress(found.egress_epoch)
         self.egress_until = sent_at + LEASE_SECONDS - MARGIN_SECONDS

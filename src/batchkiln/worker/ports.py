@@ -260,7 +260,7 @@ class Queue(Protocol):
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
         """Return the body of a quote; None if the item is no longer queued or an image is not uploaded."""
 
-    async def alike(self, candidate: Candidate, number: int) -> int:
+    async def same_priced_item(self, candidate: Candidate, number: int) -> int:
         """Return the id of an item with a candidate's price. Small values of `number` select different items."""
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:

@@ -101,7 +101,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     """
     failing = worker.backoffs.quotes.get(candidate.recipe_id)
     if failing is not None:  # the item's own text may be the cause, and another item of the recipe has the same price
-        candidate = replace(candidate, item_id=await worker.ports.queue.alike(candidate, failing.failures))
+        candidate = replace(candidate, item_id=await worker.ports.queue.same_priced_item(candidate, failing.failures))
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
         worker.plan_overtaken()

@@ -39,9 +39,9 @@ async def denial_of(
             reason_text = f"was not requested, because the storage did not accept the file ({reason})"
             denial = _denial(reason_text, ReplyField.UPLOAD_HEADERS)
         case Refused(error=error) if call is Call.UPLOAD:
-            denial = _denial(f"was a refusal ({error.said})", ReplyField.UPLOAD_URL)
+            denial = _denial(f"was a refusal ({error.summary})", ReplyField.UPLOAD_URL)
         case Refused(error=error):
-            denial = _denial(f"denied the file that had just been uploaded ({error.said})", ReplyField.ASSET_ID)
+            denial = _denial(f"denied the file that had just been uploaded ({error.summary})", ReplyField.ASSET_ID)
         case NoResponse(reason=reason, status=status) if call is Call.COMPLETION and status in _CLIENT_ERRORS:
             denial = _denial(
                 f"denied the file that had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status
@@ -78,7 +78,7 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
     history = await worker.ports.queue.upload_history(worker.account_id, item_id)
     if history.was_used or not history.item_has_images:
         return False
-    reason_text = f"gave an address that the service itself denies ({error.said})"
+    reason_text = f"gave an address that the service itself denies ({error.summary})"
     await worker.report_misunderstood(
         Call.COMPLETION, _denial(reason_text, ReplyField.ASSET_URL), worker.ports.clock.now()
     )
