@@ -397,7 +397,7 @@ def test_field_that_is_given_twice_is_an_error_at_its_place(tmp_path: Path) -> N
         ("profile: {}", "profiles"),
         ("profiles: {studio: {time_scal: 2}}", "time_scale"),
         ("profiles: {studio: {limits: {credit_per_day: 2}}}", "credits_per_day"),
-        ("profiles: {studio: {base_url: 'https://a.example', accounts: [{name: a, kyes: [{env: K}]}]}}", "keys"),
+        ("profiles: {studio: {credit_prise: 1}}", "credit_price"),
         ("on_saved: {comand: [check]}", "command"),
     ],
 )
@@ -465,3 +465,21 @@ def test_where_gcsfs_looks_for_credentials_is_no_secret(tmp_path: Path, token: s
     with pytest.raises(InputError, match="`token` is a secret") as caught:
         load_config(write(tmp_path, "object_storage: {options: {gs: {token: ya29.abcdef}}}"), NOWHERE)
     assert "ya29" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "profiles: {studio: {base_url: 'https://s.example/api/v1', accounts: [{name: main, keys: [sk-live-canary]}]}}",
+        "profiles:\n  studio:\n    accounts:\n      - name: main\n        keys:\n          - sk-live-canary\n",
+        "profiles:\n  studio:\n    api_key: sk-live-canary\n",
+    ],
+)
+def test_a_key_that_is_written_out_is_not_repeated(tmp_path: Path, text: str) -> None:
+    """Law 8: the line of the mistake is left out, in JSON too."""
+    with pytest.raises(InputError) as caught:
+        load_config(write(tmp_path, text), NOWHERE)
+
+    assert [mistake.source_line for mistake in caught.value.mistakes if "canary" in (mistake.source_line or "")] == []
+    assert "batchkiln.yaml:" in str(caught.value)
+    assert "canary" not in str(caught.value)

@@ -507,18 +507,23 @@ def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that 
 def _diagnostic(path: Path, problem: ErrorDetails, line: int | None, column: int | None) -> Diagnostic:
     source = None if line is None else read_lines(path, {line}).get(line)
     mistake = Diagnostic(_reason(problem), str(path), line, column, source, _remedy(problem))
-    shown = _without_secret(mistake)
+    shown = _without_secret(mistake, is_among_keys="accounts" in problem["loc"])
     if shown.source_line is None:
         return shown
     text, mark = excerpt(shown.source_line, column)
     return replace(shown, source_line=text, mark=mark)
 
 
-def _without_secret(mistake: Diagnostic) -> Diagnostic:
-    """Return the mistake, without its source line if that may hold a secret, such as a notifier's URL (Law 8)."""
+def _without_secret(mistake: Diagnostic, *, is_among_keys: bool = False) -> Diagnostic:
+    """Return the mistake, without its source line if that may hold a secret, such as a notifier's URL (Law 8).
+
+    A key that is written out is a mistake as well, whatever its field is called.
+    """
     source = mistake.source_line
     is_secret = source is not None and (
-        ("://" in source and "base_url" not in source)
+        is_among_keys
+        or _SECRET_OPTION.search(source) is not None
+        or ("://" in source and "base_url" not in source)
         or "sha256" in source
         or "`object_storage" in mistake.reason
         or "`shared_dir" in mistake.reason
