@@ -37,7 +37,7 @@ def sentence_of(detail: ErrorDetails) -> str:
         case "too_short":
             reason = f"needs at least {detail['ctx']['min_length']}"
         case _:
-            reason = detail["msg"].removeprefix("Value error, ")
+            reason = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return f"{field}: {reason}" if field else reason
 
 

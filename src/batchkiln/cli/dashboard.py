@@ -139,9 +139,9 @@ async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIte
 def _print_link(served: "ServedDashboard") -> None:
     """Print the link that signs in, or only the address if others may read the stored output, as of a container."""
     if served.http.is_beyond_loopback:
-        print_status(f"The dashboard is at {served.url}. Sign in there with a token of http.tokens.")
+        print_status(f"The dashboard is at {served.url} (sign in with a token of http.tokens)")
     else:
-        print_status(f"The dashboard is at {served.link} (anyone with this link has access).")
+        print_status(f"The dashboard is at {served.link} (anyone with this link has access)")
 
 
 def _print_warning(served: "ServedDashboard") -> None:

@@ -43,9 +43,11 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
 
     if topic is None:
         return _list(common)
-    if topic in SUMMARIES:
+    if topic in SUMMARIES and not (common.is_json and topic in pages()):
         program.main([topic, "--help"], prog_name="batchkiln", standalone_mode=False)
-        return ExitStatus.OK
+        if topic not in pages():
+            return ExitStatus.OK
+        print_result()
     text = _text_of(topic)
     if text is None:
         close = get_close_matches(topic, [*topics(), *SUMMARIES], n=1)

@@ -94,8 +94,9 @@ def item_lines(report: ItemReport) -> Iterator[str]:
             yield f"  version {version.number}{_version_text(version)}"
     for attempt in detail.attempts:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
-    if detail.events:
-        yield f"  history, times in {zone_name(detail.events[0].at)}:"
+    first = detail.arrival or next(iter(detail.events), None)
+    if first is not None:
+        yield f"  history, times in {zone_name(first.at)}:"
     if detail.arrival is not None:
         # The event's counts are left out, because they describe the whole manifest.
         manifest = sanitize(str(detail.arrival.detail.get("manifest", "")))

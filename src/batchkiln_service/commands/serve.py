@@ -187,9 +187,9 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
     speed = "" if config.time_scale == 1 else f" (its clock runs {config.time_scale:g} times as fast)"
     program.print_result(f"The local service is at {service.base_url}{speed}")  # no full stop: the address is copied
     if service.operator_url is not None:
-        program.print_result(f"Its operator's port is at {service.operator_url}.")
+        program.print_result(f"Its operator's port is at {service.operator_url}")
     for name, path in key_files.items():
-        program.print_result(f"The API key of account {name} is in {path}, readable by its owner only.")
+        program.print_result(f"The API key of account {name}, readable by its owner only, is in {path}")
     if (key := _key_for_export(config, key_files, given_key)) is not None:
         program.print_result("To use it from another terminal:")
         speed = "" if config.time_scale == 1 else f" BATCHKILN_TIME_SCALE={config.time_scale:g}"

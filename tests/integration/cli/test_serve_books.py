@@ -101,10 +101,10 @@ def test_configured_credits_that_do_nothing_are_reported(workspace: Workspace) -
         (["credits", "buy", "main"], "missing argument 'N'"),
         (["credits", "bye", "main", "5"], "unexpected extra argument"),
         (["report", "--state-dir", "nowhere"], "there is no service database in nowhere"),
-        (["--time-scale", "nan"], "--time-scale: Input should be a finite number"),
-        (["--time-scale", "inf"], "--time-scale: Input should be a finite number"),
-        (["--time-scale", "1e300"], "--time-scale: Input should be less than or equal to 1000000"),
-        (["--time-scale", "0"], "--time-scale: Input should be greater than or equal to 0.001"),
+        (["--time-scale", "nan"], "--time-scale: must be a finite number"),
+        (["--time-scale", "inf"], "--time-scale: must be a finite number"),
+        (["--time-scale", "1e300"], "--time-scale: must be less than or equal to 1000000"),
+        (["--time-scale", "0"], "--time-scale: must be greater than or equal to 0.001"),
     ],
 )
 def test_mistakes_are_two(workspace: Workspace, arguments: list[str], told: str) -> None:

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from batchkiln.cli.help_command import pages
+from batchkiln.cli.main import SUMMARIES
 from integration.cli.workspace import Workspace
 
 
@@ -63,6 +64,17 @@ def test_topics_are_the_pages_of_the_manual(workspace: Workspace) -> None:
     assert "\n## run\n" not in section.out
     assert command.out.startswith("Usage: batchkiln run [OPTIONS] MANIFEST...\n")
     assert (unknown.exit, "did you mean manifest?" in unknown.err) == (2, True)
+
+
+def test_a_page_with_the_name_of_a_command_follows_its_usage(workspace: Workspace) -> None:
+    """Each page that is listed can be read."""
+    both = [name for name in pages() if name in SUMMARIES]
+
+    assert "serve" in both
+    for name in both:
+        usage, page = workspace.call("help", name).out, pages()[name].read_text("utf-8")
+        assert usage.startswith(f"Usage: batchkiln {name} ")
+        assert page.partition("\n")[0] in usage
 
 
 def test_nothing_is_asked_with_no_input(workspace: Workspace) -> None:

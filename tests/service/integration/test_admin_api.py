@@ -158,10 +158,10 @@ async def test_all_faults_are_switched_off(make_world: WorldMaker) -> None:
     ("body", "message"),
     [
         ({}, "kind: Field required"),
-        ({"kind": "explode"}, "kind: Input should be 'reset_before'"),
+        ({"kind": "explode"}, "kind: must be 'reset_before'"),
         ({"kind": "html", "colour": "red"}, "unknown field `colour`"),
         ({"kind": "link_dies_early", "endpoint": "create"}, "link_dies_early cannot occur at the endpoint create"),
-        ({"kind": "html", "match": {"path": 5}}, "match.path: Input should be a valid string"),
+        ({"kind": "html", "match": {"path": 5}}, "match.path: must be a valid string"),
         ([], "should be a mapping of fields"),
         ("html", "should be a mapping of fields"),
     ],
