@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 
 import orjson
 
-_WORD: Final = re.compile(r"\s*\S+[^\S\n]*\n?")
+_WORD: Final = re.compile(r"\s*(?:`[^`\n]*`|\S)+[^\S\n]*\n?")  # a command in backquotes is one word
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
 _ANSWER_COLUMNS: Final = len(" [y/N]: y")
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
@@ -97,7 +97,7 @@ def printable(text: str) -> str:
 def line_breaks(text: str, width: int, length: Callable[[str], int] = len, *, hanging: int = 0) -> list[int]:
     """Return where a text that is wrapped between words at `width` begins new lines; these are `hanging` columns in.
 
-    A word that is too long, such as a path, is left whole, so that it can be copied.
+    A word that is too long, such as a path, and a command in backquotes are left whole, so that they can be copied.
     """
     breaks, column = list[int](), 0
     for word in _WORD.finditer(text) if width > hanging else ():

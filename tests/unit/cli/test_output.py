@@ -143,3 +143,26 @@ def test_a_question_is_wrapped_with_room_for_the_answer(monkeypatch: pytest.Monk
     lines = question_text("This may spend about 1,540 credits. Continue?").splitlines()
 
     assert lines == ["This may spend about", "1,540 credits.", "Continue?"]
+
+
+def test_a_command_stays_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken over two lines and pasted, `batchkiln cancel JOB ITEM` would cancel the whole job."""
+    out = narrow_terminal(monkeypatch)
+
+    print_result("Try (`batchkiln cancel birds fox-1`), which ends it; a ` alone is a sign.")
+
+    assert out.getvalue().splitlines() == [
+        "Try",
+        "(`batchkiln cancel birds fox-1`),",
+        "which ends it; a `",
+        "alone is a sign.",
+    ]
+
+
+def test_a_console_keeps_a_command_on_one_line() -> None:
+    """Rich's texts are wrapped at the same places."""
+    out = StringIO()
+
+    SafeConsole(file=out, force_terminal=True, width=20, soft_wrap=True).print("next: `batchkiln unpause birds`")
+
+    assert out.getvalue().splitlines() == ["next:", "`batchkiln unpause birds`"]
