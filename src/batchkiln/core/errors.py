@@ -128,9 +128,9 @@ class InvariantBroken(BatchkilnError):
     """A bug of this program. It stops at once; restarting is safe, because a start only reads."""
 
 
-def command_arguments(job: str, item: str) -> str:
-    """Return job and item as the last arguments of a shell command; options go before them.
+def command_arguments(*arguments: str) -> str:
+    """Return names, such as a job and an item, as the last arguments of a shell command; options go before them.
 
     `--` is added if one of them begins with a hyphen.
     """
-    return f"{'-- ' if job.startswith('-') or item.startswith('-') else ''}{job} {shlex.quote(item)}"
+    return ("-- " if any(each.startswith("-") for each in arguments) else "") + shlex.join(arguments)
