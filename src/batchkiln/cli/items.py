@@ -1,7 +1,6 @@
 """`batchkiln items`: list a job's items page by page, with constant memory use."""
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -15,7 +14,7 @@ from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
-from batchkiln.cli.output import is_terminal, print_json_lines, print_result
+from batchkiln.cli.output import columns_of_output, is_terminal, print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import waits_text
@@ -114,7 +113,7 @@ def layout_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], bool]:
 
     The prompts get what the others and a short file leave.
     """
-    width = max(_NARROWEST, shutil.get_terminal_size().columns)
+    width = max(_NARROWEST, columns_of_output())
     longest = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     name = min(longest[0], width // 4)
     model = min(longest[2], _WIDEST_MODEL)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -12,6 +13,7 @@ import orjson
 
 _WORD: Final = re.compile(r"\s*(?:`[^`\n]*`|\S)+[^\S\n]*\n?")  # a command in backquotes is one word
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
+_COLUMNS_WITHOUT_TERMINAL: Final = 1000  # a program reads rows that are neither folded nor cut
 _ANSWER_COLUMNS: Final = len(" [y/N]: y")
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
@@ -70,6 +72,11 @@ def wrapped(text: str, stream: TextIO, *, reserved: int = 0, hanging: int | None
     except (OSError, ValueError):  # not a real terminal: its width is unknown
         return text
     return "\n".join(_wrapped_line(line, width, hanging) for line in text.split("\n"))
+
+
+def columns_of_output() -> int:
+    """Return the columns of standard output. Without a terminal, they are the same many under all circumstances."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _COLUMNS_WITHOUT_TERMINAL
 
 
 def _visible_length(text: str) -> int:

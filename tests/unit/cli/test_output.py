@@ -101,8 +101,24 @@ def test_a_dumb_terminal_has_its_own_width(monkeypatch: pytest.MonkeyPatch) -> N
     """Its lines are wrapped where it ends, too."""
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "60")
+    narrow_terminal(monkeypatch)
 
+    assert console().is_dumb_terminal
     assert console().width == 60
+
+
+def test_a_table_in_a_pipe_has_the_same_lines_for_all_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the width of the terminal that standard error is on, nor COLUMNS folds a cell."""
+    monkeypatch.setenv("COLUMNS", "20")
+    out = StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("JOB", overflow="fold")
+    table.add_row("field-guide-of-birds-and-foxes")
+
+    console().print(table)
+
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == ["JOB", "field-guide-of-birds-and-foxes"]
 
 
 def test_a_continuation_hangs_below_an_indented_line(monkeypatch: pytest.MonkeyPatch) -> None:
