@@ -11,6 +11,8 @@ from typing import Any, Final, TextIO
 
 import orjson
 
+from batchkiln.core.cell_widths import cell_width
+
 _WORD: Final = re.compile(r"\s*(?:`[^`\n]*`|\S)+[^\S\n]*\n?")  # a command in backquotes is one word
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
 _COLUMNS_WITHOUT_TERMINAL: Final = 1000  # a program reads rows that are neither folded nor cut
@@ -81,7 +83,7 @@ def columns_of_output() -> int:
 
 def _visible_length(text: str) -> int:
     """Return the columns of a text, without the sequences that colour it."""
-    return len(_COLOUR.sub("", text))
+    return cell_width(_COLOUR.sub("", text))
 
 
 def _wrapped_line(line: str, width: int, hanging: int | None) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
+from batchkiln.core.cell_widths import cell_width
+
 
 class ExitStatus(IntEnum):
     """The program's exit codes."""
@@ -51,7 +53,8 @@ class Diagnostic:
             lines.append(f"    {self.source_line}")
             mark = self.mark or self.column
             if mark is not None:
-                lines.append("    " + " " * (mark - 1) + "^")
+                before = self.source_line[: mark - 1].ljust(mark - 1)  # a mark may be behind the line's end
+                lines.append("    " + " " * cell_width(before) + "^")
         if self.remedy is not None:
             lines.append(f"    {self.remedy}")
         return "\n".join(lines)

@@ -182,3 +182,12 @@ def test_a_console_keeps_a_command_on_one_line() -> None:
     SafeConsole(file=out, force_terminal=True, width=20, soft_wrap=True).print("next: `batchkiln unpause birds`")
 
     assert out.getvalue().splitlines() == ["next:", "`batchkiln unpause birds`"]
+
+
+def test_wide_characters_count_as_the_columns_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve of two columns each do not fit a terminal of twenty."""
+    out = narrow_terminal(monkeypatch)
+
+    print_result("日本語日本語 日本語日本語")
+
+    assert out.getvalue().splitlines() == ["日本語日本語", "日本語日本語"]

@@ -409,6 +409,16 @@ def test_a_tab_leaves_the_mark_under_its_place(tmp_path: Path) -> None:
     assert mistake.source_line == "- {id: a,→prompt: 3}"
 
 
+def test_the_mark_is_below_its_place_behind_wide_characters(tmp_path: Path) -> None:
+    """A terminal gives such a character two columns, and a combining one none."""
+    (mistake,) = mistakes(tmp_path, HEADER + '- {prompt: p, id: "日本e\u0301", promt: "x"}\n')
+
+    *_, shown, mark, _ = str(mistake).splitlines()
+    assert mistake.column is not None
+    assert mark.index("^") == 4 + mistake.column - 1 + 2 - 1
+    assert shown[4 + mistake.column - 1 :].startswith("promt")
+
+
 def test_an_attribute_of_what_a_template_may_not_reach_is_reported_in_plain_words(tmp_path: Path) -> None:
     """No class name of Jinja's."""
     (mistake,) = mistakes(tmp_path, HEADER + '- {matrix: {a: [1]}, prompt: "{{ a.__class__.__mro__ }}"}\n')
