@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, TextIO
 
@@ -62,7 +62,7 @@ def question_text(text: str) -> str:
 
 
 def wrapped(text: str, stream: TextIO, *, reserved: int = 0, hanging: int | None = None) -> str:
-    """Return the text with line breaks between words if the stream is a terminal.
+    """Return the text with line breaks between words if the stream is a terminal. A line above a mark `^` stays whole.
 
     `reserved` columns stay free. A continuation begins with `hanging` spaces, by default two more than an indented line
     begins with, and none for a line that is not indented.
@@ -73,7 +73,15 @@ def wrapped(text: str, stream: TextIO, *, reserved: int = 0, hanging: int | None
         width = os.get_terminal_size(stream.fileno()).columns - reserved
     except (OSError, ValueError):  # not a real terminal: its width is unknown
         return text
-    return "\n".join(_wrapped_line(line, width, hanging) for line in text.split("\n"))
+    return "\n".join(
+        line if is_marked else _wrapped_line(line, width, hanging) for line, is_marked in _with_marks(text.split("\n"))
+    )
+
+
+def _with_marks(lines: list[str]) -> Iterator[tuple[str, bool]]:
+    """Yield each line, and whether it has a mark below it, which would point elsewhere if the line were wrapped."""
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        yield line, below.strip() == "^"
 
 
 def columns_of_output() -> int:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from batchkiln.cli.output import print_exact, print_result, print_status, question_text
 from batchkiln.cli.rich_console import SafeConsole, console
+from batchkiln.core.errors import Diagnostic
 
 EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
 
@@ -191,3 +192,25 @@ def test_wide_characters_count_as_the_columns_that_they_take(monkeypatch: pytest
     print_result("日本語日本語 日本語日本語")
 
     assert out.getvalue().splitlines() == ["日本語日本語", "日本語日本語"]
+
+
+def test_the_mark_below_a_line_of_a_file_stays_below_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal breaks both where it ends, so neither is wrapped between words; what surrounds them is."""
+    err = narrow_terminal(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", err)
+    shown = "    - {prompt: a red fox, promt: x}"
+    mistake = Diagnostic("`promt` is no field of an item", "m.yaml", 5, 23, shown.strip())
+
+    print_status(f"{mistake}\n{shown}\nnothing was sent or charged")
+
+    assert err.getvalue().splitlines() == [
+        "m.yaml:5:23: `promt`",
+        "is no field of an",
+        "item",
+        shown,
+        " " * 26 + "^",
+        "    - {prompt: a red",
+        "      fox, promt: x}",
+        "nothing was sent or",
+        "charged",
+    ]
