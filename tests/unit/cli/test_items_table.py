@@ -44,3 +44,10 @@ def test_a_row_for_a_program_depends_on_no_terminal(monkeypatch: pytest.MonkeyPa
     prompt = "A fox in fresh snow, watched by an owl. " * 5
 
     assert layout_of([HEADINGS, (*ROW[:4], prompt, ROW[5])])[0][4] == len(prompt)
+
+
+def test_a_column_has_room_for_wide_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of six characters of two columns each takes twelve, and is not cut."""
+    monkeypatch.setattr(sys, "stdout", StringIO())
+
+    assert layout_of([HEADINGS, ("日本語日本語", *ROW[1:])])[0][0] == 12
