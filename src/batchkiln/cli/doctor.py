@@ -45,7 +45,7 @@ def doctor(common: Common, *, is_probing: bool, is_paid: bool, assume_yes: bool)
     how much of the limits they use, and then how batchkiln interprets each reply.
     """
     if is_paid and not is_probing:
-        raise InputError("--with-generation needs --probe: batchkiln doctor --probe --with-generation")
+        raise InputError("--with-generation needs --probe: `batchkiln doctor --probe --with-generation`")
     if is_paid and not assume_yes and not can_ask_person():
         raise InputError(
             "--with-generation spends credits, and there is no terminal for a confirmation: add --yes to accept the "

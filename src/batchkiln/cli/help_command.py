@@ -56,11 +56,10 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
     if common.is_json:
         print_json({"topic": topic, "text": text})
     elif is_terminal(sys.stdout):
-        from rich.markdown import Markdown  # noqa: PLC0415  Rich is slow to import
-
+        from batchkiln.cli.manual_markdown import ManualMarkdown  # noqa: PLC0415  Rich is slow to import
         from batchkiln.cli.rich_console import console  # noqa: PLC0415  likewise
 
-        console().print(Markdown(text, hyperlinks=False), soft_wrap=False)  # wrapped between words
+        ManualMarkdown(text, hyperlinks=False).print_to(console())
     else:
         print_result(text)
     return ExitStatus.OK

@@ -1,7 +1,6 @@
 """`batchkiln items`: list a job's items page by page, with constant memory use."""
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -15,7 +14,8 @@ from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
-from batchkiln.cli.output import is_terminal, print_json_lines, print_result
+from batchkiln.cli.output import columns_of_output, is_terminal, print_json_lines, print_result
+from batchkiln.core.cell_widths import cell_width
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import waits_text
@@ -114,13 +114,13 @@ def layout_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], bool]:
 
     The prompts get what the others and a short file leave.
     """
-    width = max(_NARROWEST, shutil.get_terminal_size().columns)
-    longest = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    width = max(_NARROWEST, columns_of_output())
+    longest = [max(cell_width(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     name = min(longest[0], width // 4)
     model = min(longest[2], _WIDEST_MODEL)
     others = name + _STATE + model + longest[3] + len(_HEADINGS) - 1
     prompt = max(_NARROWEST_PROMPT, width - others - min(longest[5], width * 3 // 8))
-    longest_file = max((len(row[5]) for row in rows if row[1] == ItemState.DONE), default=0)
+    longest_file = max((cell_width(row[5]) for row in rows if row[1] == ItemState.DONE), default=0)
     has_own_lines = is_terminal(sys.stdout) and others + prompt + longest_file > width
     if has_own_lines:
         prompt = max(prompt, width - others)

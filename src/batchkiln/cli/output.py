@@ -3,15 +3,19 @@
 import json
 import os
 import re
+import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, TextIO
 
 import orjson
 
-_WORD: Final = re.compile(r"\s*\S+[^\S\n]*\n?")
+from batchkiln.core.cell_widths import cell_width
+
+_WORD: Final = re.compile(r"\s*(?:`[^`\n]*`|\S)+[^\S\n]*\n?")  # a command in backquotes is one word
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
+_COLUMNS_WITHOUT_TERMINAL: Final = 1000  # a program reads rows that are neither folded nor cut
 _ANSWER_COLUMNS: Final = len(" [y/N]: y")
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
@@ -58,7 +62,7 @@ def question_text(text: str) -> str:
 
 
 def wrapped(text: str, stream: TextIO, *, reserved: int = 0, hanging: int | None = None) -> str:
-    """Return the text with line breaks between words if the stream is a terminal.
+    """Return the text with line breaks between words if the stream is a terminal. A line above a mark `^` stays whole.
 
     `reserved` columns stay free. A continuation begins with `hanging` spaces, by default two more than an indented line
     begins with, and none for a line that is not indented.
@@ -69,12 +73,25 @@ def wrapped(text: str, stream: TextIO, *, reserved: int = 0, hanging: int | None
         width = os.get_terminal_size(stream.fileno()).columns - reserved
     except (OSError, ValueError):  # not a real terminal: its width is unknown
         return text
-    return "\n".join(_wrapped_line(line, width, hanging) for line in text.split("\n"))
+    return "\n".join(
+        line if is_marked else _wrapped_line(line, width, hanging) for line, is_marked in _with_marks(text.split("\n"))
+    )
+
+
+def _with_marks(lines: list[str]) -> Iterator[tuple[str, bool]]:
+    """Yield each line, and whether it has a mark below it, which would point elsewhere if the line were wrapped."""
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        yield line, below.strip() == "^"
+
+
+def columns_of_output() -> int:
+    """Return the columns of standard output. Without a terminal, they are the same many under all circumstances."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _COLUMNS_WITHOUT_TERMINAL
 
 
 def _visible_length(text: str) -> int:
     """Return the columns of a text, without the sequences that colour it."""
-    return len(_COLOUR.sub("", text))
+    return cell_width(_COLOUR.sub("", text))
 
 
 def _wrapped_line(line: str, width: int, hanging: int | None) -> str:
@@ -97,7 +114,7 @@ def printable(text: str) -> str:
 def line_breaks(text: str, width: int, length: Callable[[str], int] = len, *, hanging: int = 0) -> list[int]:
     """Return where a text that is wrapped between words at `width` begins new lines; these are `hanging` columns in.
 
-    A word that is too long, such as a path, is left whole, so that it can be copied.
+    A word that is too long, such as a path, and a command in backquotes are left whole, so that they can be copied.
     """
     breaks, column = list[int](), 0
     for word in _WORD.finditer(text) if width > hanging else ():

@@ -1,15 +1,17 @@
 """A rich console for untrusted text."""
 
-import shutil
+import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from batchkiln.cli.output import is_dumb_terminal, line_breaks, printable
+from batchkiln.cli.output import columns_of_output, is_dumb_terminal, is_terminal, line_breaks, printable
+
+_UNUSED_HEIGHT: Final = 25
 
 
 class SafeConsole(Console):
@@ -43,5 +45,11 @@ def _wrapped(printed: Any, width: int) -> Any:  # noqa: ANN401  what rich prints
 
 
 def console() -> Console:
-    """Return a console on standard output. Rich takes each dumb terminal for one of 80 columns."""
-    return SafeConsole(soft_wrap=True, width=shutil.get_terminal_size().columns if is_dumb_terminal() else None)
+    """Return a console on standard output.
+
+    Rich takes each dumb terminal for one of 80 columns unless it has a height too, and would ask the terminals of the
+    other streams for the width of a pipe.
+    """
+    if is_terminal(sys.stdout) and not is_dumb_terminal():
+        return SafeConsole(soft_wrap=True)
+    return SafeConsole(soft_wrap=True, width=columns_of_output(), height=_UNUSED_HEIGHT)

@@ -24,7 +24,7 @@ from batchkiln.cli.progress import (
     problem_lines as new_problem_lines,
 )
 from batchkiln.clock import ServiceClock
-from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy
+from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy, command_arguments
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import blocked_text, misunderstanding
@@ -183,7 +183,7 @@ def _print_jobs(result: RunResult) -> None:
         for line in problem_lines(view):
             out.print(line)
     for job, items in result.paused:
-        out.print(f"{job} is paused, {items:,} queued: batchkiln unpause {shlex.quote(job)}")
+        out.print(f"{job} is paused, {items:,} queued: `batchkiln unpause {command_arguments(job)}`")
 
 
 def _job_line(view: JobView, *, did_anything: bool) -> str:
@@ -208,7 +208,8 @@ def _waits(views: Sequence[JobView]) -> Iterator[str]:
     for view in views:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
-            yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
+            resuming = f"`batchkiln unpause {command_arguments(name)}`"
+            yield f"{name} is paused with {plural(waiting, 'item')} queued: {resuming} resumes it."
         for line in waiting_lines(view.summary):
             yield f"{view.summary.name}: {line}."
         if to_review := review_line(view.summary):
@@ -258,9 +259,10 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     if result.unselected:
         names = [view.summary.name for view in result.views if left_of(view)]
         command = shlex.join(["batchkiln", "work", "--queue", hide_passwords(str(common.queue)), *names])
-        yield f"{plural(result.unselected, 'item')} not selected for this run, and still queued. To run all: {command}"
+        unselected = plural(result.unselected, "item")
+        yield f"{unselected} not selected for this run, and still queued. To run all: `{command}`"
     if result.left > (result.unselected or 0) or result.signal_status is not None:
-        yield f"Everything is saved. To resume: {resume_command(common)}"
+        yield f"Everything is saved. To resume: `{resume_command(common)}`"
 
 
 def resume_command(common: Common) -> str:

@@ -11,7 +11,7 @@ from click.shell_completion import get_completion_class
 
 from batchkiln.cli.command import Common, command
 from batchkiln.cli.output import print_exact, print_json, print_result
-from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 
 SCHEMA_NAME: Final = "batchkiln.schema.json"
 COMPLETION_VARIABLE: Final = "_BATCHKILN_COMPLETE"
@@ -40,7 +40,8 @@ def init(common: Common, path: Path) -> ExitStatus:
     if common.is_json:
         print_json({"manifest": str(path), "schema": str(path.with_name(SCHEMA_NAME))})
     else:
-        print_result(f"Wrote {path}, and {SCHEMA_NAME} for editors. Try it at no cost: batchkiln run {path}")
+        trial = f"`batchkiln run {command_arguments(str(path))}`"
+        print_result(f"Wrote {path}, and {SCHEMA_NAME} for editors. Try it at no cost: {trial}")
     return ExitStatus.OK
 
 

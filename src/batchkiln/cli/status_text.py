@@ -95,10 +95,10 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         yield Text(_problem(problem), style=STYLES[problem.state])
         item = view.examples.get((problem.state, problem.code))
         if item is not None:
-            yield Text(f"    batchkiln show {command_arguments(name, item)}", style="dim")
+            yield Text(f"    `batchkiln show {command_arguments(name, item)}`", style="dim")
     states = {problem.state for problem in view.summary.problems}
     if states.intersection(NOT_DELIVERED):
-        yield Text(f"    batchkiln retry {name}", style="dim")
+        yield Text(f"    `batchkiln retry {command_arguments(name)}`", style="dim")
 
 
 def _problem(problem: ProblemGroup) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
+from batchkiln.core.cell_widths import cell_width
+
 
 class ExitStatus(IntEnum):
     """The program's exit codes."""
@@ -51,7 +53,8 @@ class Diagnostic:
             lines.append(f"    {self.source_line}")
             mark = self.mark or self.column
             if mark is not None:
-                lines.append("    " + " " * (mark - 1) + "^")
+                before = self.source_line[: mark - 1].ljust(mark - 1)  # a mark may be behind the line's end
+                lines.append("    " + " " * cell_width(before) + "^")
         if self.remedy is not None:
             lines.append(f"    {self.remedy}")
         return "\n".join(lines)
@@ -128,9 +131,9 @@ class InvariantBroken(BatchkilnError):
     """A bug of this program. It stops at once; restarting is safe, because a start only reads."""
 
 
-def command_arguments(job: str, item: str) -> str:
-    """Return job and item as the last arguments of a shell command; options go before them.
+def command_arguments(*arguments: str) -> str:
+    """Return names, such as a job and an item, as the last arguments of a shell command; options go before them.
 
     `--` is added if one of them begins with a hyphen.
     """
-    return f"{'-- ' if job.startswith('-') or item.startswith('-') else ''}{job} {shlex.quote(item)}"
+    return ("-- " if any(each.startswith("-") for each in arguments) else "") + shlex.join(arguments)

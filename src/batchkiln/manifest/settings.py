@@ -193,7 +193,7 @@ class SettingsReader:
         for field, reason, remedy in conflicts:
             mark, line = _mark_of(merged, field), entry.start_mark.line
             inherited = f"; the item in line {line + 1} inherits it" if mark.line < line else ""
-            self._diagnostics.at(mark, reason + inherited, remedy)
+            self._diagnostics.at(mark, reason, remedy, context=inherited)
         if conflicts or not self._can_choose(entry, settings):
             return None
         values = {name: value for name, value in parameters if value is not None}

@@ -93,16 +93,16 @@ class Diagnostics:
         """Whether further errors are only counted."""
         return len(self._kept) >= MAX_DIAGNOSTICS
 
-    def at(self, mark: Mark, reason: str, remedy: Remedy = None) -> None:
+    def at(self, mark: Mark, reason: str, remedy: Remedy = None, *, context: str = "") -> None:
         """Add an error at a mark of the file."""
-        self.add(Location(self.file, mark.line + 1, mark.column + 1), reason, remedy)
+        self.add(Location(self.file, mark.line + 1, mark.column + 1), reason, remedy, context=context)
 
     def at_line(self, line: int | None, reason: str, remedy: Remedy = None, *, column: int | None = None) -> None:
         """Add an error at a line of the file (from 1), or about the file as a whole."""
         self.add(Location(self.file, line, column), reason, remedy)
 
-    def add(self, location: Location, reason: str, remedy: Remedy = None) -> None:
-        """Add an error. The same error at the same location is kept once."""
+    def add(self, location: Location, reason: str, remedy: Remedy = None, *, context: str = "") -> None:
+        """Add an error. The same reason at the same location is kept once, with the first `context`, its last words."""
         key = location, reason.replace("`defaults.", "`")  # an item inherits the errors of the defaults
         if key in self._kept:
             return
@@ -110,7 +110,7 @@ class Diagnostics:
             self.omitted += 1
             return
         entry_line = (location.line or 0) if location.file == self.file else self.entry_line
-        self._kept[key] = _Kept(location, reason, remedy() if callable(remedy) else remedy, entry_line)
+        self._kept[key] = _Kept(location, reason + context, remedy() if callable(remedy) else remedy, entry_line)
 
     def error(self) -> InputError:
         """Return the exception that reports all diagnostics, each with its source line."""

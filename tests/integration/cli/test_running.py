@@ -90,7 +90,7 @@ def test_max_credits_stops_with_work_left(workspace: Workspace) -> None:
 
     assert result.exit == 5
     assert "1 of 2 items done" in result.out
-    assert "To resume: batchkiln run foxes.yaml --max-credits 2" in result.err
+    assert "To resume: `batchkiln run foxes.yaml --max-credits 2`" in result.err
 
 
 def test_until_budget_stops_when_the_day_is_spent(workspace: Workspace) -> None:
@@ -300,4 +300,4 @@ def test_work_on_a_paused_queue_says_that_it_is_paused(workspace: Workspace) -> 
 
     ended = workspace.call("work")
 
-    assert "one is paused, 1 queued: batchkiln unpause one" in ended.out
+    assert "one is paused, 1 queued: `batchkiln unpause one`" in ended.out

@@ -34,6 +34,12 @@ def test_init_writes_a_manifest_that_runs_and_never_writes_over_one(workspace: W
     assert workspace.call("enqueue", "manifest.yaml").exit == 0
 
 
+def test_the_command_for_a_first_manifest_can_be_copied(workspace: Workspace) -> None:
+    """A path with a space or a hyphen is one argument of the shell."""
+    assert workspace.call("init", "my jobs/birds.yaml").out.endswith("`batchkiln run 'my jobs/birds.yaml'`\n")
+    assert workspace.call("init", "--", "-x.yaml").out.endswith("`batchkiln run -- -x.yaml`\n")
+
+
 def test_schema_is_json_schema(workspace: Workspace) -> None:
     """Standard output is the schema and nothing else."""
     assert workspace.call("schema").document["$schema"].startswith("https://json-schema.org/")

@@ -35,3 +35,19 @@ def test_a_row_stays_one_line_for_a_program(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "stdout", StringIO())
 
     assert layout_of([HEADINGS, ROW])[1] is False
+
+
+def test_a_row_for_a_program_depends_on_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """COLUMNS cuts no prompt in a pipe."""
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr(sys, "stdout", StringIO())
+    prompt = "A fox in fresh snow, watched by an owl. " * 5
+
+    assert layout_of([HEADINGS, (*ROW[:4], prompt, ROW[5])])[0][4] == len(prompt)
+
+
+def test_a_column_has_room_for_wide_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of six characters of two columns each takes twelve, and is not cut."""
+    monkeypatch.setattr(sys, "stdout", StringIO())
+
+    assert layout_of([HEADINGS, ("日本語日本語", *ROW[1:])])[0][0] == 12

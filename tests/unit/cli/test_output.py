@@ -11,6 +11,7 @@ from rich.text import Text
 
 from batchkiln.cli.output import print_exact, print_result, print_status, question_text
 from batchkiln.cli.rich_console import SafeConsole, console
+from batchkiln.core.errors import Diagnostic
 
 EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
 
@@ -101,8 +102,24 @@ def test_a_dumb_terminal_has_its_own_width(monkeypatch: pytest.MonkeyPatch) -> N
     """Its lines are wrapped where it ends, too."""
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "60")
+    narrow_terminal(monkeypatch)
 
+    assert console().is_dumb_terminal
     assert console().width == 60
+
+
+def test_a_table_in_a_pipe_has_the_same_lines_for_all_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the width of the terminal that standard error is on, nor COLUMNS folds a cell."""
+    monkeypatch.setenv("COLUMNS", "20")
+    out = StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("JOB", overflow="fold")
+    table.add_row("field-guide-of-birds-and-foxes")
+
+    console().print(table)
+
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == ["JOB", "field-guide-of-birds-and-foxes"]
 
 
 def test_a_continuation_hangs_below_an_indented_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,3 +160,57 @@ def test_a_question_is_wrapped_with_room_for_the_answer(monkeypatch: pytest.Monk
     lines = question_text("This may spend about 1,540 credits. Continue?").splitlines()
 
     assert lines == ["This may spend about", "1,540 credits.", "Continue?"]
+
+
+def test_a_command_stays_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken over two lines and pasted, `batchkiln cancel JOB ITEM` would cancel the whole job."""
+    out = narrow_terminal(monkeypatch)
+
+    print_result("Try (`batchkiln cancel birds fox-1`), which ends it; a ` alone is a sign.")
+
+    assert out.getvalue().splitlines() == [
+        "Try",
+        "(`batchkiln cancel birds fox-1`),",
+        "which ends it; a `",
+        "alone is a sign.",
+    ]
+
+
+def test_a_console_keeps_a_command_on_one_line() -> None:
+    """Rich's texts are wrapped at the same places."""
+    out = StringIO()
+
+    SafeConsole(file=out, force_terminal=True, width=20, soft_wrap=True).print("next: `batchkiln unpause birds`")
+
+    assert out.getvalue().splitlines() == ["next:", "`batchkiln unpause birds`"]
+
+
+def test_wide_characters_count_as_the_columns_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve of two columns each do not fit a terminal of twenty."""
+    out = narrow_terminal(monkeypatch)
+
+    print_result("日本語日本語 日本語日本語")
+
+    assert out.getvalue().splitlines() == ["日本語日本語", "日本語日本語"]
+
+
+def test_the_mark_below_a_line_of_a_file_stays_below_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal breaks both where it ends, so neither is wrapped between words; what surrounds them is."""
+    err = narrow_terminal(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", err)
+    shown = "    - {prompt: a red fox, promt: x}"
+    mistake = Diagnostic("`promt` is no field of an item", "m.yaml", 5, 23, shown.strip())
+
+    print_status(f"{mistake}\n{shown}\nnothing was sent or charged")
+
+    assert err.getvalue().splitlines() == [
+        "m.yaml:5:23: `promt`",
+        "is no field of an",
+        "item",
+        shown,
+        " " * 26 + "^",
+        "    - {prompt: a red",
+        "      fox, promt: x}",
+        "nothing was sent or",
+        "charged",
+    ]

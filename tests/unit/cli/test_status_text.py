@@ -5,8 +5,9 @@ from io import StringIO
 
 import pytest
 
+from batchkiln.api import ProblemGroup
 from batchkiln.cli.rich_console import SafeConsole
-from batchkiln.cli.status_text import job_lines, overview_blocks
+from batchkiln.cli.status_text import job_lines, overview_blocks, problem_lines
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import JobView, Overview
 from support.view_builders import job_view, under_way
@@ -53,6 +54,15 @@ def test_what_waits_for_a_person_is_not_finished() -> None:
     assert "waits for a person" in printed
     assert "finished" not in printed
     assert "the rest waits for a person; the files are in out" in lines
+
+
+def test_the_commands_below_problems_can_be_copied() -> None:
+    """They stand in backquotes, within which no line is broken."""
+    view = job_view({ItemState.FAILED: 1}, name="-birds", problems=[ProblemGroup(ItemState.FAILED, "timed_out", 1, "")])
+    view = replace(view, examples={(ItemState.FAILED, "timed_out"): "a wren"})
+
+    lines = [line.plain.strip() for line in problem_lines(view)]
+    assert lines[1:] == ["`batchkiln show -- -birds 'a wren'`", "`batchkiln retry -- -birds`"]
 
 
 def test_a_job_that_has_ended_is_finished() -> None:

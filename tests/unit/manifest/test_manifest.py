@@ -4,6 +4,7 @@ import io
 import json
 import time
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -14,7 +15,7 @@ from batchkiln.manifest import example_manifest, json_schema, open_manifest
 from batchkiln.manifest.schema import Header, ManifestFile
 from support.examples import examples
 
-from .manifest_texts import HEADER, mistakes, placed, places, specs
+from .manifest_texts import HEADER, HEADER_LINES, mistakes, placed, places, specs
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
@@ -137,6 +138,16 @@ def test_default_that_an_item_cannot_have_names_the_item(tmp_path: Path) -> None
     assert places(found) == [(6, 16)]
     assert found[0].reason == "an image has no `duration_seconds`; the item in line 9 inherits it"
     assert found[0].remedy == "remove it, or set it to null in the item"
+
+
+def test_default_that_no_item_can_have_hides_no_other_mistake(tmp_path: Path) -> None:
+    """It is reported once, with the first item that inherits it."""
+    head = HEADER.replace("text-to-image", "text-to-image, parameters: {duration_seconds: 5}")
+    found = mistakes(tmp_path, head + "- p\n" * 60 + "- {prompt: p, promt: q}\n")
+
+    assert [one.reason.partition(";")[0] for one in found] == ["an image has no `duration_seconds`", ANY]
+    assert found[0].reason.endswith(f"; the item in line {HEADER_LINES + 1} inherits it")
+    assert "promt" in found[1].reason
 
 
 @pytest.mark.parametrize(
@@ -396,6 +407,16 @@ def test_a_tab_leaves_the_mark_under_its_place(tmp_path: Path) -> None:
     (mistake,) = mistakes(tmp_path, HEADER + "- {id: a,\tprompt: 3}\n")
 
     assert mistake.source_line == "- {id: a,→prompt: 3}"
+
+
+def test_the_mark_is_below_its_place_behind_wide_characters(tmp_path: Path) -> None:
+    """A terminal gives such a character two columns, and a combining one none."""
+    (mistake,) = mistakes(tmp_path, HEADER + '- {prompt: p, id: "日本e\u0301", promt: "x"}\n')
+
+    *_, shown, mark, _ = str(mistake).splitlines()
+    assert mistake.column is not None
+    assert mark.index("^") == 4 + mistake.column - 1 + 2 - 1
+    assert shown[4 + mistake.column - 1 :].startswith("promt")
 
 
 def test_an_attribute_of_what_a_template_may_not_reach_is_reported_in_plain_words(tmp_path: Path) -> None:

@@ -1,0 +1,18 @@
+"""The columns that characters take on a terminal."""
+
+import unicodedata
+from typing import Final
+
+_WIDE: Final = frozenset("WF")  # Unicode Standard Annex 11: wide, and fullwidth
+_WITHOUT_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})  # general categories: combining marks, and formats
+
+
+def cell_width(text: str) -> int:
+    """Return the columns that a text takes on a terminal: two for a wide character, none for a combining one."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def _width(character: str) -> int:
+    if unicodedata.category(character) in _WITHOUT_WIDTH:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in _WIDE else 1
