@@ -7,6 +7,7 @@ mean of few observations is wrong by the same amount for every item, which does 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
+from statistics import median
 from typing import Final
 
 from batchkiln.core.queue_types import Kind
@@ -20,6 +21,9 @@ _LEAST_SECONDS: Final = 0.001  # of a local service that answers at once
 _SHORTEST_LOOK: Final = 8  # observations
 _CHANGE: Final = 3.0  # standard errors between two means beyond which the service has changed its pace
 _LEAST_CHANGE: Final = 0.02  # as a share of the mean
+_FEWEST_FOR_A_MEDIAN: Final = 5  # observations
+_LONGEST: Final = 10  # medians: a longer duration includes time when nobody looked
+_LEAST_UNWATCHED: Final = 60.0  # seconds: of a local service that answers at once, ten medians are nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ def from_similar(similar: Sequence[Expected]) -> Expected:
 
 def expected(seen: Sequence[float], before: Expected) -> Expected:
     """Return what observed durations in seconds tell, the oldest first, with what was expected `before` them."""
-    alike = _newest_alike([max(each, _LEAST_SECONDS) for each in seen])
+    alike = _newest_alike([max(each, _LEAST_SECONDS) for each in _watched(seen)])
     count = len(alike)
     if not count:
         return before
@@ -99,6 +103,18 @@ def expected(seen: Sequence[float], before: Expected) -> Expected:
     half = count // 2
     change = (_mean(alike[half:]) - _mean(alike[:half])) / 2 if count >= _SHORTEST_LOOK else 0.0  # it may go on
     return Expected(seconds, sqrt(variance), sqrt(variance / (weight + count) + change**2))
+
+
+def _watched(seen: Sequence[float]) -> Sequence[float]:
+    """Return the durations without those that are probably the length of a crash, an outage or a suspended machine.
+
+    A generation's end is known only once the program looks for it. The median is that of the newest durations, so that
+    a service that becomes much slower is believed soon.
+    """
+    if len(seen) < _FEWEST_FOR_A_MEDIAN:
+        return seen
+    longest = max(_LONGEST * median(seen[-2 * _SHORTEST_LOOK :]), _LEAST_UNWATCHED)
+    return [each for each in seen if each <= longest]
 
 
 def _newest_alike(seen: Sequence[float]) -> Sequence[float]:

@@ -135,6 +135,19 @@ def test_a_change_of_pace_makes_older_durations_useless() -> None:
     assert each.seconds == pytest.approx(20.5, rel=0.02)
 
 
+@pytest.mark.parametrize("at", [0, 20, 40])
+def test_time_when_nobody_looked_is_no_duration(at: int) -> None:
+    """The machine slept for a night while an item was under way: its end was seen the next morning."""
+    seen = [20.0 + number % 3 for number in range(40)]
+
+    assert expected([*seen[:at], 43_200.0, *seen[at:]]) == expected(seen)
+
+
+def test_a_service_that_becomes_much_slower_is_believed() -> None:
+    """One duration of twelve times the others may be an outage; ten in a row are not."""
+    assert expected([*[20.0, 21.0] * 50, *[240.0, 250.0] * 5]).seconds > 150
+
+
 def test_a_similar_kind_tells_more_than_the_usual_duration() -> None:
     """The other kinds of a model are likely to take about as long."""
     seen = Durations((LARGER, 60.0 + number % 3) for number in range(20))
