@@ -147,6 +147,7 @@ class _Busy:
 
     began_at: datetime
     seconds: float = 0.0
+    shortest: float = 0.0  # seconds that the limit of creates per minute needs
     variance: float = 0.0  # of items that vary independently of each other
     shared: float = 0.0  # that of the averages
     errors: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))  # of all items of a kind
@@ -156,7 +157,8 @@ class _Busy:
         error = self.errors.get(batch.kind, 0.0)
         shared = self.shared + (error + count * batch.error) ** 2 - error**2
         variance = self.variance + count * batch.variance + shared
-        return path.quantile(self.seconds + count * batch.seconds, variance) / path.accounts
+        seconds = path.quantile(self.seconds + count * batch.seconds, variance)
+        return max(seconds, self.shortest + count * batch.shortest) / path.accounts
 
     def add(self, batch: "_Batch", count: int) -> None:
         error = self.errors[batch.kind]
@@ -164,6 +166,7 @@ class _Busy:
         self.shared += self.errors[batch.kind] ** 2 - error**2
         self.variance += count * batch.variance
         self.seconds += count * batch.seconds
+        self.shortest += count * batch.shortest
 
 
 @dataclass(slots=True)
@@ -191,12 +194,16 @@ class _DayCapacity:
 
 @dataclass(slots=True)
 class _Batch:
-    """The unplaced items of equal classes. `seconds` includes the wait for a place in the minute's window."""
+    """The unplaced items of equal classes. `seconds` includes the wait for a place in the minute's window.
+
+    `shortest` is the part of a minute, in seconds, that the limit of creates leaves to each item on any course.
+    """
 
     job: str
     left: int
     cost: int
     seconds: float
+    shortest: float
     reads: int
     is_under_way: bool
     kind: str
@@ -330,7 +337,7 @@ def _day_capacity(
 
 def _batches(loads: Sequence[JobLoad], limits: Limits, accounts: int) -> tuple[list[_Batch], list[Unpayable]]:
     """Merge equal classes. Return them, and the items that can never be paid; items without a price are left out."""
-    shortest = limits.minute_seconds / limits.creates_per_minute
+    share_of_minute = limits.minute_seconds / limits.creates_per_minute
     merged: dict[tuple[object, ...], _Batch] = {}
     unpayable: list[Unpayable] = []
     for load in loads:
@@ -341,13 +348,17 @@ def _batches(loads: Sequence[JobLoad], limits: Limits, accounts: int) -> tuple[l
             if never := never_payable(load, entry, cost, limits):
                 unpayable.append(never)
                 continue
-            waits = 0.0 if entry.is_under_way else max(0.0, shortest - entry.seconds)  # which hide what varies
+            shortest = 0.0 if entry.is_under_way else share_of_minute
+            waits = max(0.0, shortest - entry.seconds)  # which hide what varies
             seconds, error = entry.seconds + waits, max(0.0, _error(entry, accounts) - waits)
             variance = max(0.0, entry.deviation - waits) ** 2
             polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
             alike = (load.name, cost, seconds, entry.is_under_way, entry.kind, variance, error)
             batch = merged.setdefault(
-                alike, _Batch(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way, entry.kind, variance, error)
+                alike,
+                _Batch(
+                    load.name, 0, cost, seconds, shortest, 1 + polls, entry.is_under_way, entry.kind, variance, error
+                ),
             )
             batch.left += entry.count
     return list(merged.values()), unpayable

@@ -26,12 +26,14 @@ RUNS = 100
 Law = Callable[[Random], float]
 
 
-def end_range(*classes: ItemClass, usage: DayUsage | None = None, accounts: int = 1) -> EndRange:
+def end_range(
+    *classes: ItemClass, usage: DayUsage | None = None, accounts: int = 1, creates_per_minute: int = 10
+) -> EndRange:
     told = forecast(
         [JobLoad("birds", classes)],
         now=NOON,
         day=ServiceDay(),
-        limits=Limits(creates_per_day=10**6, reads_per_day=10**6),
+        limits=Limits(creates_per_minute=creates_per_minute, creates_per_day=10**6, reads_per_day=10**6),
         usage=usage or DayUsage(),
         accounts=accounts,
         has_range=True,
@@ -99,6 +101,15 @@ def test_a_range_may_cross_midnight() -> None:
 
     assert found.earliest_at < MIDNIGHT - timedelta(hours=1)
     assert found.latest_at > MIDNIGHT + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("accounts", [1, 2])
+def test_no_course_is_faster_than_the_creates_per_minute(accounts: int) -> None:
+    """Three a minute let an account start 500 items in 10,000 seconds at best. Service section 8."""
+    unseen = item_class(500, 0, Durations().expected(IMAGE, USUAL))
+    found = end_range(unseen, accounts=accounts, creates_per_minute=3)
+
+    assert found.earliest_at >= NOON + timedelta(seconds=500 * 60 / 3 / accounts)
 
 
 def test_a_slow_day_leaves_items_for_the_next_one() -> None:
