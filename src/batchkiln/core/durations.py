@@ -50,23 +50,36 @@ class Durations:
         self._seen: dict[Kind, list[float]] = {}
         for kind, seconds in seen:
             self._seen.setdefault(kind, []).append(seconds)
-        self._alone: dict[tuple[Kind, float], Expected] = {}
+        self._models: dict[tuple[str, bool], list[Kind]] = {}
+        for kind in self._seen:
+            self._models.setdefault(kind.of_model, []).append(kind)
+        self._alone: dict[tuple[tuple[str, bool], float], list[tuple[Kind, Expected]]] = {}
+        self._known: dict[tuple[Kind, float], Expected] = {}
 
     def expected(self, kind: Kind, usual_seconds: float) -> Expected:
-        """Return what is expected of the next items of a kind; `usual_seconds` counts as long as nothing is known."""
+        """Return what is expected of the next items of a kind.
+
+        `usual_seconds` counts as long as nothing is known.
+        """
+        key = kind, usual_seconds
+        if key not in self._known:
+            self._known[key] = self._expected(kind, usual_seconds)
+        return self._known[key]
+
+    def _expected(self, kind: Kind, usual_seconds: float) -> Expected:
         usual = Expected(usual_seconds, _GUESSED_SPREAD * usual_seconds, _GUESS_ERROR * usual_seconds)
         similar = [
-            self._of_one(other, usual).times(factor)
-            for other in self._seen
+            each.times(factor)
+            for other, each in self._of_model(kind.of_model, usual)
             if other != kind and (factor := kind.relative_length(other)) is not None
         ]
         return expected(self._seen.get(kind, ()), from_similar(similar) if similar else usual)
 
-    def _of_one(self, kind: Kind, usual: Expected) -> Expected:
-        """Return what is expected of a kind without regard to similar ones."""
-        key = kind, usual.seconds
+    def _of_model(self, model: tuple[str, bool], usual: Expected) -> Sequence[tuple[Kind, Expected]]:
+        """Return the seen kinds of a model, and what is expected of each without regard to the others."""
+        key = model, usual.seconds
         if key not in self._alone:
-            self._alone[key] = expected(self._seen[kind], usual)
+            self._alone[key] = [(kind, expected(self._seen[kind], usual)) for kind in self._models.get(model, ())]
         return self._alone[key]
 
     def has_seen(self, kind: Kind) -> bool:

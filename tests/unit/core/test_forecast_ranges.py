@@ -169,6 +169,22 @@ def test_a_similar_kind_tells_more_than_the_usual_duration() -> None:
     assert seen.expected(Kind("image", is_video=False, model="tau"), USUAL).seconds == USUAL
 
 
+def test_what_is_known_of_a_kind_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live display asks up to four times a second for every class; kinds of other models are not looked at."""
+    seen = Durations((Kind(f"{number}", is_video=False, model=f"{number % 40}"), 20.0) for number in range(400))
+    compared = list[Kind]()
+
+    def relative_length(_: Kind, other: Kind) -> float:
+        compared.append(other)
+        return 1.0
+
+    monkeypatch.setattr(Kind, "relative_length", relative_length)
+    kind = Kind("0", is_video=False, model="0")
+
+    assert [seen.expected(kind, USUAL).seconds for _ in range(10)] == [pytest.approx(20, rel=0.1)] * 10
+    assert len(compared) == 9
+
+
 def test_a_service_that_answers_at_once_is_no_special_case() -> None:
     """A local service may take no time at all."""
     assert expected([0.0] * 20).seconds < 0.01
