@@ -209,6 +209,7 @@ class _Batch:
     kind: str
     variance: float
     error: float
+    is_begun: bool = False
 
 
 @dataclass(slots=True)
@@ -285,9 +286,9 @@ def _on_path(
 def _end_of_last(capacity: _DayCapacity, batch: _Batch, path: _Path) -> datetime:
     """Return when the last items of a batch end: they do not share the other accounts.
 
-    On the slow course, all but one account are idle during a whole item.
+    On the slow course, all but one account are idle during a whole item. Items that were all rejected take no time.
     """
-    if path.accounts == 1:
+    if path.accounts == 1 or not batch.is_begun:
         return capacity.at
     one = path.quantile(batch.seconds, batch.variance + batch.error**2)
     waits = (1 - 1 / path.accounts) * one if path.deviations > 0 else 0.0
@@ -410,6 +411,7 @@ def _fill(capacity: _DayCapacity, batch: _Batch, budget: _JobBudget, path: _Path
         capacity.creates -= placed
         budget.pay(placed * batch.cost)
     if placed:
+        batch.is_begun = True
         seconds = capacity.busy.until(batch, placed, path)
         capacity.busy.add(batch, placed)
         capacity.at = max(capacity.at, capacity.busy.began_at + timedelta(seconds=seconds))
