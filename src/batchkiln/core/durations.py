@@ -57,9 +57,9 @@ class Durations:
         self._known: dict[tuple[Kind, float], Expected] = {}
 
     def expected(self, kind: Kind, usual_seconds: float) -> Expected:
-        """Return what is expected of the next items of a kind.
+        """Return what is expected of the next items of a kind, in seconds of service time.
 
-        `usual_seconds` counts as long as nothing is known.
+        `usual_seconds`, in the same unit, counts as long as nothing is known.
         """
         key = kind, usual_seconds
         if key not in self._known:

@@ -106,7 +106,7 @@ class Unpayable:
 
 @dataclass(frozen=True, slots=True)
 class EndRange:
-    """The range in which a job ends nine times of ten, in service time."""
+    """The range in which a job ends nine times of ten while the service keeps its pace, in service time."""
 
     earliest_at: datetime
     latest_at: datetime
