@@ -6,8 +6,8 @@ mean of few observations is wrong by the same amount for every item, which does 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
-from statistics import median
+from math import exp, hypot, log, sqrt
+from statistics import NormalDist, median
 from typing import Final
 
 from batchkiln.core.queue_types import Kind
@@ -20,10 +20,12 @@ _SMALL_SAMPLE: Final = 1.2  # widens what few observations tell, as Student's di
 _LEAST_SECONDS: Final = 0.001  # of a local service that answers at once
 _SHORTEST_LOOK: Final = 8  # observations
 _CHANGE: Final = 3.0  # standard errors between two means beyond which the service has changed its pace
+_MOST_OVERDUE: Final = 2.0  # standard deviations: durations have a longer tail than the normal distribution
 _LEAST_CHANGE: Final = 0.02  # as a share of the mean
 _FEWEST_FOR_A_MEDIAN: Final = 5  # observations
 _LONGEST: Final = 10  # medians: a longer duration includes time when nobody looked
 _LEAST_UNWATCHED: Final = 60.0  # seconds: of a local service that answers at once, ten medians are nothing
+_NORMAL: Final = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,20 @@ class Expected:
     def times(self, factor: float) -> "Expected":
         """Return what is expected of durations that are longer by a factor."""
         return Expected(self.seconds * factor, self.deviation * factor, self.error * factor)
+
+    def after(self, age: float) -> "Expected":
+        """Return what is expected of the rest of a duration that has already lasted `age` seconds.
+
+        It is the part above `age` of a normal distribution. An overdue duration is still expected to take a while.
+        """
+        whole = hypot(self.deviation, self.error)
+        if not whole:
+            return Expected(max(0.0, self.seconds - age))
+        passed = min((age - self.seconds) / whole, _MOST_OVERDUE)
+        hazard = _NORMAL.pdf(passed) / _NORMAL.cdf(-passed)
+        factor = sqrt(1 + passed * hazard - hazard**2)
+        seconds = min(self.seconds, whole * (hazard - passed))
+        return Expected(seconds, self.deviation * factor, self.error * factor)
 
 
 class Durations:

@@ -40,7 +40,8 @@ class ItemClass:
 
     `seconds` is how long an item occupies the account's slot on average, in service time, `deviation` the standard
     deviation of it, and `error` that of the average, which is wrong in the same way for all items of one `kind`. Items
-    with `is_under_way` are already paid and counted: they need time only.
+    with `is_under_way` are already paid and counted: they need time only, less what has passed since they began, on
+    average at `began_at`; without it, `seconds` is what is left.
     """
 
     count: int
@@ -51,6 +52,7 @@ class ItemClass:
     deviation: float = 0.0
     error: float = 0.0
     kind: str = ""
+    began_at: datetime | None = None
 
 
 def item_class(
@@ -61,11 +63,19 @@ def item_class(
     cap: int | None = None,
     is_under_way: bool = False,
     kind: str = "",
+    began_at: datetime | None = None,
 ) -> ItemClass:
-    """Return a class of items with this expected duration. Those under way are assumed to be at any point of it."""
-    if is_under_way:
-        each = Expected(each.seconds / 2, sqrt(each.seconds**2 / 12 + each.deviation**2 / 4), each.error / 2)
-    return ItemClass(count, cost, each.seconds, cap, is_under_way, each.deviation, each.error, kind)
+    """Return a class of items with this expected duration."""
+    return ItemClass(count, cost, each.seconds, cap, is_under_way, each.deviation, each.error, kind, began_at)
+
+
+def _left(entry: ItemClass, now: datetime) -> ItemClass:
+    """Return a class with what is left of its durations."""
+    if not entry.is_under_way or entry.began_at is None:
+        return entry
+    age = max(0.0, (now - entry.began_at).total_seconds())
+    rest = Expected(entry.seconds, entry.deviation, entry.error).after(age)
+    return replace(entry, seconds=rest.seconds, deviation=rest.deviation, error=rest.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +267,7 @@ def _on_path(
     loads: Sequence[JobLoad], path: _Path, *, now: datetime, day: ServiceDay, limits: Limits, usage: DayUsage
 ) -> Forecast:
     """Fill the days on one course."""
-    batches, unpayable = _batches(loads, limits, path.accounts)
+    batches, unpayable = _batches(loads, limits, path.accounts, now)
     budgets = {load.name: _job_budget(load) for load in loads}
     capacity = _day_capacity(_Busy(now), now, day.reset_after(now), limits=limits, accounts=path.accounts, usage=usage)
     ended: dict[str, datetime] = {load.name: now for load in loads}
@@ -336,13 +346,15 @@ def _day_capacity(
     )
 
 
-def _batches(loads: Sequence[JobLoad], limits: Limits, accounts: int) -> tuple[list[_Batch], list[Unpayable]]:
+def _batches(
+    loads: Sequence[JobLoad], limits: Limits, accounts: int, now: datetime
+) -> tuple[list[_Batch], list[Unpayable]]:
     """Merge equal classes. Return them, and the items that can never be paid; items without a price are left out."""
     share_of_minute = limits.minute_seconds / limits.creates_per_minute
     merged: dict[tuple[object, ...], _Batch] = {}
     unpayable: list[Unpayable] = []
     for load in loads:
-        for entry in load.classes:
+        for entry in (_left(each, now) for each in load.classes):
             if not entry.count or _needs_price(entry):
                 continue
             cost = entry.cost or 0  # items under way are already paid

@@ -124,6 +124,23 @@ def test_what_is_known_exactly_has_no_range() -> None:
     assert end_range(ItemClass(10, 0, 30)) == EndRange(NOON + timedelta(seconds=300), NOON + timedelta(seconds=300))
 
 
+@pytest.mark.parametrize(("age", "earliest", "latest"), [(1, 590, 610), (590, 3, 20), (650, 0, 5), (43_200, 0, 5)])
+def test_an_item_under_way_takes_the_rest_of_its_time(age: float, earliest: float, latest: float) -> None:
+    """Of an item of 600 s, give or take three, ten are left after 590; an overdue one is about to end."""
+    began_at = NOON - timedelta(seconds=age)
+    found = end_range(item_class(1, 0, Expected(600, 3, 0.5), is_under_way=True, began_at=began_at))
+
+    assert NOON + timedelta(seconds=earliest) < found.earliest_at < found.latest_at < NOON + timedelta(seconds=latest)
+
+
+def test_an_item_that_begins_now_takes_its_whole_time() -> None:
+    """Nothing is left of an exact duration that is over."""
+    each = Expected(25, 8, 20)
+
+    assert each.after(0).seconds == 25
+    assert (Expected(25).after(10), Expected(25).after(30)) == (Expected(15), Expected(0))
+
+
 def test_the_averages_of_two_kinds_are_wrong_independently() -> None:
     """One kind may be slower than expected while the other is faster; of one kind, all items are."""
     one = end_range(*[ItemClass(50, cost, 30, error=3, kind="a") for cost in (0, 1)])
