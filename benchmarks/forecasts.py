@@ -160,16 +160,17 @@ def told(name: str, seed: int) -> list[Told]:
 def _ask(world: World, items: list[Item], share: float, now: float, end: float) -> Told:
     seen = sorted((item for item in items if item.ended_at <= now), key=lambda item: item.ended_at)
     durations = Durations((item.kind, item.ended_at - item.began_at) for item in seen)
-    left = Counter((item.kind, item.began_at < now) for item in items if item.ended_at > now)
+    left = Counter((item.kind, min(item.began_at, now)) for item in items if item.ended_at > now)
     classes = [
         item_class(
             count,
             COST,
             durations.expected(kind, _USUAL_CLIP if kind.is_video else _USUAL_IMAGE),
-            is_under_way=is_under_way,
+            is_under_way=began_at < now,
+            began_at=_START + timedelta(seconds=began_at),
             kind=kind.price_key if durations.has_seen(kind) else "",
         )
-        for (kind, is_under_way), count in sorted(left.items(), key=lambda each: not each[0][1])
+        for (kind, began_at), count in sorted(left.items(), key=lambda each: each[0][1])
     ]
     midnight = now // _DAY_SECONDS * _DAY_SECONDS
     begun = sum(midnight <= item.began_at < now for item in items)

@@ -6,7 +6,8 @@ mean of few observations is wrong by the same amount for every item, which does 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, hypot, log, sqrt
+from statistics import NormalDist, median
 from typing import Final
 
 from batchkiln.core.queue_types import Kind
@@ -19,7 +20,12 @@ _SMALL_SAMPLE: Final = 1.2  # widens what few observations tell, as Student's di
 _LEAST_SECONDS: Final = 0.001  # of a local service that answers at once
 _SHORTEST_LOOK: Final = 8  # observations
 _CHANGE: Final = 3.0  # standard errors between two means beyond which the service has changed its pace
+_MOST_OVERDUE: Final = 2.0  # standard deviations: durations have a longer tail than the normal distribution
 _LEAST_CHANGE: Final = 0.02  # as a share of the mean
+_FEWEST_FOR_A_MEDIAN: Final = 5  # observations
+_LONGEST: Final = 10  # medians: a longer duration includes time when nobody looked
+_LEAST_UNWATCHED: Final = 60.0  # seconds: of a local service that answers at once, ten medians are nothing
+_NORMAL: Final = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,20 @@ class Expected:
         """Return what is expected of durations that are longer by a factor."""
         return Expected(self.seconds * factor, self.deviation * factor, self.error * factor)
 
+    def after(self, age: float) -> "Expected":
+        """Return what is expected of the rest of a duration that has already lasted `age` seconds.
+
+        It is the part above `age` of a normal distribution. An overdue duration is still expected to take a while.
+        """
+        whole = hypot(self.deviation, self.error)
+        if not whole:
+            return Expected(max(0.0, self.seconds - age))
+        passed = min((age - self.seconds) / whole, _MOST_OVERDUE)
+        hazard = _NORMAL.pdf(passed) / _NORMAL.cdf(-passed)
+        factor = sqrt(1 + passed * hazard - hazard**2)
+        seconds = min(self.seconds, whole * (hazard - passed))
+        return Expected(seconds, self.deviation * factor, self.error * factor)
+
 
 class Durations:
     """The observed durations of a service's items, by kind."""
@@ -46,23 +66,36 @@ class Durations:
         self._seen: dict[Kind, list[float]] = {}
         for kind, seconds in seen:
             self._seen.setdefault(kind, []).append(seconds)
-        self._alone: dict[tuple[Kind, float], Expected] = {}
+        self._models: dict[tuple[str, bool], list[Kind]] = {}
+        for kind in self._seen:
+            self._models.setdefault(kind.of_model, []).append(kind)
+        self._alone: dict[tuple[tuple[str, bool], float], list[tuple[Kind, Expected]]] = {}
+        self._known: dict[tuple[Kind, float], Expected] = {}
 
     def expected(self, kind: Kind, usual_seconds: float) -> Expected:
-        """Return what is expected of the next items of a kind; `usual_seconds` counts as long as nothing is known."""
+        """Return what is expected of the next items of a kind, in seconds of service time.
+
+        `usual_seconds`, in the same unit, counts as long as nothing is known.
+        """
+        key = kind, usual_seconds
+        if key not in self._known:
+            self._known[key] = self._expected(kind, usual_seconds)
+        return self._known[key]
+
+    def _expected(self, kind: Kind, usual_seconds: float) -> Expected:
         usual = Expected(usual_seconds, _GUESSED_SPREAD * usual_seconds, _GUESS_ERROR * usual_seconds)
         similar = [
-            self._of_one(other, usual).times(factor)
-            for other in self._seen
+            each.times(factor)
+            for other, each in self._of_model(kind.of_model, usual)
             if other != kind and (factor := kind.relative_length(other)) is not None
         ]
         return expected(self._seen.get(kind, ()), from_similar(similar) if similar else usual)
 
-    def _of_one(self, kind: Kind, usual: Expected) -> Expected:
-        """Return what is expected of a kind without regard to similar ones."""
-        key = kind, usual.seconds
+    def _of_model(self, model: tuple[str, bool], usual: Expected) -> Sequence[tuple[Kind, Expected]]:
+        """Return the seen kinds of a model, and what is expected of each without regard to the others."""
+        key = model, usual.seconds
         if key not in self._alone:
-            self._alone[key] = expected(self._seen[kind], usual)
+            self._alone[key] = [(kind, expected(self._seen[kind], usual)) for kind in self._models.get(model, ())]
         return self._alone[key]
 
     def has_seen(self, kind: Kind) -> bool:
@@ -85,7 +118,7 @@ def from_similar(similar: Sequence[Expected]) -> Expected:
 
 def expected(seen: Sequence[float], before: Expected) -> Expected:
     """Return what observed durations in seconds tell, the oldest first, with what was expected `before` them."""
-    alike = _newest_alike([max(each, _LEAST_SECONDS) for each in seen])
+    alike = _newest_alike([max(each, _LEAST_SECONDS) for each in _watched(seen)])
     count = len(alike)
     if not count:
         return before
@@ -99,6 +132,18 @@ def expected(seen: Sequence[float], before: Expected) -> Expected:
     half = count // 2
     change = (_mean(alike[half:]) - _mean(alike[:half])) / 2 if count >= _SHORTEST_LOOK else 0.0  # it may go on
     return Expected(seconds, sqrt(variance), sqrt(variance / (weight + count) + change**2))
+
+
+def _watched(seen: Sequence[float]) -> Sequence[float]:
+    """Return the durations without those that are probably the length of a crash, an outage or a suspended machine.
+
+    A generation's end is known only once the program looks for it. The median is that of the newest durations, so that
+    a service that becomes much slower is believed soon.
+    """
+    if len(seen) < _FEWEST_FOR_A_MEDIAN:
+        return seen
+    longest = max(_LONGEST * median(seen[-2 * _SHORTEST_LOOK :]), _LEAST_UNWATCHED)
+    return [each for each in seen if each <= longest]
 
 
 def _newest_alike(seen: Sequence[float]) -> Sequence[float]:

@@ -40,7 +40,8 @@ class ItemClass:
 
     `seconds` is how long an item occupies the account's slot on average, in service time, `deviation` the standard
     deviation of it, and `error` that of the average, which is wrong in the same way for all items of one `kind`. Items
-    with `is_under_way` are already paid and counted: they need time only.
+    with `is_under_way` are already paid and counted: they need time only, less what has passed since they began, on
+    average at `began_at`; without it, `seconds` is what is left.
     """
 
     count: int
@@ -51,6 +52,7 @@ class ItemClass:
     deviation: float = 0.0
     error: float = 0.0
     kind: str = ""
+    began_at: datetime | None = None
 
 
 def item_class(
@@ -61,11 +63,19 @@ def item_class(
     cap: int | None = None,
     is_under_way: bool = False,
     kind: str = "",
+    began_at: datetime | None = None,
 ) -> ItemClass:
-    """Return a class of items with this expected duration. Those under way are assumed to be at any point of it."""
-    if is_under_way:
-        each = Expected(each.seconds / 2, sqrt(each.seconds**2 / 12 + each.deviation**2 / 4), each.error / 2)
-    return ItemClass(count, cost, each.seconds, cap, is_under_way, each.deviation, each.error, kind)
+    """Return a class of items with this expected duration."""
+    return ItemClass(count, cost, each.seconds, cap, is_under_way, each.deviation, each.error, kind, began_at)
+
+
+def _left(entry: ItemClass, now: datetime) -> ItemClass:
+    """Return a class with what is left of its durations."""
+    if not entry.is_under_way or entry.began_at is None:
+        return entry
+    age = max(0.0, (now - entry.began_at).total_seconds())
+    rest = Expected(entry.seconds, entry.deviation, entry.error).after(age)
+    return replace(entry, seconds=rest.seconds, deviation=rest.deviation, error=rest.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +116,7 @@ class Unpayable:
 
 @dataclass(frozen=True, slots=True)
 class EndRange:
-    """The range in which a job ends nine times of ten, in service time."""
+    """The range in which a job ends nine times of ten while the service keeps its pace, in service time."""
 
     earliest_at: datetime
     latest_at: datetime
@@ -147,6 +157,7 @@ class _Busy:
 
     began_at: datetime
     seconds: float = 0.0
+    shortest: float = 0.0  # seconds that the limit of creates per minute needs
     variance: float = 0.0  # of items that vary independently of each other
     shared: float = 0.0  # that of the averages
     errors: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))  # of all items of a kind
@@ -156,7 +167,8 @@ class _Busy:
         error = self.errors.get(batch.kind, 0.0)
         shared = self.shared + (error + count * batch.error) ** 2 - error**2
         variance = self.variance + count * batch.variance + shared
-        return path.quantile(self.seconds + count * batch.seconds, variance) / path.accounts
+        seconds = path.quantile(self.seconds + count * batch.seconds, variance)
+        return max(seconds, self.shortest + count * batch.shortest) / path.accounts
 
     def add(self, batch: "_Batch", count: int) -> None:
         error = self.errors[batch.kind]
@@ -164,6 +176,7 @@ class _Busy:
         self.shared += self.errors[batch.kind] ** 2 - error**2
         self.variance += count * batch.variance
         self.seconds += count * batch.seconds
+        self.shortest += count * batch.shortest
 
 
 @dataclass(slots=True)
@@ -191,17 +204,22 @@ class _DayCapacity:
 
 @dataclass(slots=True)
 class _Batch:
-    """The unplaced items of equal classes. `seconds` includes the wait for a place in the minute's window."""
+    """The unplaced items of equal classes. `seconds` includes the wait for a place in the minute's window.
+
+    `shortest` is the part of a minute, in seconds, that the limit of creates leaves to each item on any course.
+    """
 
     job: str
     left: int
     cost: int
     seconds: float
+    shortest: float
     reads: int
     is_under_way: bool
     kind: str
     variance: float
     error: float
+    is_begun: bool = False
 
 
 @dataclass(slots=True)
@@ -249,7 +267,7 @@ def _on_path(
     loads: Sequence[JobLoad], path: _Path, *, now: datetime, day: ServiceDay, limits: Limits, usage: DayUsage
 ) -> Forecast:
     """Fill the days on one course."""
-    batches, unpayable = _batches(loads, limits, path.accounts)
+    batches, unpayable = _batches(loads, limits, path.accounts, now)
     budgets = {load.name: _job_budget(load) for load in loads}
     capacity = _day_capacity(_Busy(now), now, day.reset_after(now), limits=limits, accounts=path.accounts, usage=usage)
     ended: dict[str, datetime] = {load.name: now for load in loads}
@@ -278,9 +296,9 @@ def _on_path(
 def _end_of_last(capacity: _DayCapacity, batch: _Batch, path: _Path) -> datetime:
     """Return when the last items of a batch end: they do not share the other accounts.
 
-    On the slow course, all but one account are idle during a whole item.
+    On the slow course, all but one account are idle during a whole item. Items that were all rejected take no time.
     """
-    if path.accounts == 1:
+    if path.accounts == 1 or not batch.is_begun:
         return capacity.at
     one = path.quantile(batch.seconds, batch.variance + batch.error**2)
     waits = (1 - 1 / path.accounts) * one if path.deviations > 0 else 0.0
@@ -328,26 +346,32 @@ def _day_capacity(
     )
 
 
-def _batches(loads: Sequence[JobLoad], limits: Limits, accounts: int) -> tuple[list[_Batch], list[Unpayable]]:
+def _batches(
+    loads: Sequence[JobLoad], limits: Limits, accounts: int, now: datetime
+) -> tuple[list[_Batch], list[Unpayable]]:
     """Merge equal classes. Return them, and the items that can never be paid; items without a price are left out."""
-    shortest = limits.minute_seconds / limits.creates_per_minute
+    share_of_minute = limits.minute_seconds / limits.creates_per_minute
     merged: dict[tuple[object, ...], _Batch] = {}
     unpayable: list[Unpayable] = []
     for load in loads:
-        for entry in load.classes:
+        for entry in (_left(each, now) for each in load.classes):
             if not entry.count or _needs_price(entry):
                 continue
             cost = entry.cost or 0  # items under way are already paid
             if never := never_payable(load, entry, cost, limits):
                 unpayable.append(never)
                 continue
-            waits = 0.0 if entry.is_under_way else max(0.0, shortest - entry.seconds)  # which hide what varies
+            shortest = 0.0 if entry.is_under_way else share_of_minute
+            waits = max(0.0, shortest - entry.seconds)  # which hide what varies
             seconds, error = entry.seconds + waits, max(0.0, _error(entry, accounts) - waits)
             variance = max(0.0, entry.deviation - waits) ** 2
             polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
             alike = (load.name, cost, seconds, entry.is_under_way, entry.kind, variance, error)
             batch = merged.setdefault(
-                alike, _Batch(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way, entry.kind, variance, error)
+                alike,
+                _Batch(
+                    load.name, 0, cost, seconds, shortest, 1 + polls, entry.is_under_way, entry.kind, variance, error
+                ),
             )
             batch.left += entry.count
     return list(merged.values()), unpayable
@@ -399,6 +423,7 @@ def _fill(capacity: _DayCapacity, batch: _Batch, budget: _JobBudget, path: _Path
         capacity.creates -= placed
         budget.pay(placed * batch.cost)
     if placed:
+        batch.is_begun = True
         seconds = capacity.busy.until(batch, placed, path)
         capacity.busy.add(batch, placed)
         capacity.at = max(capacity.at, capacity.busy.began_at + timedelta(seconds=seconds))

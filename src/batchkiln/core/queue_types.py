@@ -70,12 +70,17 @@ class Kind:
     model: str = ""
     output_seconds: float | None = None
 
+    @property
+    def of_model(self) -> tuple[str, bool]:
+        """What similar kinds have in common: the model, and whether it makes videos."""
+        return self.model, self.is_video
+
     def relative_length(self, other: "Kind") -> float | None:
         """Return how much longer this kind probably takes than another one of its model; None if they are not similar.
 
         The duration of a clip is in proportion to its length.
         """
-        if (self.model, self.is_video) != (other.model, other.is_video):
+        if self.of_model != other.of_model:
             return None
         return self.output_seconds / other.output_seconds if self.output_seconds and other.output_seconds else 1.0
 

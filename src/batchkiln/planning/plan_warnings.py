@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from math import ceil
 from typing import Final
 
@@ -77,13 +78,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             f"{_items(refused.count)} of {refused.model} would be rejected, because the service refuses to price "
             f"{refused.item}: {refused.error.code}: {refused.error.message}{_names(refused.count, job.named(refused))}",
         )
-    if job.end_at is not None and job.end_at - job.now > RETENTION:
-        yield PlanWarning(
-            "longer_than_retention",
-            name,
-            f"it takes {(job.end_at - job.now).days} days, but the service keeps a result for only {RETENTION.days}: "
-            f"keep the program running, or run it at least every {RETENTION.days} days, or paid results are lost",
-        )
+    yield from _retention_warnings(job)
     yield from _chain_warnings(job)
     yield from _upload_warnings(job, profile.limits)
     for group in job.unpriced[:_GROUPS]:
@@ -99,6 +94,22 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds have no price; see --json")
     if job.manifest.is_paused:
         yield PlanWarning("paused", name, f"it is paused and starts nothing: `batchkiln unpause {name}` resumes it")
+
+
+def _retention_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+    """Warn of a job that may take longer than the service keeps results."""
+    latest_at = job.end_at if job.end_range is None else job.end_range.latest_at
+    if job.end_at is None or latest_at is None or latest_at - job.now <= RETENTION:
+        return
+    is_likely = job.end_at - job.now > RETENTION
+    at_most = ceil((latest_at - job.now) / timedelta(days=1))
+    takes = f"takes {(job.end_at - job.now).days}" if is_likely else f"may take {at_most}"
+    yield PlanWarning(
+        "longer_than_retention",
+        job.manifest.spec.name,
+        f"it {takes} days, but the service keeps a result for only {RETENTION.days}: "
+        f"keep the program running, or run it at least every {RETENTION.days} days, or paid results are lost",
+    )
 
 
 def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:

@@ -121,8 +121,13 @@ def wide_range_text(end_range: "EndRange", end_at: datetime, now: datetime, time
     if last - first < max(_NARROW_SECONDS, _NARROW_SHARE * left):
         return None
     fine = (last - first) / _STEPS_A_RANGE
-    first_step, last_step = _step(min(fine, first / _STEPS_A_FIGURE)), _step(fine)
+    first_step, last_step = _step(min(fine, first / _STEPS_A_FIGURE)), max(_step(fine), _smallest_unit(last))
     return f"{_format_round(first // first_step * first_step)} to {_format_round(-(-last // last_step) * last_step)}"
+
+
+def _smallest_unit(seconds: float) -> int:
+    """Return the seconds of the smaller unit of `format_duration`, which drops the rest."""
+    return _HOUR if seconds >= _DAY else _MINUTE if seconds >= _HOUR else 1
 
 
 def _step(seconds: float) -> int:

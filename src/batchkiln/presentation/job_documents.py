@@ -72,7 +72,10 @@ class WaitingDocument(_Waiting):
 
 
 class EndRangeDocument(TypedDict):
-    """Two moments between which a job ends nine times of ten; null without a forecast."""
+    """Two moments between which a job ends nine times of ten, while the service keeps its pace.
+
+    Both are in service time (ISO 8601, UTC), and null without a forecast.
+    """
 
     earliest_end_at: str | None
     latest_end_at: str | None

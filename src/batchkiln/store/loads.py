@@ -12,6 +12,7 @@ from batchkiln.core.job import Mode
 from batchkiln.core.queue_types import Kind
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.row_types import kind_of, output_seconds
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -35,7 +36,10 @@ class QueuedLoad:
 
 @dataclass(frozen=True, slots=True)
 class RecipeCount:
-    """The number of a job's items with one recipe and state. `cost_credits` is the quote, None without one."""
+    """The number of a job's items with one recipe and state. `cost_credits` is the quote, None without one.
+
+    `began_at` is when items under way were recorded, on average; None for queued ones.
+    """
 
     recipe_id: int
     state: ItemState
@@ -46,6 +50,7 @@ class RecipeCount:
     cost_credits: int | None
     max_cost_credits: int | None
     output_seconds: float | None = None
+    began_at: datetime | None = None
 
     @property
     def kind(self) -> Kind:
@@ -87,6 +92,7 @@ class Loads:
                 cost_credits=row["cost_credits"],
                 max_cost_credits=row["max_cost_credits"],
                 output_seconds=output_seconds(json.loads(row["parameters"]), Mode(row["mode"]).makes_video),
+                began_at=None if row["began_at"] is None else from_milliseconds(row["began_at"]),
             )
             for row in rows
         ]
@@ -114,6 +120,7 @@ def _item_class(entry: RecipeCount, limits: Limits, durations: Durations) -> Ite
         cap=entry.max_cost_credits,
         is_under_way=entry.state is not ItemState.QUEUED,
         kind=kind.price_key if durations.has_seen(kind) else kind.model,
+        began_at=entry.began_at,
     )
 
 

@@ -6,8 +6,15 @@ WHERE j.is_paused = 0 AND j.profile = :profile
     AND j.id IN (SELECT t.job_id FROM open_tally AS t WHERE t.state <> 'downloading')
 ORDER BY j.id;
 
--- name: forecast_classes  (items under way are already paid: they take time but no credits; waiting ones follow)
-SELECT t.recipe_id, CASE WHEN t.state = 'waiting' THEN 'queued' ELSE t.state END AS state, t.n, r.model, r.mode, r.parameters, r.price_key, r.max_cost_credits, q.cost_credits
+-- name: forecast_classes  (items under way are already paid: they take time but no credits; waiting ones follow. `began_at` is their average)
+SELECT t.recipe_id, CASE WHEN t.state = 'waiting' THEN 'queued' ELSE t.state END AS state, t.n, r.model, r.mode, r.parameters, r.price_key, r.max_cost_credits, q.cost_credits,
+       CASE WHEN t.state IN ('submitting', 'active') THEN (
+           SELECT CAST(avg(a.recorded_at) AS INTEGER)
+           FROM item AS i
+           JOIN attempt AS a ON a.id = i.attempt_id
+           WHERE i.state IN ('submitting', 'active', 'downloading', 'held') AND i.state = t.state
+               AND i.job_id = t.job_id AND i.recipe_id = t.recipe_id
+       ) END AS began_at
 FROM open_tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from batchkiln.cli.plan_text import short_lines
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
+from batchkiln.core.forecast import EndRange
 from batchkiln.core.rate_limits import Limits, RequestKind
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
@@ -378,6 +380,22 @@ async def test_a_job_longer_than_the_retention_and_a_low_balance_are_reported(ma
     plan.quotes.balances["studio", "main"] = 3
 
     assert codes(plan) == ["longer_than_retention", "balance_too_low"]
+
+
+@pytest.mark.parametrize(("latest", "message"), [(19, "it may take 19 days"), (14, None)])
+async def test_a_job_that_may_be_longer_than_the_retention_is_reported(
+    make_ground: GroundMaker, latest: int, message: str | None
+) -> None:
+    """The range counts: a job of thirteen days may well take longer than the fourteen of service section 8."""
+    ground = await make_ground()
+    plan = await planned(ground.app, ground.manifest('- {id: "f", prompt: "x"}'))
+    (job,) = plan.jobs
+    found = EndRange(job.now + timedelta(days=9), job.now + timedelta(days=latest))
+    changed = replace(job, end_at=job.now + timedelta(days=13), end_range=found)
+
+    warnings = warnings_of(replace(plan, jobs=(changed,)))
+
+    assert [warning.message.partition(",")[0] for warning in warnings] == ([] if message is None else [message])
 
 
 async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> None:

@@ -220,3 +220,8 @@ def test_an_unknown_price_is_no_reason_to_reject() -> None:
 
     assert told.unpayable == ()
     assert sum(day.items for day in told.days) == 1
+
+
+def test_a_job_whose_items_are_all_rejected_takes_no_time_on_several_accounts() -> None:
+    """Its budget is spent, so nothing of it is sent."""
+    assert end(ItemClass(5, 10, 25), credits_left=0, accounts=3) == NOON

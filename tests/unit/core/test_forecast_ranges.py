@@ -26,12 +26,14 @@ RUNS = 100
 Law = Callable[[Random], float]
 
 
-def end_range(*classes: ItemClass, usage: DayUsage | None = None, accounts: int = 1) -> EndRange:
+def end_range(
+    *classes: ItemClass, usage: DayUsage | None = None, accounts: int = 1, creates_per_minute: int = 10
+) -> EndRange:
     told = forecast(
         [JobLoad("birds", classes)],
         now=NOON,
         day=ServiceDay(),
-        limits=Limits(creates_per_day=10**6, reads_per_day=10**6),
+        limits=Limits(creates_per_minute=creates_per_minute, creates_per_day=10**6, reads_per_day=10**6),
         usage=usage or DayUsage(),
         accounts=accounts,
         has_range=True,
@@ -101,6 +103,15 @@ def test_a_range_may_cross_midnight() -> None:
     assert found.latest_at > MIDNIGHT + timedelta(hours=1)
 
 
+@pytest.mark.parametrize("accounts", [1, 2])
+def test_no_course_is_faster_than_the_creates_per_minute(accounts: int) -> None:
+    """Three a minute let an account start 500 items in 10,000 seconds at best. Service section 8."""
+    unseen = item_class(500, 0, Durations().expected(IMAGE, USUAL))
+    found = end_range(unseen, accounts=accounts, creates_per_minute=3)
+
+    assert found.earliest_at >= NOON + timedelta(seconds=500 * 60 / 3 / accounts)
+
+
 def test_a_slow_day_leaves_items_for_the_next_one() -> None:
     """What does not begin before midnight has credits of its own on the next day, and needs no other one."""
     slow = end_range(ItemClass(200, 10, 200, deviation=100, error=40))
@@ -111,6 +122,23 @@ def test_a_slow_day_leaves_items_for_the_next_one() -> None:
 def test_what_is_known_exactly_has_no_range() -> None:
     """Without any uncertainty, both ends of the range are the estimate."""
     assert end_range(ItemClass(10, 0, 30)) == EndRange(NOON + timedelta(seconds=300), NOON + timedelta(seconds=300))
+
+
+@pytest.mark.parametrize(("age", "earliest", "latest"), [(1, 590, 610), (590, 3, 20), (650, 0, 5), (43_200, 0, 5)])
+def test_an_item_under_way_takes_the_rest_of_its_time(age: float, earliest: float, latest: float) -> None:
+    """Of an item of 600 s, give or take three, ten are left after 590; an overdue one is about to end."""
+    began_at = NOON - timedelta(seconds=age)
+    found = end_range(item_class(1, 0, Expected(600, 3, 0.5), is_under_way=True, began_at=began_at))
+
+    assert NOON + timedelta(seconds=earliest) < found.earliest_at < found.latest_at < NOON + timedelta(seconds=latest)
+
+
+def test_an_item_that_begins_now_takes_its_whole_time() -> None:
+    """Nothing is left of an exact duration that is over."""
+    each = Expected(25, 8, 20)
+
+    assert each.after(0).seconds == 25
+    assert (Expected(25).after(10), Expected(25).after(30)) == (Expected(15), Expected(0))
 
 
 def test_the_averages_of_two_kinds_are_wrong_independently() -> None:
@@ -135,6 +163,19 @@ def test_a_change_of_pace_makes_older_durations_useless() -> None:
     assert each.seconds == pytest.approx(20.5, rel=0.02)
 
 
+@pytest.mark.parametrize("at", [0, 20, 40])
+def test_time_when_nobody_looked_is_no_duration(at: int) -> None:
+    """The machine slept for a night while an item was under way: its end was seen the next morning."""
+    seen = [20.0 + number % 3 for number in range(40)]
+
+    assert expected([*seen[:at], 43_200.0, *seen[at:]]) == expected(seen)
+
+
+def test_a_service_that_becomes_much_slower_is_believed() -> None:
+    """One duration of twelve times the others may be an outage; ten in a row are not."""
+    assert expected([*[20.0, 21.0] * 50, *[240.0, 250.0] * 5]).seconds > 150
+
+
 def test_a_similar_kind_tells_more_than_the_usual_duration() -> None:
     """The other kinds of a model are likely to take about as long."""
     seen = Durations((LARGER, 60.0 + number % 3) for number in range(20))
@@ -143,6 +184,22 @@ def test_a_similar_kind_tells_more_than_the_usual_duration() -> None:
     assert known.seconds == pytest.approx(61, rel=0.02)
     assert known.error < Durations().expected(IMAGE, USUAL).error
     assert seen.expected(Kind("image", is_video=False, model="tau"), USUAL).seconds == USUAL
+
+
+def test_what_is_known_of_a_kind_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live display asks up to four times a second for every class; kinds of other models are not looked at."""
+    seen = Durations((Kind(f"{number}", is_video=False, model=f"{number % 40}"), 20.0) for number in range(400))
+    compared = list[Kind]()
+
+    def relative_length(_: Kind, other: Kind) -> float:
+        compared.append(other)
+        return 1.0
+
+    monkeypatch.setattr(Kind, "relative_length", relative_length)
+    kind = Kind("0", is_video=False, model="0")
+
+    assert [seen.expected(kind, USUAL).seconds for _ in range(10)] == [pytest.approx(20, rel=0.1)] * 10
+    assert len(compared) == 9
 
 
 def test_a_service_that_answers_at_once_is_no_special_case() -> None:
