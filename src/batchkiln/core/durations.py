@@ -127,7 +127,8 @@ def expected(seen: Sequence[float], before: Expected) -> Expected:
     freedom = count - 1 + _GUESS_WEIGHT
     variance = (_squares(alike, mean) + _GUESS_WEIGHT * guessed_variance) / freedom
     variance *= (1 + _SMALL_SAMPLE / freedom) ** 2
-    weight = variance / before.error**2 if before.error else 0.0  # of what was expected before, in observations
+    doubt = before.error**2 + (mean - before.seconds) ** 2  # a guess that is far off tells little
+    weight = variance / doubt if before.error else 0.0  # of what was expected before, in observations
     seconds = (weight * before.seconds + count * mean) / (weight + count)
     half = count // 2
     change = (_mean(alike[half:]) - _mean(alike[:half])) / 2 if count >= _SHORTEST_LOOK else 0.0  # it may go on

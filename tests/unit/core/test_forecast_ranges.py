@@ -171,6 +171,11 @@ def test_time_when_nobody_looked_is_no_duration(at: int) -> None:
     assert expected([*seen[:at], 43_200.0, *seen[at:]]) == expected(seen)
 
 
+def test_a_guess_that_is_far_off_is_forgotten() -> None:
+    """After 40 durations of ten minutes, the next one is expected to take as long, whatever is usual elsewhere."""
+    assert expected([600.0 + number % 7 - 3 for number in range(40)]).seconds == pytest.approx(600, rel=0.01)
+
+
 def test_a_service_that_becomes_much_slower_is_believed() -> None:
     """One duration of twelve times the others may be an outage; ten in a row are not."""
     assert expected([*[20.0, 21.0] * 50, *[240.0, 250.0] * 5]).seconds > 150
