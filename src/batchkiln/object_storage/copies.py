@@ -113,7 +113,6 @@ def keep(source: Path, sha256: str, name: str) -> None:
     try:
         if not settings().copies_bytes:
             source.unlink(missing_ok=True)
-            copy.unlink(missing_ok=True)
             return
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         source.replace(copy)

