@@ -6,7 +6,7 @@ SET state = :state,
         WHEN :state = 'done' THEN coalesce(:attempt_id, attempt_id)
         WHEN EXISTS (SELECT 1 FROM output WHERE output.attempt_id = item.version_id) THEN version_id END,
     verdict = CASE  -- about a version: it stays while the version's files are fetched again
-        WHEN :state = 'done' AND version_id <> coalesce(:attempt_id, attempt_id) THEN NULL
+        WHEN :state = 'done' AND coalesce(version_id, attempt_id) IS NOT coalesce(:attempt_id, attempt_id) THEN NULL
         WHEN :state = 'submitting' AND version_id IS NULL THEN NULL
         ELSE verdict END,
     open_inputs = CASE WHEN :state = 'done' THEN 0 ELSE open_inputs END,  -- done already, and no longer made again

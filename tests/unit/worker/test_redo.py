@@ -54,6 +54,23 @@ def fetch(world: World, item: str = "fox") -> int:
     return world.write(fetch_again, files, world.now_ms)
 
 
+async def expire(world: World) -> None:
+    """Lose the current version's files, and fetch them after the service has deleted them."""
+    world.outputs.files = {
+        path: each for path, each in world.outputs.files.items() if Path(path).name not in shown(world)
+    }
+    assert fetch(world) == 1
+    for generation in world.service.generations.values():
+        generation.is_forgotten = True
+    world.restart(after_seconds=timedelta(days=15).total_seconds())
+    await world.run()
+    assert world.state("fox") is ItemState.EXPIRED
+
+
+def decide(world: World, version: int, decided: Decided) -> None:
+    review(world.connection, "job", {"fox": version}, decided, by="a person", now=world.now_ms)
+
+
 async def test_redo_is_charged_once_more_and_keeps_the_first_payment(world: World) -> None:
     """Each version is one charge under a key of its own: in the job, in its days, and in the item's credits."""
     await done(world)
@@ -199,7 +216,7 @@ async def test_fetch_of_a_chosen_version_keeps_its_name_and_number(world: World)
 async def test_fetch_keeps_what_was_decided(world: World) -> None:
     """A dropped file that is fetched again stays dropped: nothing is made, and paid, from it."""
     await done(world)
-    review(world.connection, "job", {"fox": 1}, Decided.DROP, by="a person", now=world.now_ms)
+    decide(world, 1, Decided.DROP)
     world.outputs.files.clear()
 
     fetch(world)
@@ -212,17 +229,25 @@ async def test_fetch_keeps_what_was_decided(world: World) -> None:
 async def test_verdict_ends_with_the_version_that_it_is_about(world: World) -> None:
     """Also where the files of that version were gone, and could not be fetched, before the item was made again."""
     await done(world)
-    review(world.connection, "job", {"fox": 1}, Decided.DROP, by="a person", now=world.now_ms)
-    world.outputs.files.clear()
-    fetch(world)
-    for generation in world.service.generations.values():
-        generation.is_forgotten = True
-    world.restart(after_seconds=timedelta(days=15).total_seconds())
-    await world.run()
-    assert world.state("fox") is ItemState.EXPIRED
+    decide(world, 1, Decided.DROP)
+    await expire(world)
 
     retry(world.connection, "job", ["fox"], world.now_ms)
     await world.run()
+
+    assert world.state("fox") is ItemState.DONE
+    assert world.one("SELECT verdict FROM item") is None
+
+
+async def test_verdict_is_not_taken_over_by_an_earlier_version_that_is_chosen(world: World) -> None:
+    """The kept version is lost for good; what a person then chooses in its place was never kept."""
+    await done(world)
+    make_again(world)
+    await world.run()
+    decide(world, 2, Decided.KEEP)
+    await expire(world)
+
+    world.write(choose_version, "job", "fox", 1, world.now_ms)
 
     assert world.state("fox") is ItemState.DONE
     assert world.one("SELECT verdict FROM item") is None
@@ -245,15 +270,9 @@ async def test_fetch_tells_where_the_file_has_another_content(world: World) -> N
 async def test_fetch_whose_retention_ends_meanwhile_expires_at_no_cost(world: World) -> None:
     """What the service no longer keeps is told as expired; a canceled retry of it does not make it done."""
     await done(world)
-    world.outputs.files.clear()
-    fetch(world)
-    for generation in world.service.generations.values():
-        generation.is_forgotten = True
-    world.restart(after_seconds=timedelta(days=15).total_seconds())
 
-    await world.run()
+    await expire(world)
 
-    assert world.state("fox") is ItemState.EXPIRED
     assert exported(world) == []
     assert world.service.charged == 10
     retry(world.connection, "job", ["fox"], world.now_ms)
