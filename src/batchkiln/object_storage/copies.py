@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -98,13 +99,23 @@ def _held(find: Callable[[], Path]) -> Iterator[Path]:
     held = folder / found.name
     try:
         try:
-            held.hardlink_to(found)
+            _link(found, held)
         except FileNotFoundError:  # another process has just removed it
-            held.hardlink_to(find())
+            _link(find(), held)
         yield held
     finally:
         held.unlink(missing_ok=True)
         folder.rmdir()
+
+
+def _link(found: Path, held: Path) -> None:
+    """Give a file a second name, or copy it where the file system has no hard links. Raise `OSError`."""
+    try:
+        held.hardlink_to(found)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(found, held)
 
 
 def keep(source: Path, sha256: str, name: str) -> None:

@@ -1,5 +1,6 @@
 """Local copies of objects: what reads a result reads a file."""
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from batchkiln import object_storage
 from batchkiln.object_storage import ObjectFolder, StorageSettings, held_file, local_file
+from batchkiln.object_storage.copies import held_copy
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +88,18 @@ def test_what_another_process_reads_or_holds_stays() -> None:
         object_storage.configure(StorageSettings)
     assert (part.exists(), left.exists(), newest.exists()) == (True, False, True)
     assert not held.parent.exists()
+
+
+def test_a_copy_is_held_where_the_file_system_has_no_hard_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As exFAT and some network mounts: its content is copied, and a copy that is missing is still told as missing."""
+
+    def refuse(_: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "no hard links here", str(target))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    told = an_object(b"a fox")
+
+    with held_file(**told) as held:  # type: ignore[arg-type]
+        assert held.read_bytes() == b"a fox"
+    with pytest.raises(FileNotFoundError), held_copy("0" * 64, "owl.png"):
+        pass
