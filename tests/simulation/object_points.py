@@ -69,7 +69,10 @@ class StorageFaults:
 
 
 def unprotected(queue: Path) -> Iterator[str]:
-    """Tell of files that are recorded as complete on the disk, have no object yet, and are not there at a death."""
+    """Tell of files that are recorded as complete on the disk, and are whole neither there nor as objects at a death.
+
+    Of what a restored queue calls staged, the lost records may have said that it is an object.
+    """
     if not is_there(queue):
         return
     try:
@@ -82,9 +85,13 @@ def unprotected(queue: Path) -> Iterator[str]:
     for row in rows:
         staged, url = json.loads(row["detail"]), row["output_dir"]
         place = outgoing_folder(location_of(queue)) / hashlib.sha256(url.encode()).hexdigest()[:16]
-        path = place / staged["name"]
-        if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != staged["sha256"]:
-            yield f"{staged['name']} is paid and recorded as staged, and is not whole on the disk at a death"
+        paths = place / staged["name"], Path(url.removeprefix(SCHEME)) / staged["name"]
+        if not any(_is_whole(path, staged["sha256"]) for path in paths):
+            yield f"{staged['name']} is paid and recorded as staged, and is whole nowhere at a death"
+
+
+def _is_whole(path: Path, sha256: str) -> bool:
+    return path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
 
 
 class PointedObjects(ObjectFolder):
