@@ -935,6 +935,41 @@ BUGS: Final = (
         "UPDATE item SET version_id = :attempt_id, attempt_id = :attempt_id, verdict = NULL",
         "UPDATE item SET attempt_id = :attempt_id, verdict = NULL",
     ),
+    Bug(
+        "a verdict is lost while the files are fetched again",
+        "store/transitions.sql",
+        "        WHEN :state = 'submitting' AND version_id IS NULL THEN NULL\n",
+        "        WHEN :state <> 'done' THEN NULL\n",
+        caught_by="tests/unit/worker/test_redo.py",  # one world of a thousand
+    ),
+    Bug(
+        "a chosen version takes over the verdict of a lost one",
+        "store/transitions.sql",
+        "coalesce(version_id, attempt_id) IS NOT coalesce(:attempt_id, attempt_id)",
+        "version_id IS NOT coalesce(:attempt_id, attempt_id) AND version_id IS NOT NULL",
+        caught_by="tests/unit/worker/test_redo.py",
+    ),
+    Bug(
+        "a selection that grew wakes no worker",
+        "api/engine.py",
+        "                self.announce()",
+        "                pass",
+        caught_by="tests/unit/api/test_engine.py",  # the other workers seldom are as quick as to look before it
+    ),
+    Bug(
+        "only the last doubted date is a witness",
+        "core/timestamps.py",
+        "(*self.doubted, word)[-_DOUBTED_KEPT:]",
+        "(word,)",
+        caught_by="tests/unit/core/test_timestamps.py",
+    ),
+    Bug(
+        "a copy is removed under who sends it",
+        "object_storage/copies.py",
+        "            _link(found, held)\n",
+        "            held = found\n",
+        caught_by="tests/unit/object_storage/test_object_folder.py",
+    ),
 )
 
 
