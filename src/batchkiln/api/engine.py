@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
-"""How often a run that waits for more work checks the queue itself, in seconds of real time."""
+"""A run that waits for more work checks the queue at this interval, in seconds of real time."""
 
 log = structlog.get_logger()
 

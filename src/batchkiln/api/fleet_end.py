@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from batchkiln.api.fleet_engine import FleetEngine
 
 END_LOOK_SECONDS: Final = 1.0
-"""How often a run looks whether its jobs have ended, which other workers may drive, in seconds of real time."""
+"""A run checks at this interval, in seconds of real time, whether the jobs that other workers may drive have ended."""
 
 REST_SECONDS: Final = LOOK_SECONDS + RENEWAL_SECONDS
-"""How long accounts of other workers must have rested until a run takes it for their end: they look so often."""
+"""After this time without work, accounts of other workers count as ended, because they check at this interval."""
 
 
 class FleetEnd:

@@ -48,7 +48,7 @@ LOOKS_WITHOUT_EVENTS: Final = 10
 """Of so many looks, one is made although the history has not grown: few changes by a person leave no event."""
 
 DISK_REST_SECONDS: Final = 60.0
-"""How long a worker takes no accounts after its output folder refused a write."""
+"""A worker takes no accounts for this time after its output folder refused a write."""
 
 log = structlog.get_logger()
 

@@ -47,7 +47,7 @@ ALONE: Final = frozenset({"doctor --probe"})
 """Commands that need the whole queue for themselves, also in a database."""
 
 LOOK_SECONDS: Final = 1.0
-"""How often a queue that another process runs is checked, in seconds of real time."""
+"""A queue that another process runs is checked at this interval, in seconds of real time."""
 
 _EVENTS_AT_ONCE: Final = 1000
 
@@ -213,9 +213,9 @@ class Queue(Changes):
 
         `only` (glob patterns of ids), `sample` (a number of items, drawn by `seed`) and `limit` (the first items)
         select the items of each job that the run may begin, and the sources that these need. The others stay queued.
-        Not with `forever`, and not for a queue in a database that several workers share.
+        They are not possible with `forever`, or for a queue in a database that several workers share.
 
-        Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job.
+        Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job or an invalid argument.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
             raise InputError(f"until must be done, budget or Until(at=…), not {until!r}; nothing was started")

@@ -112,7 +112,7 @@ def printable(text: str) -> str:
 
 
 def line_breaks(text: str, width: int, length: Callable[[str], int] = len, *, hanging: int = 0) -> list[int]:
-    """Return where a text that is wrapped between words at `width` begins new lines; these are `hanging` columns in.
+    """Return the places of the line breaks in a text wrapped at `width`, with an indent of `hanging` columns.
 
     A word that is too long, such as a path, and a command in backquotes are left whole, so that they can be copied.
     """

@@ -32,7 +32,7 @@ class Decided(StrEnum):
 
 
 LEFT_AT_MOST: Final = 500
-"""How far the steps that are left are counted, so that the time of a step does not grow with the job."""
+"""The remaining steps are counted up to this number, so that the time of a step does not grow with the job."""
 
 _ANY: Final = Filter()
 _VERDICTS: Final = {Decided.KEEP: Verdict.KEPT, Decided.DROP: Verdict.DROPPED, Decided.UNDO: None}

@@ -15,7 +15,7 @@ from batchkiln.dashboard.stream_places import send, stream_place
 from batchkiln.presentation.item_documents import event_document
 
 LOOK_SECONDS: Final = 0.5
-"""How often the queue is checked for changes, in seconds of real time. It reads a few bytes."""
+"""The queue is checked for changes at this interval, in seconds of real time. A check reads a few bytes."""
 
 IDLE_LOOKS: Final = 20
 """The number of looks without an event after which a comment shows that the stream is alive."""
