@@ -70,7 +70,7 @@ class Queue(Changes):
 
     @property
     def place(self) -> str:
-        """Return the queue's file, or the URL of its database without a password."""
+        """The queue's file, or the URL of its database without a password."""
         return hide_passwords(str(self.app.queue))
 
     def __repr__(self) -> str:

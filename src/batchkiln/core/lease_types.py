@@ -42,7 +42,7 @@ class WorkerIdentity:
 
     @property
     def tag(self) -> str:
-        """Return twelve letters and digits that identify this worker in the names of temporary files."""
+        """Twelve letters and digits that identify this worker in the names of temporary files."""
         return sha256(self.name.encode()).hexdigest()[:12]
 
 

@@ -137,7 +137,7 @@ class Outcome:
 
     @property
     def ends_by_refusal(self) -> bool:
-        """Return whether the reply ends the attempt by refusing this request, not its account."""
+        """Whether the reply ends the attempt by refusing this request, not its account."""
         return self.created_nothing and (self.event is Event.REFUSED or self.stale is not Stale.NOTHING)
 
 

@@ -141,7 +141,7 @@ def _format_round(seconds: float) -> str:
 
 
 def service_note(*, is_embedded: bool, time_scale: float) -> str | None:
-    """Return a text that names what a local service simulates; None for a service that is not local."""
+    """Return a note about a local service: its credits are not real, and its speed. None for a service elsewhere."""
     if not is_embedded and time_scale == 1:
         return None
     speed = "" if time_scale == 1 else f", and its clock runs {time_scale:g} times as fast"

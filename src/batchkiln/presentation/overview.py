@@ -80,7 +80,7 @@ class JobView(Shown):
 
     @property
     def service_note(self) -> str | None:
-        """A text that names what the job's local service simulates; None for a service that is not local."""
+        """The note about the job's service if it is a local one, else None. See `formatting.service_note`."""
         return service_note(is_embedded=self.is_embedded, time_scale=self.time_scale)
 
 
@@ -231,7 +231,7 @@ def _outlooks(
 
 
 def service_notes(views: Sequence[JobView]) -> list[str]:
-    """Return one sentence for each local service of the jobs, which names what it simulates."""
+    """Return the notes about the local services of the jobs, each once."""
     notes = sorted({view.service_note for view in views if view.service_note is not None})
     return [f"{note[0].upper()}{note[1:]}." for note in notes]
 

@@ -320,12 +320,12 @@ class _Saving:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the record lists as many outputs as any record before it."""
+        """Whether the record lists as many outputs as any record before it."""
         return len(self.record.outputs) >= self.listed
 
     @property
     def is_last(self) -> bool:
-        """Return whether the current output is the last missing one."""
+        """Whether the current output is the last missing one."""
         return self.is_complete and not self.left and self.settled + 1 == len(self.listing.wanted)
 
 

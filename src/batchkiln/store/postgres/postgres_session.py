@@ -133,14 +133,14 @@ class PostgresSession:
 
     @property
     def in_transaction(self) -> bool:
-        """Return whether a transaction is open, even a failed one. A lost connection has none."""
+        """Whether a transaction is open, even a failed one. A lost connection has none."""
         if self._is_commit_due:
             return False
         return self._pgconn.transaction_status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the connection is lost."""
+        """Whether the connection is lost."""
         return self._pgconn.status != pq.ConnStatus.OK
 
     def close(self) -> None:
