@@ -47,7 +47,7 @@ class Reviewing:
 
     @property
     def figures(self) -> ReviewFigures:
-        """The counts of the decisions so far."""
+        """The number of decisions of each kind so far."""
         return ReviewFigures(self._kept, self._dropped, self._redos.total())
 
     async def review(self, store: Store, jobs: Sequence[str]) -> bool:

@@ -197,7 +197,7 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
 
 
 async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
-    """Wait until the generation may be read again within the poll gap and the windows (Service rule 4.4)."""
+    """Wait until the generation may be read again (Service rule 4.4). Return False if the run ends first."""
 
     def due_of(account: AccountView, now: ClockReading) -> NotBefore:
         gap = next_poll_at(
