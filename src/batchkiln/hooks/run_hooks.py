@@ -38,7 +38,7 @@ END_SECONDS: Final = 60.0
 TELL_SECONDS: Final = 1.0
 """After this time the wait is announced, so that the run does not seem to hang."""
 
-LOOK_SECONDS: Final = 60.0
+CHECK_INTERVAL_SECONDS: Final = 60.0
 """The queue is read at this interval, even without a change."""
 
 _TAKEN_MARGIN_SECONDS: Final = 60.0
@@ -168,7 +168,7 @@ class HookRunner:
 
     async def _wait(self, change: asyncio.Event) -> None:
         """Wait for a change of the queue or the end of a program."""
-        changes = asyncio.create_task(self._clock.sleep_until(self._clock.monotonic() + LOOK_SECONDS, change))
+        changes = asyncio.create_task(self._clock.sleep_until(self._clock.monotonic() + CHECK_INTERVAL_SECONDS, change))
         ends = asyncio.create_task(self._news.wait())
         try:
             await asyncio.wait({changes, ends}, return_when=asyncio.FIRST_COMPLETED)
