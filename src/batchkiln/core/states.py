@@ -95,7 +95,7 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (_S, Event.KEY_FORGOTTEN):       _H,                  # in doubt for a day without a reply: see `KEY_REMEMBERED`
     (_S, Event.SET_ASIDE):           _H,                  # answered for an hour without a decision; or by a person
     (_S, Event.KEY_MISSING):         _H,                  # only the same API key may ask again (Service rule 4.2)
-    (_A, Event.GENERATION_FAILED):   _Q,                  # verified and refunded; the next attempt has a new key
+    (_A, Event.GENERATION_FAILED):   _Q,                  # status `failed`: refunded; the next attempt has a new key
     (_A, Event.TRIES_EXHAUSTED):     ItemState.FAILED,    # likewise, but no try is left
     (_A, Event.GENERATION_CANCELED): ItemState.FAILED,    # nothing says that it was refunded (Law 2)
     (_A, Event.GENERATION_LOST):     _H,                  # the service has denied the id for an hour
