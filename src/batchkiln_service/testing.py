@@ -76,10 +76,10 @@ class RunningService:
 
 @contextmanager
 def running_service(**settings: Any) -> Iterator[RunningService]:  # noqa: ANN401 - of the configuration
-    """Run a service with these fields of `ServiceConfig`, in a temporary folder.
+    """Run a service whose `ServiceConfig` has these fields. Without `state_dir`, its folder is temporary.
 
     Without `accounts`, the account `main` has the API key `test-key`. Without `seed`, the seed is 0, so that ids,
-    durations and files repeat. Raises as `LocalService` does, and pydantic.ValidationError for an invalid setting.
+    durations and files repeat. Raise as `LocalService` does, and pydantic.ValidationError for an invalid setting.
     """
     with ExitStack() as stack:
         if "state_dir" not in settings:

@@ -26,12 +26,12 @@ _KEPT_MINUTES: Final = 5.0
 
 
 def kept_seconds(limits: Limits) -> float:
-    """Return how long the queue's request log keeps a request under these limits, in seconds."""
+    """Return the seconds for which the queue's request log keeps a request under these limits."""
     return _KEPT_MINUTES * limits.minute_seconds
 
 
 def _new_connector() -> "BaseConnector":
-    from batchkiln.client import new_connector  # noqa: PLC0415  slow to import, and only who sends needs it
+    from batchkiln.client import new_connector  # noqa: PLC0415  slow to import, and needed only to send
 
     return new_connector()
 

@@ -270,8 +270,8 @@ class Changes:
     ) -> Resolved:
         """Resolve a held item, or, while no process runs the queue, an item that was sent.
 
-        `decision` is not-created, failed, generation (with `generation_id`), ask-again or saved.
-        `asked` is the item as the person saw it. Raise `ItemChangedError` if it has changed since: while a person
+        `decision` is not-created, failed, generation (with `generation_id`), ask-again or saved. `asked` is the item as
+        the person saw it. Raise `ItemChangedError` if it has changed since: while a person
         decides, the item may be sent and held again, and may then be paid already (Law 2).
         """
         decided = _decision(decision, generation_id)

@@ -112,7 +112,7 @@ class ChosenVersionDocument(TypedDict):
 
 
 class ReviewedDocument(TypedDict):
-    """The items whose verdict changed, and the counts of what is left to review."""
+    """The items whose verdict changed, and the numbers of pending reviews."""
 
     job: str
     kept: list[str]

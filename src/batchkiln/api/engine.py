@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from batchkiln.tracing import Tracing
     from batchkiln_service import LocalService
 
-LOOK_SECONDS: Final = 60.0
-"""How often a run that waits for more work checks the queue itself, in seconds of real time."""
+CHECK_INTERVAL_SECONDS: Final = 60.0
+"""A run that waits for more work checks the queue at this interval, in seconds of real time."""
 
 log = structlog.get_logger()
 
@@ -76,7 +76,7 @@ class Engine:
         self._is_woken = True
         self.has_started = False
         self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
-        """The accounts, by profile and name, that rest in other processes, as the end of the run found them."""
+        """The accounts, by profile and name, that were at rest in other processes when the run ended."""
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
@@ -144,7 +144,7 @@ class Engine:
                 if seen not in {None, version}:
                     self.on_wakeup()
                 seen = version
-            await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
+            await ticker.sleep_until(ticker.monotonic() + CHECK_INTERVAL_SECONDS, never)
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
         """Return whether the other workers continue after a worker's error. With one process per queue, none does."""
@@ -327,7 +327,7 @@ class Engine:
         return self.services[name]
 
     async def _quiet_seconds(self, store: "WorkerStore", profile: Profile) -> float:
-        """Return how many seconds of a restored queue's quiet minute are left."""
+        """Return the remaining seconds of a restored queue's quiet minute; 0 for a queue that was not restored."""
         found_at = await store.lost_attempts_found_at()
         if found_at is None:
             return 0.0
@@ -335,7 +335,7 @@ class Engine:
         return quiet_seconds_left(profile.limits, passed)
 
     async def _now_of_queue(self) -> datetime:
-        """Return the time on the clock that timed the restore: this machine's."""
+        """Return the time by the clock that recorded the restore: this machine's."""
         return self.app.environment.wall()
 
     def _host_limit(self, profile: Profile) -> HostRateLimit:

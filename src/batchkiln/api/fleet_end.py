@@ -5,7 +5,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from batchkiln.api.engine import LOOK_SECONDS
+from batchkiln.api.engine import CHECK_INTERVAL_SECONDS
 from batchkiln.core.errors import QueueBusy, QueueInUse
 from batchkiln.core.lease_types import RENEWAL_SECONDS, AccountRest
 from batchkiln.core.wakes import Change
@@ -16,11 +16,11 @@ from batchkiln.worker.run_state import RunState
 if TYPE_CHECKING:
     from batchkiln.api.fleet_engine import FleetEngine
 
-END_LOOK_SECONDS: Final = 1.0
-"""How often a run looks whether its jobs have ended, which other workers may drive, in seconds of real time."""
+END_CHECK_INTERVAL_SECONDS: Final = 1.0
+"""A run checks at this interval, in seconds of real time, whether the jobs that other workers may drive have ended."""
 
-REST_SECONDS: Final = LOOK_SECONDS + RENEWAL_SECONDS
-"""How long accounts of other workers must have rested until a run takes it for their end: they look so often."""
+REST_SECONDS: Final = CHECK_INTERVAL_SECONDS + RENEWAL_SECONDS
+"""After this time without work, accounts of other workers count as ended, because they check at this interval."""
 
 
 class FleetEnd:
@@ -29,7 +29,7 @@ class FleetEnd:
     def __init__(self, engine: "FleetEngine") -> None:
         """Initialize with the engine whose run is to end."""
         self._engine = engine
-        self._others_rest: tuple[Mapping[int, AccountRest], float] = {}, 0.0  # as of which moment
+        self._others_rest: tuple[Mapping[int, AccountRest], float] = {}, 0.0  # with their moment
 
     async def wait(self) -> None:
         """End the run once none of its items can change without a person, on this or another machine."""
@@ -44,7 +44,8 @@ class FleetEnd:
                 if not left or await self._is_over():
                     engine.control.end()
                     return
-            await engine.ticker.sleep_until(engine.ticker.monotonic() + END_LOOK_SECONDS, engine.control.stopping)
+            next_at = engine.ticker.monotonic() + END_CHECK_INTERVAL_SECONDS
+            await engine.ticker.sleep_until(next_at, engine.control.stopping)
 
     async def _refuse_long_wait(self, since: float) -> float:
         """Return the moment since which this run has waited for other machines' journals; infinity if it does not wait.
@@ -82,7 +83,7 @@ class FleetEnd:
             return False
         others = engine.wanted.keys() - {worker.account_id for worker in engine.workers} - engine.control.cut_off
         if ends_early(engine.control) and engine.workers_seen:
-            return True  # it ends for this process alone
+            return True  # the bounds are those of this run, not of other workers
         able, rests = await engine.store.read(_others_accounts)
         resting = self._at_rest(rests, others)
         if others - resting & able:
@@ -109,7 +110,7 @@ class FleetEnd:
 
 
 def ends_early(control: RunState) -> bool:
-    """Return whether the person bounds a run by credits or time."""
+    """Return whether a run is bounded by credits or time."""
     return control.stops_at_reset or control.starts_until is not None or control.credits_left is not None
 
 

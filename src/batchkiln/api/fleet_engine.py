@@ -14,7 +14,7 @@ import structlog
 
 import batchkiln
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.engine import LOOK_SECONDS, Engine
+from batchkiln.api.engine import CHECK_INTERVAL_SECONDS, Engine
 from batchkiln.api.fleet_end import FleetEnd, ends_early
 from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.clock import ServiceClock
@@ -44,11 +44,11 @@ LONGEST_RECONNECT_WAIT_SECONDS: Final = 30.0
 
 EXPIRY_MARGIN_SECONDS: Final = 0.05
 
-LOOKS_WITHOUT_EVENTS: Final = 10
-"""Of so many looks, one is made although the history has not grown: few changes by a person leave no event."""
+CHECKS_WITHOUT_EVENTS: Final = 10
+"""At each check of this number, the accounts are read even without new events, because some changes record none."""
 
-DISK_REST_SECONDS: Final = 60.0
-"""How long a worker takes no accounts after its output folder refused a write."""
+DISK_PAUSE_SECONDS: Final = 60.0
+"""A worker takes no accounts for this time after its output folder refused a write."""
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class FleetEngine(Engine):
 
     Each renewal extends the leases of the driven accounts, and takes or hands over accounts. A lost lease, a lost
     connection or a full disk ends only the worker of that account. The next worker of the account begins with reads, as
-    after a crash. `wanted` are the accounts that have work, by id, as of the last look.
+    after a crash. `wanted` are the accounts that have work, by id, as they were last read.
     """
 
     def __init__(self, store: Store, app: AppContext, control: RunState, keeper: LeaseKeeper) -> None:
@@ -72,7 +72,7 @@ class FleetEngine(Engine):
         self._host_epoch: int | None = None
         self.is_connected = False
         self._connection_suspected = asyncio.Event()
-        self._disk_rests_until = 0.0
+        self._disk_pause_ends_at = 0.0
         self._refused_profiles: set[str] = set()
         self._seen: dict[int, AccountWorker] = {}
         self.wanted: dict[int, tuple[str, str]] | None = None  # accounts with work, once they were read
@@ -85,17 +85,17 @@ class FleetEngine(Engine):
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""
-        ends_when_over = not self.control.waits_for_more
-        self.control.contact_seconds = None  # a block counts for all machines, and this one alone may be cut off
-        self.control.waits_for_more = True  # whether all is over, the workers of this process alone cannot tell
+        ends_when_done = not self.control.waits_for_more
+        self.control.contact_seconds = None  # a block ends all machines' work, and perhaps only this one is cut off
+        self.control.waits_for_more = True  # this process's workers alone cannot know the end
         with self.store.listen(self.on_wakeup):
             try:
                 async with asyncio.TaskGroup() as group:
-                    besides = [group.create_task(self._renew_leases(), name="renewal")]
-                    if ends_when_over:
-                        besides.append(group.create_task(FleetEnd(self).wait(), name="end"))
+                    tasks = [group.create_task(self._renew_leases(), name="renewal")]
+                    if ends_when_done:
+                        tasks.append(group.create_task(FleetEnd(self).wait(), name="end"))
                     left = await drive(self, self.control)
-                    for task in besides:
+                    for task in tasks:
                         task.cancel()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
@@ -112,7 +112,7 @@ class FleetEngine(Engine):
     # --- renewals ---
 
     async def _renew_leases(self) -> None:
-        look_at, looks, seen_at_look, seen = self.ticker.monotonic() + LOOK_SECONDS, 0, 0, 0
+        check_at, checks, seen_at_check, seen = self.ticker.monotonic() + CHECK_INTERVAL_SECONDS, 0, 0, 0
         while True:
             try:
                 await self._keeper.renew()
@@ -125,10 +125,10 @@ class FleetEngine(Engine):
             if self._keeper.is_draining:
                 self.control.stop()
             history = self._keeper.newest_event_id
-            if self.ticker.monotonic() >= look_at:  # a bell that nobody heard is made up for
-                look_at, looks = self.ticker.monotonic() + LOOK_SECONDS, looks + 1
-                if history != seen_at_look or looks % LOOKS_WITHOUT_EVENTS == 0:
-                    self._known_fleet, seen_at_look = None, history
+            if self.ticker.monotonic() >= check_at:  # a wakeup may have been lost
+                check_at, checks = self.ticker.monotonic() + CHECK_INTERVAL_SECONDS, checks + 1
+                if history != seen_at_check or checks % CHECKS_WITHOUT_EVENTS == 0:
+                    self._known_fleet, seen_at_check = None, history
                     self.announce()
             if self._keeper.fleet_state != self._known_fleet or self._rests() != self._keeper.rests:
                 self._is_woken = True
@@ -150,7 +150,7 @@ class FleetEngine(Engine):
         while True:
             try:
                 await self.store.reconnect()
-            except QueueBusy:  # away still, or with too many connections
+            except QueueBusy:  # still not reachable, or it has too many connections
                 if self.ticker.monotonic() - began > RECONNECT_SECONDS or self.control.stopping.is_set():
                     raise
             else:
@@ -183,7 +183,7 @@ class FleetEngine(Engine):
     def _may_take(self) -> bool:
         """Return whether accounts may be taken. Under a new epoch of the address, all old leases must have ended."""
         epoch = self._keeper.egress_epoch
-        if self.ticker.monotonic() < self._disk_rests_until:
+        if self.ticker.monotonic() < self._disk_pause_ends_at:
             return False
         if epoch != self._host_epoch:
             if self.leases:
@@ -235,7 +235,7 @@ class FleetEngine(Engine):
                 await self._keep_quiet()
             made = [await self._worker(*names[lease.fence.account_id], needs_key=True, lease=lease) for lease in leases]
         except BaseException as error:
-            self._rest_of_disk(error)
+            self._pause_after_disk_error(error)
             for lease in leases:
                 await self._release(lease)
             raise
@@ -293,7 +293,7 @@ class FleetEngine(Engine):
         self.announce()
 
     def _wind_down(self, account_ids: frozenset[int]) -> None:
-        """Let these accounts begin nothing new, and all others again."""
+        """Stop new work on these accounts, and permit it on all others."""
         if account_ids != self.control.winding_down:
             self.control.winding_down = account_ids
             self.announce()
@@ -312,7 +312,7 @@ class FleetEngine(Engine):
             "account_left", account=worker.viewpoint.account, worker=self._keeper.worker.name, reason=str(error)
         )
         self._check_connection(error)
-        self._rest_of_disk(error)
+        self._pause_after_disk_error(error)
         return isinstance(error, LeaseLost | QueueBusy | OutputDirNotWritable)
 
     async def _release(self, lease: HeldLease) -> None:
@@ -327,10 +327,10 @@ class FleetEngine(Engine):
         if isinstance(error, QueueConnectionLost):
             self._connection_suspected.set()
 
-    def _rest_of_disk(self, error: BaseException) -> None:
+    def _pause_after_disk_error(self, error: BaseException) -> None:
         """Release all accounts for a while if the output folder refuses writes: another machine may have free space."""
         if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
-            self._disk_rests_until = self.ticker.monotonic() + DISK_REST_SECONDS
+            self._disk_pause_ends_at = self.ticker.monotonic() + DISK_PAUSE_SECONDS
             self._give_back(tuple(self.leases))
 
 

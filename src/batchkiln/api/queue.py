@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 ALONE: Final = frozenset({"doctor --probe"})
 """Commands that need the whole queue for themselves, also in a database."""
 
-LOOK_SECONDS: Final = 1.0
-"""How often a queue that another process runs is checked, in seconds of real time."""
+CHECK_INTERVAL_SECONDS: Final = 1.0
+"""A queue that another process runs is checked at this interval, in seconds of real time."""
 
 _EVENTS_AT_ONCE: Final = 1000
 
@@ -70,11 +70,11 @@ class Queue(Changes):
 
     @property
     def place(self) -> str:
-        """Return the queue's file, or the URL of its database without a password."""
+        """The queue's file, or the URL of its database without a password."""
         return hide_passwords(str(self.app.queue))
 
     def __repr__(self) -> str:
-        """Return the place in place of the address in memory."""
+        """Return the class and the queue's place."""
         return f"<{type(self).__name__} {self.place}>"
 
     # --- enqueueing ---
@@ -213,9 +213,9 @@ class Queue(Changes):
 
         `only` (glob patterns of ids), `sample` (a number of items, drawn by `seed`) and `limit` (the first items)
         select the items of each job that the run may begin, and the sources that these need. The others stay queued.
-        Not with `forever`, and not for a queue in a database that several workers share.
+        They are not possible with `forever`, or for a queue in a database that several workers share.
 
-        Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job.
+        Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job or an invalid argument.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
             raise InputError(f"until must be done, budget or Until(at=…), not {until!r}; nothing was started")
@@ -390,7 +390,7 @@ class Queue(Changes):
             yield
             if not is_driven and self._engine is None:
                 return
-            await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, asyncio.Event())
+            await ticker.sleep_until(ticker.monotonic() + CHECK_INTERVAL_SECONDS, asyncio.Event())
 
     # --- inspecting ---
 
@@ -403,7 +403,7 @@ class Queue(Changes):
         return await self.reader.read(lambda reader: reader.jobs.unfinished())
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
-        """Return which of these jobs are in the queue."""
+        """Return the given names that are jobs of the queue."""
         return await self.reader.read(lambda reader: reader.jobs.known(names))
 
     async def overview(self) -> Overview:
@@ -497,20 +497,20 @@ def _no_egress(app: AppContext) -> str:
     )
 
 
-async def drained(location: QueueLocation, name: str) -> list[str]:
+async def drain_workers(location: QueueLocation, name: str) -> list[str]:
     """Ask workers to end, by their own name or that of their address or machine; return the workers' names."""
     async with Store.open_for_update(location) as store:
         return await store.write(Writer.drain_workers, name)
 
 
-async def awaiting_journals(location: QueueLocation) -> list[str]:
+async def await_journals(location: QueueLocation) -> list[str]:
     """Mark a database as restored; return the machines whose journals it now waits for."""
     async with Store.open_for_update(location) as store:
         return await store.write(Writer.await_journals)
 
 
-async def without_machine(location: QueueLocation, host: str) -> int:
-    """Stop waiting for the journals of a machine that is gone; return how many of its folders were known."""
+async def forget_machine(location: QueueLocation, host: str) -> int:
+    """Stop waiting for the journals of a machine that is gone; return the number of its known folders."""
     async with Store.open_for_update(location) as store:
         return await store.write(Writer.forget_machine, host)
 

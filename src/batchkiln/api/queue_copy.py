@@ -17,7 +17,7 @@ __all__ = ["QueueCopied", "copy_queue", "keep_queue"]
 class QueueCopied:
     """The result of a move. `missing_images` still have to be uploaded, but are not at the paths in their manifests.
 
-    `staged` counts the complete files that came along, and are to be written to a URL. Others are on the machines
+    `staged` counts the complete files that were moved, and are to be written to a URL. Others are on the machines
     `staged_elsewhere`, or could not be moved (`staged_left`).
     """
 
@@ -35,8 +35,8 @@ def copy_queue(source: QueueLocation, target: QueueLocation) -> QueueCopied:
     """Move an idle queue to a location without a queue or with an empty one; the source can no longer be used.
 
     Idempotency keys, attempts, counters and ids are copied, so that nothing is paid again. Files of this machine that
-    are still to be written to a URL are moved along: the next run sends them. Raise `QueueInUse` if a
-    process drives the queue, and `QueueUnusable` or `InputError` if the target cannot contain it.
+    are still to be written to a URL are moved too, and the next run sends them. Raise `QueueInUse` if a process drives
+    the queue, and `QueueUnusable` or `InputError` if the target cannot contain it.
     """
     shared_dir = target.shared_dir if isinstance(target, DatabaseUrl) else None
     shared = None if shared_dir is None else shared_inputs(shared_dir)

@@ -45,7 +45,7 @@ class ItemReport:
 
     @property
     def explanation(self) -> "Explanation":
-        """The item's history, cost and next step, in sentences."""
+        """The item's situation, cost and next step, in sentences."""
         from batchkiln.presentation.explain import explain_item  # noqa: PLC0415  `items` needs none of it
 
         return explain_item(self.detail, self.summary, self.context)
@@ -129,7 +129,7 @@ _EVENTS_AT_ONCE: Final = 1000
 
 
 class Results:
-    """Yields each ended item of a job once, with memory for only a few numbers per thousand items."""
+    """Yields each ended item of a job once. It keeps only a few numbers per thousand items in memory."""
 
     def __init__(self, reader: "Store", job_id: int, job: str) -> None:
         """Start with no items yielded."""

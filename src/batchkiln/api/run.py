@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """The condition that stops a run early. `at` is an instant, or a time of day (UTC): its next occurrence."""
+    """The condition that stops a run early.
+
+    `is_budget` stops it when today's credits are spent. `at` is an instant, or a time of day (UTC), of which the next
+    occurrence counts.
+    """
 
     is_budget: bool = False
     at: datetime | time | None = None
@@ -87,8 +91,8 @@ class RunResult(Shown):
 
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
     run was not to begin; None for a run without a selection. `needed` counts the sources that the run was to begin
-    because selected items are made from them. `paused` holds the other paused jobs of the queue, and how
-    many items each has queued.
+    because selected items are made from them. `paused` holds the other paused jobs of the queue, each with the number
+    of its queued items.
     """
 
     views: tuple[JobView, ...]
@@ -132,17 +136,17 @@ class RunResult(Shown):
 
 
 def left_of(view: JobView) -> int:
-    """Return how many of a job's items can still change without a person."""
+    """Return the number of a job's items that can still change without a person."""
     return view.summary.left
 
 
 def problem_count_of(view: JobView) -> int:
-    """Return how many of a job's items are held or ended without success; canceled items do not count."""
+    """Return the number of a job's items that are held or ended without success. Canceled items do not count."""
     return sum(view.summary.items[state] for state in PROBLEM_STATES)
 
 
 def waiting_in_pause(view: JobView) -> int:
-    """Return how many items are queued in a paused job."""
+    """Return the number of a paused job's queued items; 0 for another job."""
     return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0
 
 
@@ -164,7 +168,7 @@ class Run:
         self._last_event = after_event
         self._needed = 0
         self._spent_before: dict[str, int] = {}
-        self._spent: dict[str, int] = {}  # also of jobs that have ended, and are not shown any more
+        self._spent: dict[str, int] = {}  # also of ended jobs, which are no longer shown
 
     async def limit_to(self, jobs: Sequence[str]) -> None:
         """Run only these jobs. Raise `InputError` for an unknown job."""
@@ -179,14 +183,14 @@ class Run:
         """
         before = await self._overview(self._jobs)
         self._spent_before = {view.summary.name: view.summary.credits.spent for view in before.jobs}
-        async with self._observed():  # also without work: notifications of an earlier run may be pending
+        async with self._observers():  # also without work: notifications of an earlier run may be pending
             if self.options.selection:
                 await self._select()
             if self.options.is_forever or _has_work(before) or await self._has_work_by_hook():
                 now = max((view.now for view in before.jobs), default=machine_now())
                 self.options.set_up(self.engine.control, now)
                 await self.engine.run()
-        return await self._ending(before)
+        return await self._result(before)
 
     async def _has_work_by_hook(self) -> bool:
         """Wait until the hook has seen the files of an earlier run; return whether it queued items again."""
@@ -202,7 +206,7 @@ class Run:
         self._needed = await self.engine.store.run(Writer.count_needed)
 
     async def _unselected(self, views: Sequence[JobView]) -> int | None:
-        """Return how many queued items were not selected; items of paused jobs do not count."""
+        """Return the number of items, queued in jobs not paused, that were not selected; None without a selection."""
         if not self.options.selection:
             return None
         selected = await self.engine.store.run(Writer.count_selected)
@@ -234,8 +238,8 @@ class Run:
         return events
 
     @asynccontextmanager
-    async def _observed(self) -> AsyncIterator[None]:
-        """Trace the run and send its notifications, if configured."""
+    async def _observers(self) -> AsyncIterator[None]:
+        """Trace the run, run its hook and send its notifications, as far as they are configured."""
         config, environment = self.engine.app.config, self.engine.app.environment
         async with AsyncExitStack() as stack:
             if config.traces is not None and (tracing := _tracing_extra(config.traces)) is not None:
@@ -244,8 +248,8 @@ class Run:
             if config.on_saved is not None:
                 from batchkiln.hooks.run_hooks import program_environment, running_hooks  # noqa: PLC0415  rarely used
 
-                secretless = program_environment(config)
-                hooks = running_hooks(self.engine, self._reader, config.on_saved, secretless, wall=environment.wall)
+                variables = program_environment(config)
+                hooks = running_hooks(self.engine, self._reader, config.on_saved, variables, wall=environment.wall)
                 await stack.enter_async_context(hooks)
             if config.notifiers:
                 from batchkiln.notifications.run_notifications import notifying  # noqa: PLC0415  slow to import
@@ -261,7 +265,7 @@ class Run:
                 )
             yield
 
-    async def _ending(self, before: Overview) -> RunResult:
+    async def _result(self, before: Overview) -> RunResult:
         from batchkiln.worker.loop import next_due  # noqa: PLC0415  slow to import, and a queue may only be read
 
         after = await self._overview(self._jobs)
@@ -324,7 +328,7 @@ def _tracing_extra(traces: Traces) -> "Callable[..., AbstractAsyncContextManager
     try:
         from batchkiln.tracing import tracing  # noqa: PLC0415  slow to import, and an extra
     except ImportError:
-        log_event = log.info if traces.endpoint is None else log.warning  # the environment's variables are for all
+        log_event = log.info if traces.endpoint is None else log.warning  # the variables are set for all programs
         log_event("traces_unusable", reason="an extra is missing", remedy="pip install 'batchkiln[traces]'")
         return None
     return tracing

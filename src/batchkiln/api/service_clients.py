@@ -52,7 +52,7 @@ _PORTS: Final = frozenset({80, 443})
 
 @dataclass(frozen=True, slots=True)
 class KeyPlace:
-    """An API key of a profile's account, and where it is configured."""
+    """An API key of a profile's account, and the place of its configuration."""
 
     profile: Profile
     account: str

@@ -1,4 +1,4 @@
-"""The check that all machines of a queue in a database mean the same folder or URL by `shared_dir`."""
+"""Checks that all machines of a queue in a database use the same folder or URL as `shared_dir`."""
 
 import asyncio
 import secrets

@@ -120,7 +120,7 @@ async def _confirm(amount: str) -> None:
 
 
 async def _is_confirmed(question: str) -> bool:
-    """Ask in a thread, so that signals are handled while the question is open."""
+    """Return whether the person agrees. A thread asks, so that signals are handled while the question is open."""
     try:
         return await asyncio.to_thread(click.confirm, question_text(question), err=True)
     except click.Abort:  # the end of input (Ctrl-D); Ctrl-C arrives as a signal

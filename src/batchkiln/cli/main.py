@@ -81,7 +81,7 @@ _OTHER_WORDS: Final = {
     "version": "--version",
     "web": "dashboard",
 }
-"""What people who know other programs type, and the word here."""
+"""Names of commands in other programs, and the command here."""
 
 
 class Program(click.Group):

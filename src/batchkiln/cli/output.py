@@ -64,8 +64,8 @@ def question_text(text: str) -> str:
 def wrapped(text: str, stream: TextIO, *, reserved: int = 0, hanging: int | None = None) -> str:
     """Return the text with line breaks between words if the stream is a terminal. A line above a mark `^` stays whole.
 
-    `reserved` columns stay free. A continuation begins with `hanging` spaces, by default two more than an indented line
-    begins with, and none for a line that is not indented.
+    `reserved` columns stay free. A continuation begins with `hanging` spaces. The default is the indent of its line
+    and two more, or none without an indent.
     """
     if not is_terminal(stream):
         return text
@@ -112,7 +112,7 @@ def printable(text: str) -> str:
 
 
 def line_breaks(text: str, width: int, length: Callable[[str], int] = len, *, hanging: int = 0) -> list[int]:
-    """Return where a text that is wrapped between words at `width` begins new lines; these are `hanging` columns in.
+    """Return the places of the line breaks in a text wrapped at `width`, with an indent of `hanging` columns.
 
     A word that is too long, such as a path, and a command in backquotes are left whole, so that they can be copied.
     """

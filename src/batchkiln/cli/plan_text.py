@@ -256,7 +256,7 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
 
 
 def _service_notes(plan: Plan) -> Iterator[str]:
-    """Yield a sentence for each profile of a local service, which names what it simulates."""
+    """Yield a sentence for each profile of a local service: its credits are not real, and its speed may differ."""
     for profile in sorted({job.manifest.profile for job in plan.jobs}):
         known = plan.profiles[profile]
         made_up = service_note(is_embedded=known.is_embedded, time_scale=known.time_scale)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchkiln.api import DatabaseUrl
-from batchkiln.api.queue import awaiting_journals, drained, without_machine
+from batchkiln.api.queue import await_journals, drain_workers, forget_machine
 from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import Command, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result
@@ -41,7 +41,7 @@ def restored(common: Common) -> ExitStatus:
 
 
 async def _restored(common: Common) -> ExitStatus:
-    hosts = await awaiting_journals(common.queue)
+    hosts = await await_journals(common.queue)
     if common.is_json:
         print_json({"awaited": hosts})
     elif hosts:
@@ -63,7 +63,7 @@ def gone(common: Common, host: str) -> ExitStatus:
 
 
 async def _gone(common: Common, host: str) -> ExitStatus:
-    if not await without_machine(common.queue, host):
+    if not await forget_machine(common.queue, host):
         raise InputError(f"no machine {host} has a journal of this queue; nothing was changed")
     if common.is_json:
         print_json({"gone": host})
@@ -128,7 +128,7 @@ async def _check(common: Common, name: str) -> ExitStatus:
 
 
 async def _drain(common: Common, name: str) -> ExitStatus:
-    names = await drained(common.queue, name)
+    names = await drain_workers(common.queue, name)
     if not names:
         raise InputError(f"there is no worker {name}; nothing was changed. `batchkiln workers` lists the workers")
     if common.is_json:

@@ -86,7 +86,7 @@ def candidate_paths(entry: FileEntry, name: str = "") -> Iterator[str]:
 
 
 def name_score(path: Path) -> int:
-    """Return how much a field's name looks like an asset id: 0 for not at all, 100 for certain."""
+    """Return the certainty that a field is an asset id, by its name, from 0 to 100."""
     return 0 if _is_excluded(path) else _score(_field_of(path))
 
 
@@ -103,10 +103,7 @@ def _nearest_to_anchor(entry: FileEntry, name: str) -> str | None:
 
 
 def _candidates(entry: FileEntry, name: str, position: int) -> list[tuple[tuple[str, ...], str]]:
-    """Return the possible ids, those nearest to the anchor first.
-
-    Each has its field: the name, and the name above it.
-    """
+    """Return the possible ids, those nearest to the anchor first, each after the names that `_field_of` returns."""
     found: dict[tuple[str, ...], str] = {}
     for node in entry.scalars():
         value = scalar_text(node)
@@ -199,7 +196,7 @@ def _path_matches(names: tuple[str, ...], hint: tuple[str, ...]) -> bool:
 
 
 def _score(field: tuple[str, ...]) -> int:
-    """Return how certainly a field is the id by its name alone, from 0 to 100."""
+    """Return the certainty that a field is the id, by its name alone, from 0 to 100."""
     if not field:
         return 0
     if field == ("*",):

@@ -65,7 +65,7 @@ NO_MAPPING: Final = ReplyMapping()
 
 
 def search_path(path: str, document: object) -> object:
-    """Return the value that a JMESPath finds in a document, or None. Raises nothing."""
+    """Return the value that a JMESPath finds in a document; None if it finds none. Never raises."""
     try:
         found: object = _compiled(path).search(document)
     except _FAULTS:

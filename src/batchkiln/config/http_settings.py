@@ -20,7 +20,7 @@ Network = IPv4Network | IPv6Network
 
 
 class AccessScope(StrEnum):
-    """What a token permits."""
+    """A permission of a token."""
 
     LOOK = "look"
     ENQUEUE = "enqueue"

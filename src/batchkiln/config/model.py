@@ -36,7 +36,7 @@ _OTLP_ENDPOINT_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_E
 class KeySource:
     """The place where a secret is stored: one of an environment variable, a file and the system's keyring.
 
-    Raises `ValueError` for none or several.
+    Raise `ValueError` for none or several.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}

@@ -21,7 +21,7 @@ KEPT_FOR_POLLS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class CallWaits:
-    """The backoffs of single calls after failures, in addition to the waits that the service imposed.
+    """The back-offs of single calls after failures, in addition to the waits that the service imposed.
 
     `quotes` is keyed by recipe id, `inputs` by the id of an image to upload.
     """
@@ -91,7 +91,7 @@ class AccountView:
         return due.after(self.rates.upload_day_due)
 
     def completion_due(self, now: ClockReading) -> NotBefore:
-        """Return when an upload may be completed. The backoff of uploads does not apply: it ended before the upload."""
+        """Return when an upload may be completed. The back-off of uploads does not apply, because it ended before."""
         return self.rates.due(now, is_create=True)
 
     # --- credits ---

@@ -1,4 +1,4 @@
-"""Backoff: how long to wait before the next try. A wait that the service asks for is a lower bound."""
+"""Computes back-offs: the wait before the next try. A wait that the service asks for is a lower bound."""
 
 from typing import Final
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Call(StrEnum):
-    """A call with a separate backoff, because the errors of one call say nothing about another."""
+    """A call with a separate back-off, because the errors of one call say nothing about another."""
 
     CREATE = "create"
     READ = "read"

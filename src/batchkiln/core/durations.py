@@ -1,4 +1,4 @@
-"""What earlier durations of a kind tell about the next ones: their mean, their spread, and how sure the mean is.
+"""Learns the expected durations of a kind from earlier ones: their mean, their spread, and the error of the mean.
 
 Two things make the sum of coming durations uncertain. Each of them varies, which evens out over many items. And the
 mean of few observations is wrong by the same amount for every item, which does not. Both are kept apart.
@@ -40,11 +40,11 @@ class Expected:
     error: float = 0.0
 
     def times(self, factor: float) -> "Expected":
-        """Return what is expected of durations that are longer by a factor."""
+        """Return the expectation of durations that are longer by a factor."""
         return Expected(self.seconds * factor, self.deviation * factor, self.error * factor)
 
     def after(self, age: float) -> "Expected":
-        """Return what is expected of the rest of a duration that has already lasted `age` seconds.
+        """Return the expectation of the rest of a duration that has already lasted `age` seconds.
 
         It is the part above `age` of a normal distribution. An overdue duration is still expected to take a while.
         """
@@ -73,7 +73,7 @@ class Durations:
         self._known: dict[tuple[Kind, float], Expected] = {}
 
     def expected(self, kind: Kind, usual_seconds: float) -> Expected:
-        """Return what is expected of the next items of a kind, in seconds of service time.
+        """Return the expected duration of the next items of a kind, in seconds of service time.
 
         `usual_seconds`, in the same unit, counts as long as nothing is known.
         """
@@ -104,7 +104,7 @@ class Durations:
 
 
 def from_similar(similar: Sequence[Expected]) -> Expected:
-    """Return what is expected of an unseen kind from similar ones, at least one.
+    """Return the expectation of an unseen kind, from those of one or more similar kinds.
 
     The variance of their means counts together with two assumed kinds, as for the choice of poll times.
     """
@@ -117,7 +117,7 @@ def from_similar(similar: Sequence[Expected]) -> Expected:
 
 
 def expected(seen: Sequence[float], before: Expected) -> Expected:
-    """Return what observed durations in seconds tell, the oldest first, with what was expected `before` them."""
+    """Return the expectation after observed durations (seconds, oldest first), from the expectation `before` them."""
     alike = _newest_alike([max(each, _LEAST_SECONDS) for each in _watched(seen)])
     count = len(alike)
     if not count:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:  # slow to import, and `status` needs none of it
     from batchkiln.core.responses import AccountBlocked
 
 LEASE_SECONDS: Final = 15.0
-"""How long a lease holds after it was taken or renewed, by the database's clock."""
+"""A lease holds for this time after it was taken or renewed, by the database's clock."""
 
 RENEWAL_SECONDS: Final = 5.0
-"""How often a worker renews what it drives."""
+"""A worker renews its leases at this interval."""
 
 MARGIN_SECONDS: Final = 2.0
-"""How long before its lease may expire a worker sends nothing more: the time of a request on its way."""
+"""A worker sends nothing more for this time before its lease may expire, because a request takes time to arrive."""
 
 REBALANCE_APART: Final = 2
 """An account is handed over to a worker that drives so many fewer; for one fewer it would only change hands."""
@@ -42,7 +42,7 @@ class WorkerIdentity:
 
     @property
     def tag(self) -> str:
-        """Return twelve letters and digits that identify this worker in the names of temporary files."""
+        """Twelve letters and digits that identify this worker in the names of temporary files."""
         return sha256(self.name.encode()).hexdigest()[:12]
 
 

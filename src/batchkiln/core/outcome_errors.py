@@ -60,7 +60,7 @@ def error_of_record(record: GenerationRecord) -> ErrorInfo | None:
 
 
 def error_of_missing_key(attempt: Attempt, *, is_refused: bool = False) -> ErrorInfo:
-    """Return the error for an item whose API key is not configured."""
+    """Return the error for an item whose API key is not configured, or was refused if `is_refused`."""
     status = "refused by the service" if is_refused else "not configured"
     return ErrorInfo("key_missing", f"the API key {attempt.key_fingerprint} of the request is {status}")
 

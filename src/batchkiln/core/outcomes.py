@@ -48,8 +48,8 @@ A 5xx, and what a proxy or the firewall answers, is no reply of the API."""
 UNDECIDED_FOR: Final = timedelta(hours=1)
 """After so long in one run, an attempt that the service answers but does not decide is held for a person.
 
-The time starts again after no reply, after an answer without `if_it_lasts`, and after a 5xx, a proxy's or the
-firewall's answer before `SENDS_BEFORE_HOLD` sends or while the public description does not answer either."""
+No reply, and an answer without `if_it_lasts`, restart the time. So does a 5xx, or an answer of a proxy or the firewall,
+unless `SENDS_BEFORE_HOLD` sends were made and the public description can be read."""
 
 SENDS_BEFORE_HOLD: Final = 6
 """An undecided attempt is not held for a person before so many sends."""
@@ -59,18 +59,18 @@ REFUSALS_IN_A_ROW: Final = 5
 
 
 class Answer(StrEnum):
-    """The meaning of a reply to a create."""
+    """The meaning of a reply to a create: by its words, else by its status (`client/error_responses.py`)."""
 
     ACCEPTED = "accepted"
-    INVALID = "invalid"  # the request itself is refused
-    OVER_QUOTE = "over_quote"
+    INVALID = "invalid"  # any other JSON 4xx: the request itself is refused
+    OVER_QUOTE = "over_quote"  # by its words only, as is ASSET_GONE
     ASSET_GONE = "asset_gone"
-    BLOCKED = "blocked"  # the account or its key is refused, or it has no credits left, whatever the status
+    BLOCKED = "blocked"  # 401, 402 or a JSON 403: the account or its key is refused, or has no credits left
     LIMITED = "limited"  # 429: this send created nothing
-    FIREWALL = "firewall"  # refused before the API: this send created nothing
-    BUSY = "busy"  # the account's slot is taken, maybe by this very attempt
+    FIREWALL = "firewall"  # a 403 that is not JSON: this send created nothing
+    BUSY = "busy"  # 423 or 425: the account's slot is taken, maybe by this very attempt
     CONFLICT = "conflict"  # 409, although the bytes are unchanged
-    UNKNOWN = "unknown"  # no reply, a 5xx, or a reply that is not understood
+    UNKNOWN = "unknown"  # no reply, a 5xx, a bare 404, or a reply that is not understood
 
 
 class Fact(StrEnum):
@@ -101,7 +101,7 @@ class Download(StrEnum):
 
 
 class Credits(StrEnum):
-    """The effect on the credits of an attempt."""
+    """The effect on the credits of an attempt. They are reserved when it is recorded."""
 
     KEPT = "kept"  # still reserved or charged, as before; of a disputed attempt, until a person decides
     FREED = "freed"  # no longer reserved: nothing was created
@@ -121,7 +121,7 @@ class Stale(StrEnum):
 class Outcome:
     """The effect of one reply or fact. None leaves the attempt's state, or the item, unchanged.
 
-    `created_nothing`: the answered send certainly created nothing and leaves no doubt. `log` is an additional line of
+    `created_nothing`: the answered send certainly created nothing; earlier sends may have. `log` is a further line of
     the item's history. `if_it_lasts` replaces the outcome if the attempt was undecided for `UNDECIDED_FOR`. `then` is
     applied next: an accepted create includes a record, which means the same as in a read.
     """
@@ -137,7 +137,7 @@ class Outcome:
 
     @property
     def ends_by_refusal(self) -> bool:
-        """Return whether the reply ends the attempt by refusing this request, not its account."""
+        """Whether the reply ends the attempt by refusing this request, not its account."""
         return self.created_nothing and (self.event is Event.REFUSED or self.stale is not Stale.NOTHING)
 
 
@@ -188,7 +188,7 @@ READS: Final[Mapping[GenerationStatus, Outcome]] = {
     GenerationStatus.UNKNOWN:    UNCHANGED,                             # a success if its outputs stay unchanged
     GenerationStatus.SUCCESS:    Outcome(AttemptState.SUCCEEDED, Event.OUTPUTS_READY),
     GenerationStatus.FAILED:     Outcome(AttemptState.FAILED,    Event.GENERATION_FAILED,   Credits.REFUNDED),
-    GenerationStatus.CANCELED:   Outcome(AttemptState.CANCELED,  Event.GENERATION_CANCELED),
+    GenerationStatus.CANCELED:   Outcome(AttemptState.CANCELED,  Event.GENERATION_CANCELED),  # no refund is documented
     GenerationStatus.EXPIRED:    Outcome(AttemptState.EXPIRED,   Event.RETENTION_ENDED),
 }
 FACTS: Final[Mapping[Fact, Outcome]] = {

@@ -96,7 +96,7 @@ def _choose_resend(
     a cap, a budget or the account forbids it (Law 6). An attempt in doubt may be paid already, so no budget ends it: it
     is resent (Law 2) until its key may be forgotten. `contact_at` is the API's last reply, or else the recording.
     """
-    today = max(account.rates.usage.credits, attempt.quote_credits)  # the day before may carry it until it is sent
+    today = max(account.rates.usage.credits, attempt.quote_credits)  # its quote may still be counted on an earlier day
     is_over_day = today > account.rates.limits.credits_per_day
     is_over_run = account.is_over_run(attempt.quote_credits)
     is_over = queue.is_unwanted or is_over_day or is_over_run or account.start_obstacle is not None
@@ -106,7 +106,7 @@ def _choose_resend(
         return HandOver(attempt, NotBefore(now.monotonic))
     if account.permission.is_blocked:
         return WaitUntil(NotBefore(inf, WaitReason.ACCOUNT_BLOCKED))
-    return Replay(attempt, account.call_due(Call.CREATE, now))
+    return Replay(attempt, account.call_due(Call.CREATE, now))  # creates are never suspended, unlike quotes
 
 
 def _poll(attempt: Attempt, account: AccountView, now: ClockReading) -> Poll:

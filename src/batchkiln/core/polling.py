@@ -86,7 +86,7 @@ _ANY_VARIATION: Final = tuple(1 / len(_SPREADS) for _ in _SPREADS)
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What is expected of a kind's durations before any is observed.
+    """The expectation of a kind's durations before any is observed.
 
     `spread` is the standard deviation of the logarithm of their median. `variation` is the likelihood of each of the
     standard deviations in `_SPREADS` of the durations' own logarithm. `is_known` says that similar kinds told it.
@@ -113,7 +113,7 @@ _ROOT: Final = sqrt(2)
 
 
 class DurationModel:
-    """What the observed durations of one kind of generation tell about the next one."""
+    """The expected duration of the next generation of a kind, learned from observed durations."""
 
     def __init__(self, guess: Guess, observations: Iterable[Observation] = ()) -> None:
         """Start with the observations of earlier runs, oldest first."""

@@ -72,11 +72,11 @@ class Kind:
 
     @property
     def of_model(self) -> tuple[str, bool]:
-        """What similar kinds have in common: the model, and whether it makes videos."""
+        """The model, and whether it makes videos; similar kinds have both in common."""
         return self.model, self.is_video
 
     def relative_length(self, other: "Kind") -> float | None:
-        """Return how much longer this kind probably takes than another one of its model; None if they are not similar.
+        """Return the probable duration of this kind divided by that of another one; None if they are not similar.
 
         The duration of a clip is in proportion to its length.
         """

@@ -12,7 +12,7 @@ from batchkiln.core.errors import InvariantBroken
 
 
 class ItemState(StrEnum):
-    """The state of an item (contract, section 5). Each member's docstring names its end and the effect of a crash."""
+    """The state of an item (contract, section 5). Each docstring says what ends the state, and what a crash changes."""
 
     QUEUED = "queued"
     """No attempt is open. The planner moves it on, within limits and credits. A crash changes nothing."""
@@ -21,7 +21,7 @@ class ItemState(StrEnum):
     ACTIVE = "active"
     """The service gave an id. A read of that id or a hold moves the item on. After a crash it is polled on."""
     DOWNLOADING = "downloading"
-    """Paid and ready. The saved files move it on. After a crash the missing files are fetched, with fresh links."""
+    """Paid and ready. The saved files move it on. After a crash, each unrecorded file is fetched, with fresh links."""
     DONE = "done"
     """All files are saved. Only a person moves it on, to make it again or to fetch lost files."""
     FAILED = "failed"
@@ -80,7 +80,7 @@ _H = ItemState.HELD
 
 # fmt: off
 TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
-    (_Q, Event.ATTEMPT_RECORDED):    _S,                  # key and bytes are on disk before anything is sent (Law 1)
+    (_Q, Event.ATTEMPT_RECORDED):    _S,                  # key, bytes and reservation precede the send (Law 1)
     (_Q, Event.REFUSED):             ItemState.REJECTED,  # its quote was refused: the create would be as well
     (_Q, Event.NEVER_FITS):          ItemState.REJECTED,  # over its cap, the job's or the day's budget (contract, 7)
     (_Q, Event.INPUT_LOST):          _H,                  # the local image is gone or has changed
@@ -91,11 +91,11 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (_S, Event.REFUSED):             ItemState.REJECTED,  # only where the reply proves that nothing was created (Law 2)
     (_S, Event.NOT_CREATED):         _Q,                  # likewise; a new quote, asset, key or budget may help
     (_S, Event.REFUSED_IN_DOUBT):    _H,                  # for an hour; an earlier send may have created it (Law 2)
-    (_S, Event.KEY_CONFLICT):        _H,                  # a 409 for an hour (Service rule 4.3); or wrong bytes or id
+    (_S, Event.KEY_CONFLICT):        _H,                  # a 409 for an hour (Service rule 4.3); bad bytes; taken id
     (_S, Event.KEY_FORGOTTEN):       _H,                  # in doubt for a day without a reply: see `KEY_REMEMBERED`
     (_S, Event.SET_ASIDE):           _H,                  # answered for an hour without a decision; or by a person
     (_S, Event.KEY_MISSING):         _H,                  # only the same API key may ask again (Service rule 4.2)
-    (_A, Event.GENERATION_FAILED):   _Q,                  # verified and refunded; the next attempt has a new key
+    (_A, Event.GENERATION_FAILED):   _Q,                  # status `failed`: refunded; the next attempt has a new key
     (_A, Event.TRIES_EXHAUSTED):     ItemState.FAILED,    # likewise, but no try is left
     (_A, Event.GENERATION_CANCELED): ItemState.FAILED,    # nothing says that it was refunded (Law 2)
     (_A, Event.GENERATION_LOST):     _H,                  # the service has denied the id for an hour

@@ -42,7 +42,7 @@ class Change(Enum):
     PREPARED = auto()  # an upload was completed or is gone, or a preparation failed
     PRICED = auto()  # a price became known
     REJECTED = auto()  # queued items that can never be paid or sent were rejected
-    ACCOUNT = auto()  # one account's waits, backoffs or misunderstood calls changed
+    ACCOUNT = auto()  # one account's waits, back-offs or misunderstood calls changed
     ELSEWHERE = auto()  # another worker of the queue may have changed what is its own
     PLACE_FREED = auto()  # a request is over
     CLOCK_SET = auto()  # the service's time became known or was corrected

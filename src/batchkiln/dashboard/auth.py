@@ -30,9 +30,9 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request: the dashboard's owner, or the holder of a configured token.
+    """The sender of a request: the dashboard's owner, or the holder of a configured token.
 
-    `csrf_token` is the one of the forms of this principal. `is_session` says whether the request has a cookie, which a
+    The sender's forms contain `csrf_token`. `is_session` says whether the request has a cookie, which a
     browser also sends with requests of other pages, or the token itself.
     """
 
@@ -91,13 +91,13 @@ class Access:
         return _equal(query.get("token", ""), self._token)
 
     def holder_of(self, token: str) -> Principal | None:
-        """Return who has a token; None for an unknown one."""
+        """Return the holder of a token; None for an unknown one."""
         digest = token_digest(token)
         found = [each for each in self._principals if _equal(each.digest, digest)]
         return found[0] if found else None
 
     def authenticated(self, *, cookie: str, authorization: str) -> Principal | None:
-        """Return who sends a request: by the token as `Authorization: Bearer`, as programs send it, else by cookie."""
+        """Return the sender of a request, by its `Authorization: Bearer` token, else by its cookie; None if unknown."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "bearer":
             return self.holder_of(token.strip())

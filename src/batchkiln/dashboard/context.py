@@ -152,7 +152,7 @@ _SENDER: Final[ContextVar[Principal | None]] = ContextVar("sender", default=None
 
 
 def identify(request: web.Request, principal: Principal) -> None:
-    """Record who sends a request. The forms of its page get the sender's CSRF token."""
+    """Record the sender of a request. The forms of its page get the sender's CSRF token."""
     request[PRINCIPAL] = principal
     _SENDER.set(principal)
 
@@ -163,5 +163,5 @@ def context_of(request: web.Request) -> Context:
 
 
 def identify_nobody() -> None:
-    """Record that the sender is unknown so far: a page for them has nothing of the request before."""
+    """Forget the sender of the previous request, so that no page for an unknown sender contains their CSRF token."""
     _SENDER.set(None)

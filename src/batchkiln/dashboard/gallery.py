@@ -39,7 +39,7 @@ _LABELS: Final = {Action.REDO: "Make again…", Action.RETRY: "Retry…", Action
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the address of a gallery asks for. `after` and `before` are places of the search.
+    """The selection, order and position of a gallery. `after` and `before` are places of the search.
 
     `is_large` shows one item.
     """
@@ -111,7 +111,7 @@ class Shown:
 
 
 def view_of(job: str, query: Mapping[str, str]) -> View:
-    """Return what a query asks for. Raise `HTTPBadRequest` for values that it cannot have."""
+    """Return the view that a query selects. Raise `HTTPBadRequest` for an invalid value."""
     meta = query.get("meta", "").strip()
     key, separator, value = meta.partition("=")
     wanted = Filter(
@@ -129,7 +129,7 @@ def view_of(job: str, query: Mapping[str, str]) -> View:
 
 
 def view_of_text(job: str, text: str) -> View:
-    """Return what the query of an address asks for, which another page or a stream has got as a text."""
+    """Return the view that a query string selects. Raise as `view_of` does."""
     return view_of(job, dict(parse_qsl(text)))
 
 

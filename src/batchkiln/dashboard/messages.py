@@ -1,4 +1,4 @@
-"""What a page says about the action that led to it."""
+"""The message of a page about the action that led to it."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -16,7 +16,7 @@ _DIGITS_MAX: Final = 18
 
 
 async def show(request: web.Request) -> web.Response:
-    """Show what is to be reviewed together: an item, or the variants of a group."""
+    """Show one step of a review: an item, or the variants of a group."""
     return await _page(context_of(request), request)
 
 

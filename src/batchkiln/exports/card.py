@@ -93,7 +93,7 @@ def _front_matter(job: JobFacts, layout: Mapping[str, Any], result: ExportResult
 
 
 def _configs(layout: Mapping[str, Any], result: ExportResult) -> list[dict[str, Any]]:
-    """Return the files that a loader reads for each split, with one configuration for each kind of file."""
+    """Return the loader's configurations: one for each kind of file, with the files of each split."""
     splits = [name for name in layout["splits"] if result.splits[name, False] or result.splits[name, True]]
     match layout["format"]:
         case "imagefolder":

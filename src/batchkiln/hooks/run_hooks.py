@@ -28,18 +28,18 @@ from batchkiln.store import ChangeNotifier, HookDecision, Reader, RedoBounds, Sa
 from batchkiln.worker.run_state import RunState
 
 DECISIONS: Final = {10: HookDecision.KEEP, 11: HookDecision.DROP, 12: HookDecision.REDO}
-"""What an exit status decides; 0 decides nothing, and any other is a failure."""
+"""The decision of an exit status. 0 decides nothing, and any other status is a failure."""
 
 _STRENGTH: Final = (HookDecision.KEEP, HookDecision.DROP, HookDecision.REDO)
 
 END_SECONDS: Final = 60.0
-"""How long the end of a run waits for the hook, in seconds of real time."""
+"""The end of a run waits this long for the hook, in seconds of real time."""
 
 TELL_SECONDS: Final = 1.0
 """After this time the wait is announced, so that the run does not seem to hang."""
 
-LOOK_SECONDS: Final = 60.0
-"""How often the queue is looked at without a change."""
+CHECK_INTERVAL_SECONDS: Final = 60.0
+"""The queue is read at this interval, even without a change."""
 
 _TAKEN_MARGIN_SECONDS: Final = 60.0
 
@@ -168,7 +168,7 @@ class HookRunner:
 
     async def _wait(self, change: asyncio.Event) -> None:
         """Wait for a change of the queue or the end of a program."""
-        changes = asyncio.create_task(self._clock.sleep_until(self._clock.monotonic() + LOOK_SECONDS, change))
+        changes = asyncio.create_task(self._clock.sleep_until(self._clock.monotonic() + CHECK_INTERVAL_SECONDS, change))
         ends = asyncio.create_task(self._news.wait())
         try:
             await asyncio.wait({changes, ends}, return_when=asyncio.FIRST_COMPLETED)

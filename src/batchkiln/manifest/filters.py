@@ -96,7 +96,7 @@ def _round(value: float, precision: Any = 0, method: Any = "common") -> float:  
 
 
 def _trim(value: object, characters: str | None = None) -> str:
-    """Strip. The limit bounds the time: each character of the text is compared with all of `characters`."""
+    """Return a text without `characters`, or else blanks, at its ends. Raise `TooLarge` for more than `MAX_TRIMMED`."""
     if characters is not None and len(characters) > MAX_TRIMMED:
         raise TooLarge(f"`trim` takes at most {MAX_TRIMMED} characters")
     return do_trim(_text(value), characters)

@@ -120,7 +120,7 @@ class ObjectFolder:
             pass
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the objects directly in a folder, without the folder's own name."""
+        """Return the names of the objects directly in a folder, without its path; no names if it does not exist."""
         try:
             with translated_errors():
                 files, path = open_url(self.url_of(folder).rstrip("/"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_PIXELS: Final = 80_000_000  # a file of a few bytes may need gigabytes of memory
 
 MEDIA_TYPES: Final = ("image/jpeg", "image/webp")
-"""What a thumbnail may be."""
+"""The media types of thumbnails."""
 
 _IMAGE_FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "AVIF")
 _VIDEO_CONTAINERS: Final = {

@@ -46,7 +46,7 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
 
 
 def blocked_text(blocked: AccountBlocked) -> str:
-    """Return what to do about an account that cannot work, and what the service said, or the network if it did not."""
+    """Return the remedy for an account that cannot work, and the words of the service, or else of the network."""
     error = blocked.error
     if blocked.problem is AccountProblem.UNREACHABLE:
         cause = f"The last try: {sanitize(error.message)}"

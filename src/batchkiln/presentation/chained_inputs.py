@@ -21,7 +21,7 @@ _RETRIED: Final = frozenset({*NOT_DELIVERED, ItemState.CANCELED})
 
 
 def source_name(source: "ItemSource", job: str) -> str:
-    """Return the name of a source, for a reader of an item of `job`."""
+    """Return the name of a source, with its job unless that is `job`."""
     name = sanitize(source.item if source.job == job else f"{source.job}/{source.item}")
     if source.state is None:
         name = f"a chosen one of {name}" if source.choice == 1 else f"chosen one {source.choice} of {name}"
@@ -75,7 +75,7 @@ def stale_text(sources: "Sequence[ItemSource]", job: str) -> str:
 
 
 def blocker_text(blocker: "Blocker", job: str) -> str:
-    """Return how many items wait for an item that has ended, such as "12 wait for owl-still, which failed"."""
+    """Return the number of items that wait for an ended item, as in "12 wait for owl-still, which failed"."""
     name = sanitize(blocker.item if blocker.job == job else f"{blocker.job}/{blocker.item}")
     verb = "waits" if blocker.count == 1 else "wait"
     return f"{blocker.count:,} {verb} for {name}, {_ENDS[blocker.state]}"

@@ -78,7 +78,7 @@ def format_minute(instant: datetime, zone: tzinfo | None = None) -> str:
 
 
 def format_second(instant: datetime, zone: tzinfo | None = None) -> str:
-    """Format an instant to the second; the place of use names the time zone, by default that of this machine."""
+    """Format an instant to the second, without the name of the time zone; by default, that of this machine."""
     return instant.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -89,7 +89,7 @@ def zone_name(instant: datetime) -> str:
 
 _NARROW_SECONDS: Final = 60.0
 _NARROW_SHARE: Final = 0.1
-"""A range that is narrower than one of these, the share being of the time left, is shown as one figure."""
+"""A range that is narrower than one of these is shown as one figure. The share is of the remaining time."""
 
 _STEPS: Final = (10, 60, 300, 600, 1800, _HOUR, 6 * _HOUR, _DAY)
 _ZERO_UNIT: Final = re.compile(r"(?<=[a-z]) 0 [a-z]+$")
@@ -141,7 +141,7 @@ def _format_round(seconds: float) -> str:
 
 
 def service_note(*, is_embedded: bool, time_scale: float) -> str | None:
-    """Return a text that names what a local service simulates; None for a service that is not local."""
+    """Return a note about a local service: its credits are not real, and its speed. None for a service elsewhere."""
     if not is_embedded and time_scale == 1:
         return None
     speed = "" if time_scale == 1 else f", and its clock runs {time_scale:g} times as fast"

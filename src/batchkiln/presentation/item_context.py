@@ -77,7 +77,7 @@ def _accounts(reader: Reader, detail: ItemDetail, profile: Profile, now: datetim
     ]
 
 
-def _wait(  # asks the planner as if this were the only queued item
+def _wait(
     reader: Reader,
     standing: AccountStanding,
     detail: ItemDetail,
@@ -86,6 +86,7 @@ def _wait(  # asks the planner as if this were the only queued item
     profile: Profile,
     now: datetime,
 ) -> tuple[float, Wait]:
+    """Return the seconds until the item continues on an account, and the wait, as if it were the only queued item."""
     reading = ClockReading(0.0, now, now)
     account = account_view(standing, RateLimits.of(profile.limits, profile.day), reading)
     if detail.item.state is not ItemState.QUEUED:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 class JobView(Shown):
     """A job's summary with its forecast.
 
-    `now` is service time. `end_range` holds the real end nine times of ten. `examples` maps each group of problem items
-    to the name of one of them. `time_scale` is service seconds per real second; `is_embedded`, whether the service is
-    the local one of this program. `credit_price` is the configured price of a credit.
+    `now` is service time. `end_range` contains the real end in nine of ten cases. `examples` maps each group of problem
+    items to the name of one of them. `time_scale` is service seconds per real second. `is_embedded` is true for the
+    local service of this program. `credit_price` is the configured price of a credit.
     """
 
     summary: JobSummary
@@ -80,7 +80,7 @@ class JobView(Shown):
 
     @property
     def service_note(self) -> str | None:
-        """A text that names what the job's local service simulates; None for a service that is not local."""
+        """The note about the job's service if it is a local one, else None. See `formatting.service_note`."""
         return service_note(is_embedded=self.is_embedded, time_scale=self.time_scale)
 
 
@@ -127,7 +127,7 @@ def read_overview(
     machine_now: datetime,
     observed: Mapping[str, datetime] | None = None,
 ) -> Overview:
-    """Read all jobs, or the named ones.
+    """Read all jobs, or the named ones, the accounts, and the processes that run the queue.
 
     `observed` is the service time of profiles in use in this process; for other profiles it is estimated. Raise
     `InputError` for a job that does not exist.
@@ -190,8 +190,8 @@ def estimated_ends(
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
 ) -> dict[str, tuple[datetime, EndRange | None]]:
-    """Return each job's estimated end and its range, by name. Jobs on the same accounts are assumed to take turns."""
-    found = [outlook.forecast for outlook in _outlooks(reader, config, times, accounts, has_range=True)]
+    """Return each job's estimated end and its range, by name. Jobs of the same accounts run one after the other."""
+    found = [entry.forecast for entry in _forecasts(reader, config, times, accounts, has_range=True)]
     return {name: (at, each.ranges.get(name)) for each in found for name, at in each.ends.items()}
 
 
@@ -205,9 +205,9 @@ def coming_days(
 ) -> dict[str, list[CalendarDay]]:
     """Return up to `most` coming days of each profile, from the same forecast as `estimated_ends`."""
     days: dict[str, dict[datetime, CalendarDay]] = {}
-    for outlook in _outlooks(reader, config, times, accounts, has_range=False):
-        found = days.setdefault(outlook.profile, {})
-        for day in outlook.forecast.days[:most]:
+    for entry in _forecasts(reader, config, times, accounts, has_range=False):
+        found = days.setdefault(entry.profile, {})
+        for day in entry.forecast.days[:most]:
             other = found.get(day.starts_at, CalendarDay(day.starts_at, 0, 0, timedelta()))
             found[day.starts_at] = CalendarDay(
                 day.starts_at, other.items + day.items, other.credits + day.credits, other.busy + day.busy
@@ -215,7 +215,7 @@ def coming_days(
     return {name: [found[at] for at in sorted(found) if found[at].items] for name, found in days.items()}
 
 
-def _outlooks(
+def _forecasts(
     reader: Reader,
     config: Config,
     times: Mapping[str, datetime],
@@ -231,7 +231,7 @@ def _outlooks(
 
 
 def service_notes(views: Sequence[JobView]) -> list[str]:
-    """Return one sentence for each local service of the jobs, which names what it simulates."""
+    """Return the notes about the local services of the jobs, each once."""
     notes = sorted({view.service_note for view in views if view.service_note is not None})
     return [f"{note[0].upper()}{note[1:]}." for note in notes]
 

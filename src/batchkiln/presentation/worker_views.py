@@ -158,11 +158,11 @@ def read_workers(reader: Reader, config: Config, machine_now: datetime) -> tuple
         and shared.driver_of(profile.name, view.summary.name) is not None
     }
     services = [profile for profile in config.profiles.values() if not profile.is_embedded]
-    minutes = {profile.name: _minute(reader, profile, times[profile.name]) for profile in services}
+    minutes = {profile.name: _requests_by_address(reader, profile, times[profile.name]) for profile in services}
     return shared, [_worker(state, shared, statuses, services, minutes) for state in shared.workers]
 
 
-def _minute(reader: Reader, profile: Profile, now: datetime) -> Counter[str | None]:
+def _requests_by_address(reader: Reader, profile: Profile, now: datetime) -> Counter[str | None]:
     """Count the requests of a service's last minute by address."""
     seconds = profile.limits.minute_seconds
     since = now - timedelta(seconds=seconds)

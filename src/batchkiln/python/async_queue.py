@@ -23,7 +23,7 @@ from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
 from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
 from batchkiln.reports.report_writer import WrittenReport
-from batchkiln.store import ApplyOptions, Filter, OnChange, Reader
+from batchkiln.store import ApplyOptions, Filter, OnChange
 
 T = TypeVar("T")
 
@@ -63,8 +63,8 @@ class Queue(api_queue.Queue):
     ) -> RehearsalResult:
         """Run a manifest to its end in virtual time against the local service, in another thread.
 
-        `faults` is how often the service fails and connections break, drawn by `seed`; `kept` is the share of reviewed
-        results that is kept, from 0 to 1. The queue, the outputs and the account stay unchanged. Canceling ends the
+        `faults` is the rate of service failures and broken connections, drawn by `seed`. `kept` is the share of results
+        that reviews keep, from 0 to 1. The queue, the outputs and the account stay unchanged. Canceling ends the
         rehearsal. Raise `InputError` with all mistakes.
         """
         if faults not in {"none", "mild", "rough"} or not 0 <= kept <= 1:
@@ -118,9 +118,9 @@ class Queue(api_queue.Queue):
         stop = threading.Event()
         async with open_reader(self.app.queue) as reader:
             work = asyncio.ensure_future(
-                reader.read_in_pages(_exported, job, options, stop, wanted=Filter(verdict=verdict))
+                reader.read_in_pages(export_job, job, options, stop, wanted=Filter(verdict=verdict))
             )
-            return await _ended(work, stop)
+            return await _result_of(work, stop)
 
     async def report(
         self,
@@ -143,19 +143,13 @@ class Queue(api_queue.Queue):
             return await write_report(reader, self.app.config, job, options)
 
 
-def _exported(
-    reader: Reader, job: str, options: ExportOptions, stop: threading.Event, *, wanted: Filter
-) -> ExportResult:
-    return export_job(reader, job, options, stop, wanted=wanted)
-
-
 async def _in_thread(work: Callable[[threading.Event], T]) -> T:
     """Return the result of work in another thread. On cancellation, set the event and wait for the thread."""
     stop = threading.Event()
-    return await _ended(asyncio.ensure_future(asyncio.to_thread(partial(work, stop))), stop)
+    return await _result_of(asyncio.ensure_future(asyncio.to_thread(partial(work, stop))), stop)
 
 
-async def _ended(work: "asyncio.Future[T]", stop: threading.Event) -> T:
+async def _result_of(work: "asyncio.Future[T]", stop: threading.Event) -> T:
     """Return the result of a thread's work. On cancellation, set `stop` and wait until the thread has ended."""
     try:
         return await asyncio.shield(work)

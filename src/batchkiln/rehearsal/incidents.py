@@ -73,7 +73,7 @@ class IncidentLog:
         return [generation_id for _, generation_id in self.generations]
 
     def add_generations(self, states: Mapping[str, ItemState]) -> None:
-        """Count how the affected generations ended, from the states of their items."""
+        """Count the ends of the affected generations, by the states of their items."""
         for kind, generation_id in self.generations:
             endpoint = _POLL if kind == "link_dies_early" else "create"
             state = states.get(generation_id)
@@ -81,10 +81,10 @@ class IncidentLog:
             self.endings[kind, endpoint, ending] += 1
 
     def add_stored(self, faults: Iterable[FaultCount], jobs: Iterable[JobSummary]) -> None:
-        """Count how file transfers ended.
+        """Count the ends of file transfers.
 
-        The service does not log them: they were repeated until the file was complete, unless an item's state says
-        otherwise.
+        The service does not log them. They were repeated until the file was complete, unless an item's state shows
+        the opposite.
         """
         expired = sum(job.items[ItemState.EXPIRED] + job.items[ItemState.DOWNLOADING] for job in jobs)
         ending = f"downloaded again, but {expired:,} too late" if expired else "fetched again"

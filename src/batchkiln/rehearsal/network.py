@@ -216,7 +216,7 @@ class End(asyncio.Transport):
         """Do nothing: there is no write buffer."""
 
     def can_write_eof(self) -> bool:
-        """Return false: a connection always closes in both directions."""
+        """Return False: a connection always closes in both directions."""
         return False
 
     def is_reading(self) -> bool:

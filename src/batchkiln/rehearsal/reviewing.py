@@ -11,7 +11,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.store import Decided, Reader, ReviewStep, Store, Writer
 
 REDOS_MAX: Final = 3
-"""How often one item is made again. What is refused still more often is dropped."""
+"""One item is made again at most this often. A further refusal drops it."""
 
 _BY: Final = "rehearsal"
 
@@ -47,7 +47,7 @@ class Reviewing:
 
     @property
     def figures(self) -> ReviewFigures:
-        """Return what was decided so far."""
+        """The number of decisions of each kind so far."""
         return ReviewFigures(self._kept, self._dropped, self._redos.total())
 
     async def review(self, store: Store, jobs: Sequence[str]) -> bool:

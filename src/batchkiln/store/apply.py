@@ -37,7 +37,7 @@ __all__ = ["ApplyOptions", "ApplyReport", "DiagnosticAt", "Placed", "apply_manif
 
 
 OnChange = Literal["error", "keep", "redo"]
-"""What to do with an item whose request changed after it was sent: refuse the manifest, keep the item as it was sent,
+"""The treatment of an item whose request changed after it was sent: refuse the manifest, keep the item as it was sent,
 or make it again with the new request."""
 
 

@@ -74,7 +74,10 @@ class Difference:
 
     @property
     def kind(self) -> DiffKind:
-        """Return the kind. A request may change until it is sent, settings until the item is done, metadata always."""
+        """The kind of change.
+
+        A request may change until it is sent, settings until the item is done, and metadata always.
+        """
         if self.request_fields:
             if not self.was_sent:
                 return DiffKind.TAKE_OVER
@@ -85,7 +88,7 @@ class Difference:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Return the differing fields, in the manifest's words. A request that is sent again includes its settings."""
+        """The differing fields, in the manifest's words. A request that is sent again includes its settings."""
         settings = () if self.state is ItemState.DONE else self.settings
         if "inputs" in self.request_fields:
             settings = tuple(name for name in settings if name != _INPUT_PATHS)
@@ -93,12 +96,12 @@ class Difference:
 
     @property
     def requeues(self) -> bool:
-        """Return whether applying the change queues the item again."""
+        """Whether applying the change queues the item again."""
         return self.kind is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
 
     @property
     def redoes(self) -> bool:
-        """Return whether applying the change makes an ended item again, at the price of a new attempt."""
+        """Whether applying the change makes an ended item again, at the price of a new attempt."""
         return self.kind is DiffKind.REDO and self.state not in {ItemState.QUEUED, ItemState.CANCELED}
 
 

@@ -19,7 +19,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """The paid generations of the whole queue: all known ones, those not refunded, and the items of the latter."""
+    """The paid generations of the whole queue. `kept` are those not refunded; `items` and `credits` are theirs."""
 
     generations: int
     kept: int
@@ -49,7 +49,7 @@ class Generations:
         self._connection = connection
 
     def paid(self) -> Paid:
-        """Count the paid generations. Reads all attempts."""
+        """Count the paid generations, by a read of all attempts."""
         return Paid(**self._connection.execute(query("paid")).fetchone())
 
     def item_states(self, generation_ids: Sequence[str]) -> dict[str, ItemState]:

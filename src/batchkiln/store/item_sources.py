@@ -31,7 +31,7 @@ class ItemSource:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the input does not exist yet, so that the item waits for it."""
+        """Whether the input does not exist yet, so that the item waits for it."""
         return self.sha256 is None
 
 

@@ -121,7 +121,7 @@ class AttemptDetail:
 
     @property
     def made_at(self) -> datetime:
-        """Return when the service created the generation; until a record is known, the earliest possible instant."""
+        """The instant at which the generation was created; the earliest possible one until a record is known."""
         return self.generation_created_at or self.recorded_at
 
 
@@ -167,13 +167,13 @@ class ItemDetail(Shown):
 
     @property
     def attempt(self) -> AttemptDetail | None:
-        """Return the attempt that decided the item's state, or else the last one."""
+        """The attempt that decided the item's state, or else the last one."""
         own = next((attempt for attempt in self.attempts if attempt.id == self.attempt_id), None)
         return own or (self.attempts[-1] if self.attempts else None)
 
     @property
     def hold_asked(self) -> str:
-        """Return an id of the current hold, so that a decision about an earlier hold does not apply to it."""
+        """An id of the current hold, so that a decision about an earlier hold does not apply to it."""
         return f"{len(self.events)},{self.quote_credits}"
 
 
@@ -221,12 +221,12 @@ class Filter:
 
     @property
     def is_by_content(self) -> bool:
-        """Return whether the search needs more than the index on states."""
+        """Whether the search needs more than the index on states."""
         return self.is_by_columns or self.text is not None
 
     @property
     def is_by_columns(self) -> bool:
-        """Return whether the search compares columns: anything but the state and the text."""
+        """Whether the search compares columns: anything but the state and the text."""
         return bool(self.metadata) or any(wish is not None for wish in (self.model, self.code, self.verdict))
 
 

@@ -121,28 +121,28 @@ class JobSummary:
 
     @property
     def files_dir(self) -> str:
-        """Return the folder that contains all files of the job: `output_dir`, or one below it."""
+        """The folder that contains all files of the job: `output_dir`, or one below it."""
         *folders, _ = self.filename.replace("{job}", self.name).split("/")
         return "/".join([self.output_dir, *takewhile(lambda folder: "{" not in folder, folders)])
 
     @property
     def total(self) -> int:
-        """Return the job's number of items."""
+        """The job's number of items."""
         return sum(self.items.values())
 
     @property
     def is_finished(self) -> bool:
-        """Return whether only a person can change anything: nothing is under way, and no queued item may start."""
+        """Whether only a person can change anything: nothing is under way, and no queued item may start."""
         return not self.left
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the job has items, and each has ended."""
+        """Whether the job has items, and each has ended."""
         return self.total > 0 and self.total == sum(self.items[state] for state in FINAL_STATES)
 
     @property
     def left(self) -> int:
-        """Return how many items can still change without a person."""
+        """The number of items that can still change without a person."""
         queued = 0 if self.is_paused else self.items[ItemState.QUEUED] - self.stuck
         return sum(self.items[state] for state in UNDER_WAY) + queued
 

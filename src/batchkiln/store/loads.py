@@ -54,7 +54,7 @@ class RecipeCount:
 
     @property
     def kind(self) -> Kind:
-        """What decides how long such an item takes."""
+        """The properties that decide how long such an item takes."""
         return Kind(self.price_key, self.mode.makes_video, self.model, self.output_seconds)
 
 

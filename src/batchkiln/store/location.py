@@ -44,7 +44,7 @@ class DatabaseUrl:
 
     @property
     def name(self) -> str:
-        """Return the database's name, for the titles of pages."""
+        """The database's name, for the titles of pages."""
         return str(self).partition("?")[0].rpartition("/")[2] or "postgresql"
 
 

@@ -21,7 +21,7 @@ class Lease:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the process is alive as far as this machine knows.
+        """Whether the process is alive as far as this machine knows.
 
         A process of another host counts as alive.
         """

@@ -166,10 +166,11 @@ def _compare(
 
 
 def _record_lost(connection: Session, entry: JournalEntry) -> bool:
-    """Record a lost attempt. If its item has a later attempt, the lost one had ended (Law 2) and is not recorded.
+    """Record a lost attempt, and return whether it was recorded.
 
-    Of several lost attempts of one item, the last one is recorded, and each whose files were saved before the item was
-    made again. Their lines may be in the journals of several machines, which are compared in any order.
+    If its item has a later attempt, the lost one had ended (Law 2) and is not recorded. Of several lost attempts of one
+    item, the last one is recorded, and each whose files were saved before the item was made again. Their lines may be
+    in the journals of several machines, which are compared in any order.
     """
     columns = _columns(entry)
     connection.execute(query("forget_followed"), columns)

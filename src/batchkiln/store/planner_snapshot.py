@@ -21,10 +21,10 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import ask_job_credits, most_credits
 
 ITEMS_LOOKED_AT = 5
-"""How many items of a class are looked at for images to upload: one request takes five files (Service section 4)."""
+"""Of each class, this many items are read for images to upload: one request takes five files (Service section 4)."""
 
 ATTEMPTS_LOOKED_AT = 1000
-"""How many of the newest attempts are looked at for durations: what is older tells little of today's service."""
+"""Durations are read from this many of the newest attempts, because the service may have changed since earlier ones."""
 
 
 def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:

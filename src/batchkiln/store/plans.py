@@ -288,7 +288,7 @@ class _RecipeCounter:
 
     @property
     def recipes(self) -> Mapping[int, Recipe]:
-        """Return the recipes of the items to queue, by the id in `counts`."""
+        """The recipes of the items to queue, by the id in `counts`."""
         return self._recipes
 
     def uploads(self) -> Uploads:

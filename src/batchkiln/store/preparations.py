@@ -32,7 +32,7 @@ ENDED_AT_ONCE = 500
 """Items rejected or held in one transaction: a million that never fit must not block the queue for a minute."""
 
 EXAMPLES = 5
-"""How many items of one recipe are tried to have it priced."""
+"""A recipe is priced with at most this many of its items."""
 
 
 End = ItemRefused | RecipeRefused | NeverFits | InputLost

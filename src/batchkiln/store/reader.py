@@ -38,56 +38,56 @@ class Reader:
 
     @cached_property
     def items(self) -> "Items":
-        """Return the items with their attempts and files."""
+        """The items with their attempts and files."""
         from batchkiln.store.items import Items  # noqa: PLC0415  slow to import, and `status` needs none of it
 
         return Items(self._connection)
 
     @cached_property
     def events(self) -> "Events":
-        """Return the history."""
+        """The history."""
         from batchkiln.store.events import Events  # noqa: PLC0415  as above
 
         return Events(self._connection)
 
     @property
     def exports(self) -> "Exports":
-        """Return the rows for datasets and reports."""
+        """The rows for datasets and reports."""
         from batchkiln.store.exports import Exports  # noqa: PLC0415  slow to import, and few need it
 
         return Exports(self._connection)
 
     @property
     def generations(self) -> "Generations":
-        """Return attempts and their generations."""
+        """Attempts and their generations."""
         from batchkiln.store.generations import Generations  # noqa: PLC0415  slow to import, and few need it
 
         return Generations(self._connection)
 
     @property
     def loads(self) -> "Loads":
-        """Return the work left in each job, for forecasts."""
+        """The work left in each job, for forecasts."""
         from batchkiln.store.loads import Loads  # noqa: PLC0415  as above
 
         return Loads(self._connection)
 
     @property
     def notifications(self) -> "Notifications":
-        """Return the deliveries of notifications and their recipients."""
+        """The deliveries of notifications and their recipients."""
         from batchkiln.store.notification_cursor import Notifications  # noqa: PLC0415  slow to import, and few need it
 
         return Notifications(self._connection)
 
     @property
     def plans(self) -> "Plans":
-        """Return the comparison of manifests with the queue."""
+        """The comparison of manifests with the queue."""
         from batchkiln.store.plans import Plans  # noqa: PLC0415  slow to import, and few need it
 
         return Plans(self._connection)
 
     @property
     def reviews(self) -> "Reviews":
-        """Return the reviews, pending and decided."""
+        """The reviews, pending and decided."""
         from batchkiln.store.reviews import Reviews  # noqa: PLC0415  slow to import, and few need it
 
         return Reviews(self._connection)

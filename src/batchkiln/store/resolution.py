@@ -58,7 +58,7 @@ class _Held:
 
     @property
     def reserves(self) -> bool:
-        """Return whether the attempt's quote is still reserved in its job.
+        """Whether the attempt's quote is still reserved in its job.
 
         It is reserved if the attempt was sent, or is disputed without an id.
         """

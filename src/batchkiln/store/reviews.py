@@ -32,7 +32,7 @@ class Decided(StrEnum):
 
 
 LEFT_AT_MOST: Final = 500
-"""How far the steps that are left are counted, so that the time of a step does not grow with the job."""
+"""The remaining steps are counted up to this number, so that the time of a step does not grow with the job."""
 
 _ANY: Final = Filter()
 _VERDICTS: Final = {Decided.KEEP: Verdict.KEPT, Decided.DROP: Verdict.DROPPED, Decided.UNDO: None}
@@ -76,12 +76,12 @@ class ReviewStep:
 
     @property
     def kept(self) -> int:
-        """Return how many of the items are kept."""
+        """The number of the items that are kept."""
         return sum(item.verdict is Verdict.KEPT and item.state is ItemState.DONE for item in self.items)
 
     @property
     def is_decided(self) -> bool:
-        """Return whether nothing is left to decide: enough items of the group are kept, or each has a verdict."""
+        """Whether nothing is left to decide: enough items of the group are kept, or each has a verdict."""
         if self.choose is not None and self.kept >= self.choose:
             return True
         return all(item.verdict is not None for item in self.items if item.state is ItemState.DONE)

@@ -22,7 +22,7 @@ from batchkiln.store.sql import query
 _AT_ONCE: Final = 10_000
 _PASSED_AT_ONCE: Final = 50
 COUNTED_AT_MOST: Final = 10_000
-"""How far the selected queued items are counted while the queue is driven: a run only asks whether there are any."""
+"""During a run, selected queued items are counted up to this number: the run only asks whether there are any."""
 
 
 def select(connection: Session, job_ids: Sequence[int] | None, selection: Selection) -> Scope:

@@ -22,7 +22,7 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """Return the number of rows that the statement changed."""
+        """The number of rows that the statement changed."""
         ...
 
     def fetchone(self) -> Any:  # noqa: ANN401  as below, or None
@@ -45,7 +45,7 @@ class Session(Protocol):
 
     @property
     def in_transaction(self) -> bool:
-        """Return whether a transaction is open. A disk error may have ended it."""
+        """Whether a transaction is open. A disk error may have ended it."""
         ...
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ..., /) -> Cursor:

@@ -53,27 +53,27 @@ class Placed(Protocol):
 
     @property
     def spec(self) -> ItemSpec:
-        """Return the requested item."""
+        """The requested item."""
 
     @property
     def file(self) -> str:
-        """Return the name of the file that defines the item."""
+        """The name of the file that defines the item."""
 
     @property
     def line(self) -> int:
-        """Return the line that defines the item."""
+        """The line that defines the item."""
 
     @property
     def objections(self) -> tuple[PlacedObjection, ...]:
-        """Return the objections of the service's catalogue."""
+        """The objections of the service's catalogue."""
 
     @property
     def repetition(self) -> int:
-        """Return the number of an item of `repeat`; 0 for other items."""
+        """The number of an item of `repeat`; 0 for other items."""
 
     @property
     def has_default_id(self) -> bool:
-        """Return whether the id is the default: `item` and the position."""
+        """Whether the id is the default: `item` and the position."""
 
 
 @contextmanager
@@ -118,7 +118,7 @@ class Staging:
 
     @property
     def digest(self) -> str:
-        """Return a hash of everything staged, including the images' contents."""
+        """A hash of everything staged, including the images' contents."""
         return self._digest.hexdigest()
 
     def fill(self, placed: Iterable[Placed]) -> list[Diagnostic]:
@@ -153,7 +153,7 @@ class Staging:
 
     @property
     def has_objections(self) -> bool:
-        """Return whether the catalogue objects to any item."""
+        """Whether the catalogue objects to any item."""
         return bool(self._objections)
 
     def object_to(self, seq: int) -> None:

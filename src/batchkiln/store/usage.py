@@ -15,7 +15,7 @@ DayOf = Callable[[datetime | None], datetime]
 
 
 def write_request(connection: Session, request: RequestNote, *, keep_seconds: float) -> None:
-    """Log a request and count it in its days. Sometimes delete entries older than `keep_seconds`."""
+    """Log a request and count it in its days. After each 256th, delete entries older than `keep_seconds`."""
     at = to_milliseconds(request.at)
     row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at, "egress": request.egress}
     row_id: int = connection.execute(query("insert_request"), row).fetchone()[0]

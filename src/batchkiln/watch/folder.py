@@ -72,7 +72,7 @@ class StabilityTracker:
         return sorted(name for name, (_, at) in due.items() if at <= now)
 
     def mark_handled(self, name: str) -> None:
-        """Do not return a file as due again until it changes."""
+        """Record a file as handled. It is due again only after a change."""
         if name in self._due:
             self._handled[name] = self._due.pop(name)[0]
 

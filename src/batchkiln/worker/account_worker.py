@@ -110,17 +110,17 @@ class AccountWorker:
 
     @property
     def account_id(self) -> int:
-        """Return the account's id in the queue."""
+        """The account's id in the queue."""
         return self.viewpoint.account_id
 
     @property
     def has_key(self) -> bool:
-        """Return whether the account has an API key. Without one, it only downloads finished files."""
+        """Whether the account has an API key. Without one, it only downloads finished files."""
         return bool(self.ports.service.fingerprints)
 
     @property
     def circumstances(self) -> Circumstances:
-        """Return the circumstances that decide how replies are understood."""
+        """The circumstances that decide how replies are understood."""
         return Circumstances(self.digest, self.host.description)
 
     # --- snapshots ---

@@ -85,7 +85,7 @@ class Backoff:
 
     @property
     def should_report(self) -> bool:
-        """Return whether a person should learn of the failures and has not been informed yet."""
+        """Whether a person should learn of the failures and has not been informed yet."""
         return self.not_before.reason is self.alone_reason and not self.is_reported
 
     def fails_alone(self, answered: int) -> bool:
@@ -106,12 +106,12 @@ class Backoffs:
 
     @property
     def last_failure(self) -> str | None:
-        """Return a description of the call that fails; None if each kind of call succeeded the last time."""
+        """A description of the call that fails; None if each kind of call succeeded the last time."""
         return next((backoff.last_error for backoff in self.calls.values() if backoff.last_error is not None), None)
 
     @property
     def waits(self) -> CallWaits:
-        """Return the current waits as the planner's input."""
+        """The current waits as the planner's input."""
         return CallWaits(
             calls={call: backoff.not_before for call, backoff in self.calls.items()},
             quotes={recipe_id: backoff.not_before for recipe_id, backoff in self.quotes.items()},

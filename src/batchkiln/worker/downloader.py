@@ -197,7 +197,7 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
 
 
 async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
-    """Wait until the generation may be read again within the poll gap and the windows (Service rule 4.4)."""
+    """Wait until the generation may be read again (Service rule 4.4). Return False if the run ends first."""
 
     def due_of(account: AccountView, now: ClockReading) -> NotBefore:
         gap = next_poll_at(
@@ -320,12 +320,12 @@ class _Saving:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the record lists as many outputs as any record before it."""
+        """Whether the record lists as many outputs as any record before it."""
         return len(self.record.outputs) >= self.listed
 
     @property
     def is_last(self) -> bool:
-        """Return whether the current output is the last missing one."""
+        """Whether the current output is the last missing one."""
         return self.is_complete and not self.left and self.settled + 1 == len(self.listing.wanted)
 
 

@@ -105,7 +105,7 @@ class HeldLease:
 
     @property
     def owner(self) -> str:
-        """Return a text that identifies this epoch of this worker, for the names of temporary files."""
+        """A text that identifies this epoch of this worker, for the names of temporary files."""
         return f"{self._keeper.worker.tag}-{self.fence.epoch}"
 
     def check(self) -> None:

@@ -27,7 +27,7 @@ class Engine(Protocol):
 
     @property
     def news(self) -> Changes:
-        """Return the object that wakes waiting tracks."""
+        """The object that wakes waiting tracks."""
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count the items that may still change without a person."""

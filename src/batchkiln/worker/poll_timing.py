@@ -52,7 +52,7 @@ class DurationModels:
         return self._known[kind]
 
     def _guess(self, kind: Kind) -> Guess:
-        """Return what the other kinds of a model tell."""
+        """Return the expectation of a kind before its own observations, from the similar kinds of its model."""
         similar = [
             (self._sibling(other, seen), factor)
             for other, seen in self._seen.items()

@@ -43,11 +43,11 @@ class Clock(Protocol):
 
     @property
     def is_observed(self) -> bool:
-        """Return whether the service itself has reported its time."""
+        """Whether the service itself has reported its time."""
 
     @property
     def is_doubted(self) -> bool:
-        """Return whether the service's last time contradicts earlier ones and awaits confirmation by another reply."""
+        """Whether the service's last time contradicts earlier ones and awaits confirmation by another reply."""
 
     def now(self) -> ClockReading:
         """Read the clock. Call this once per turn of a loop."""
@@ -67,11 +67,11 @@ class Service(Protocol):
 
     @property
     def newest_key(self) -> str:
-        """Return the fingerprint of the key for new attempts."""
+        """The fingerprint of the key for new attempts."""
 
     @property
     def fingerprints(self) -> frozenset[str]:
-        """Return the fingerprints of all configured keys."""
+        """The fingerprints of all configured keys."""
 
     def has_key(self, fingerprint: str) -> bool:
         """Return whether a key is configured."""
@@ -110,7 +110,7 @@ class Part(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Return the number of bytes written."""
+        """The number of bytes written."""
 
     async def write(self, chunk: bytes) -> None:
         """Append bytes to the file."""
@@ -132,7 +132,7 @@ class Outputs(Protocol[PartT]):
     """Output files on disk. A file under its final name is complete (Law 7)."""
 
     async def check_writable(self, directory: Path) -> None:
-        """Raise `OutputsUnwritable` if the directory cannot be written, before any credit is spent."""
+        """Raise `OutputDirNotWritable` if the directory cannot be written, before any credit is spent."""
 
     async def open_part(self, directory: Path, relative_name: str) -> PartT:
         """Open a partial file beside its target."""
@@ -226,7 +226,7 @@ class Queue(Protocol):
 
     @property
     def changes(self) -> Changes:
-        """Return the object that wakes the tracks that a change concerns."""
+        """The object that wakes the tracks that a change concerns."""
 
     async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Return the planner's input for one account."""

@@ -150,7 +150,7 @@ class RunState:
 
     @property
     def has_slot_at_work(self) -> bool:
-        """Return whether a slot is acting. Such a slot has items left, and will wait or end later."""
+        """Whether a slot is acting. Such a slot has items left, and will wait or end later."""
         return any(track == "slot" for _, track in self.at_work)
 
     def slot_wait(self, account_id: int) -> NotBefore | None:

@@ -45,7 +45,7 @@ async def execute(
 ) -> tuple[Caller, Answer]:
     """Authenticate a request, run its work and log it, in one transaction. Raise `ApiError` for a refusal.
 
-    Returns after the commit is on disk, so a 202 is never sent for a generation that a crash could lose. The returned
+    The commit is on disk at the return, so a 202 is never sent for a generation that a crash could lose. The returned
     caller contains the instant that is used for the whole reply.
     """
     context, entry = call.context, call.entry
@@ -92,7 +92,7 @@ async def log_response(
 ) -> None:
     """Record the final reply in the log. `struck` is an endpoint and the kinds of faults applied there.
 
-    Does nothing if the log already has the reply. A database error is ignored: the client still gets its reply.
+    Do nothing if the log already has the reply. A database error is ignored: the client still gets its reply.
     """
     if (entry is None or entry.response == final) and struck is None:
         return

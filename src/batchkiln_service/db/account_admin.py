@@ -68,7 +68,7 @@ class AccountAdmin:
 
 @contextmanager
 def open_account_admin(config: ServiceConfig) -> Iterator[AccountAdmin]:
-    """Open the database for administration. Raises sqlite3.Error and OSError if it cannot be used.
+    """Open the database for administration. Raise sqlite3.Error and OSError if it cannot be used.
 
     In a database without accounts, those of `config` are created with their keys, which raises as `configure_accounts`
     does. Their first credits are bought when the service starts. A database with accounts is not changed, because

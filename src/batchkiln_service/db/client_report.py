@@ -58,8 +58,8 @@ def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
     """Return the report from a state folder, whether or not the service is running.
 
     `now_ms` defaults to the instant of the last request. Limits, days and speed are those of the service's last start.
-    Read-only. Takes seconds for a million requests; do not call it in the event loop's thread. Raises sqlite3.Error if
-    the database cannot be read, OSError if there is none, and `DatabaseVersionError`.
+    The database is only read. A million requests take seconds, so do not call it in the event loop's thread. Raise
+    sqlite3.Error if the database cannot be read, OSError if there is none, and `DatabaseVersionError`.
     """
     path = config.state_dir / FILE_NAME
     if not path.exists():

@@ -68,7 +68,7 @@ def list_balances(connection: sqlite3.Connection, account: str | None = None) ->
 def transfer(
     connection: sqlite3.Connection, account: str, kind: Movement, amount: int, *, generation_id: str | None, at_ms: int
 ) -> None:
-    """Move credits between two sides of an account's ledger. Raises sqlite3.IntegrityError if the schema rejects it."""
+    """Move credits between two sides of an account's ledger. Raise sqlite3.IntegrityError if the schema rejects it."""
     taken_from, given_to = _SIDES[kind]
     connection.execute(_SQL["insert_transfer"], (account, kind, taken_from, given_to, amount, generation_id, at_ms))
 

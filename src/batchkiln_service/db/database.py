@@ -89,7 +89,7 @@ def is_temporary(error: Exception) -> bool:
 def connect(path: Path, schema: str) -> sqlite3.Connection:
     """Open the file, create the schema if the file is empty, and return the connection, which the caller closes.
 
-    Raises sqlite3.Error or OSError if the file cannot be used, and `DatabaseVersionError`.
+    Raise sqlite3.Error or OSError if the file cannot be used, and `DatabaseVersionError`.
     """
     if path != IN_MEMORY:
         # A new file is readable by its owner only, whatever the umask; SQLite copies the permissions to the WAL.
@@ -148,7 +148,7 @@ class Database:
         return cast("Result", await future)
 
     def open(self) -> None:
-        """Wait until the schema exists. Raises as `connect` does."""
+        """Wait until the schema exists. Raise as `connect` does."""
         self._opened.result()
 
     def close(self) -> None:
@@ -245,7 +245,7 @@ class InlineDatabase(Database):
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
-        """Create or check the schema. Raises as `connect` does."""
+        """Create or check the schema. Raise as `connect` does."""
         self._connection = connect(self._path, self._schema)
         self._connection.execute("PRAGMA synchronous = OFF")
 

@@ -203,7 +203,7 @@ class EndsSeen:
 
 @dataclass(frozen=True, slots=True)
 class FaultCount:
-    """How often a fault was applied at an endpoint."""
+    """The number of times that a fault was applied at an endpoint."""
 
     kind: str
     endpoint: str

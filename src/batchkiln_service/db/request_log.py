@@ -166,7 +166,7 @@ class LoggedRequest:
 
 
 def logged_requests(state_dir: Path) -> Iterator[LoggedRequest]:
-    """Yield every request of the log in order. Raises sqlite3.Error if the log cannot be read."""
+    """Yield every request of the log in order. Raise sqlite3.Error if the log cannot be read."""
     uri = f"{(state_dir / FILE_NAME).absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as connection:
         connection.row_factory = sqlite3.Row

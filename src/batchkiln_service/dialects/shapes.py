@@ -123,7 +123,7 @@ class Components:
 
 
 def _schema_of(value: Json) -> Schema:
-    """Return the schema of a value. The first element describes a whole array; an empty array has texts."""
+    """Return the schema of a value. The first element describes a whole array, and an empty array is one of texts."""
     match value:
         case dict():
             return {"type": "object", "properties": {name: _schema_of(part) for name, part in value.items()}}

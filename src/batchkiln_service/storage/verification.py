@@ -19,7 +19,7 @@ _Size = tuple[int, int]
 async def complete_assets(context: Context, account: str, asset_ids: Sequence[str]) -> list[tuple[Asset, _Size]]:
     """Verify the files of an account's assets and mark all of them ready, or none.
 
-    Returns each asset with its width and height in pixels. Raise ApiError 422, which names every asset whose file is
+    Return each asset with its width and height in pixels. Raise ApiError 422, which names every asset whose file is
     not as announced. The other assets can be completed without these.
     """
 

@@ -28,7 +28,7 @@ class AccessLog(AbstractAccessLogger):
 
     @property
     def enabled(self) -> bool:
-        """Return whether the log is enabled; aiohttp then measures no time."""
+        """Whether the log is enabled; aiohttp then measures no time."""
         return self.logger.isEnabledFor(logging.INFO)
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:

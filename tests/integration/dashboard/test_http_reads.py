@@ -263,7 +263,7 @@ async def test_stream_tells_what_happens_from_now_on(
     client: Client, queue: QueueFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events of other jobs are left out."""
-    monkeypatch.setattr(event_stream, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(event_stream, "CHECK_INTERVAL_SECONDS", 0.01)
     queue.apply([], job=replace(JOB, name="foxes"))
     url = f"{client.served.url}/api/v1/events/stream?job=birds"
     async with client.session.get(url, headers={"Authorization": f"Bearer {ALL}"}) as response:

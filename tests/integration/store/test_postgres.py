@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from batchkiln.api.queue import awaiting_journals
+from batchkiln.api.queue import await_journals
 from batchkiln.core.errors import (
     BatchkilnError,
     CommitInDoubt,
@@ -825,7 +825,7 @@ async def test_person_says_that_the_database_was_restored(machines: Machines) ->
             known = await store._database.write(account_id, "test", "main")
         await store.close()
 
-    assert await awaiting_journals(url) == ["ams", "fra"]
+    assert await await_journals(url) == ["ams", "fra"]
 
     for name, taken in (("fra", []), ("ams", [known])):
         store = await machines.begin(name)

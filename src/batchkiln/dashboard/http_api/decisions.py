@@ -85,7 +85,7 @@ async def _review(call: Call[Query, VerdictBody], decided: Decided) -> ReviewedD
 def _has_conflict(
     reader: Reader, job: str, report: ReviewReport, decided: Decided, named: Sequence[str] | Mapping[str, int]
 ) -> bool:
-    """Return whether an item was skipped for another reason than that it has this verdict already."""
+    """Return whether an item was skipped for a reason other than that it already has this verdict."""
     for entry in report.skipped:
         item = reader.items.by_name(job, entry.name)
         seen = named[entry.name] if isinstance(named, Mapping) else item.version

@@ -14,8 +14,8 @@ from batchkiln.dashboard.http_api.requests import Body, StreamQuery
 from batchkiln.dashboard.stream_places import send, stream_place
 from batchkiln.presentation.item_documents import event_document
 
-LOOK_SECONDS: Final = 0.5
-"""How often the queue is checked for changes, in seconds of real time. It reads a few bytes."""
+CHECK_INTERVAL_SECONDS: Final = 0.5
+"""The queue is checked for changes at this interval, in seconds of real time. A check reads a few bytes."""
 
 IDLE_LOOKS: Final = 20
 """The number of looks without an event after which a comment shows that the stream is alive."""
@@ -79,7 +79,7 @@ async def _follow(call: Call[StreamQuery, Body], response: web.StreamResponse, a
         silent += 1
         if silent % IDLE_LOOKS == 0:
             await send(call.request, response, _ALIVE)
-        await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, stopping)
+        await ticker.sleep_until(ticker.monotonic() + CHECK_INTERVAL_SECONDS, stopping)
 
 
 def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:

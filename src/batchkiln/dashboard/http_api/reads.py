@@ -32,7 +32,7 @@ from batchkiln.presentation.show_documents import ShownItemDocument, review_step
 
 
 async def access(call: Call[Query, Body]) -> AccessDocument:
-    """Return who sends the request."""
+    """Return the name and the scopes of the sender."""
     return {"name": call.principal.name, "scopes": sorted(call.principal.scopes)}
 
 

@@ -116,7 +116,7 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BatchkilnErro
         "the connection is lost: what was not committed is not stored, and nothing more is sent. Run the command again",
     ),
 )
-"""What errors of the server mean, by their classes, the narrower ones first."""
+"""The meanings of the server's errors, by class; narrower classes first."""
 
 
 class ServerRefused(QueueUnusable):

@@ -23,7 +23,7 @@ WRITE_LOCK: Final = 0x626B6C6E
 """The first key of the advisory lock that writes take, "bkln"; the second one is the schema's."""
 
 _READ_IDLE_SECONDS: Final = 60
-"""How long a reading transaction may idle: it holds nothing that another one waits for."""
+"""A reading transaction may idle this long. No other transaction waits for it."""
 
 _STAGING_WORK_MEM: Final = "32MB"
 """For sorting a manifest, and for the rows of one statement that a trigger sees: a file takes twice as long."""
@@ -133,14 +133,14 @@ class PostgresSession:
 
     @property
     def in_transaction(self) -> bool:
-        """Return whether a transaction is open, even a failed one. A lost connection has none."""
+        """Whether a transaction is open, even a failed one. A lost connection has none."""
         if self._is_commit_due:
             return False
         return self._pgconn.transaction_status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the connection is lost."""
+        """Whether the connection is lost."""
         return self._pgconn.status != pq.ConnStatus.OK
 
     def close(self) -> None:

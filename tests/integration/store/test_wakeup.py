@@ -77,15 +77,15 @@ async def test_ring_after_the_listener_went_is_harmless(tmp_path: Path) -> None:
 
 async def test_file_in_the_pipes_place_is_left_alone(tmp_path: Path) -> None:
     """Something else under that name is neither written to nor listened to."""
-    bell = fifo_path(tmp_path / "queue.db")
-    bell.parent.mkdir(mode=0o700, exist_ok=True)
-    bell.write_text("mine")
+    fifo = fifo_path(tmp_path / "queue.db")
+    fifo.parent.mkdir(mode=0o700, exist_ok=True)
+    fifo.write_text("mine")
 
     with listen(tmp_path / "queue.db", lambda: None):
         notify(tmp_path / "queue.db")
 
-    assert bell.read_text() == "mine"
-    bell.unlink()
+    assert fifo.read_text() == "mine"
+    fifo.unlink()
 
 
 async def test_no_file_is_created_beside_the_queue(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ async def test_no_file_is_created_beside_the_queue(tmp_path: Path) -> None:
 
 async def test_work_that_waits_for_more_finds_without_a_wakeup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law 9: an enqueue by another user, or under another TMPDIR, rings elsewhere, and is found all the same."""
-    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(engine, "CHECK_INTERVAL_SECONDS", 0.05)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "foxes.yaml").write_text(MANIFEST)
     (tmp_path / "batchkiln.yaml").write_text(CONFIG)
