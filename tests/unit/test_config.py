@@ -162,6 +162,16 @@ def test_mistake_has_its_line(tmp_path: Path) -> None:
     assert "reads_per_day: none" in str(told.value)
 
 
+def test_mistakes_have_the_order_of_the_lines(tmp_path: Path) -> None:
+    """As those of a manifest, whatever order the fields are checked in."""
+    path = write(tmp_path, "http: {port: many}\nnotfy: 1\nconfirm_above_credits: lots\nprofiles: 3\n")
+
+    with pytest.raises(InputError) as error:
+        load_config(path, NOWHERE)
+
+    assert [mistake.line for mistake in error.value.mistakes] == [1, 2, 3, 4]
+
+
 def test_missing_key_names_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law 8: the place of a key is told, never a key."""
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
