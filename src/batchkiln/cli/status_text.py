@@ -76,7 +76,7 @@ def job_lines(view: JobView) -> Iterator[Text]:
     if to_review := review_line(summary):
         yield Text(to_review, style="yellow")
     if summary.is_paused:
-        yield Text(f"paused: `batchkiln unpause {summary.name}` resumes it", style="yellow")
+        yield Text(f"paused: `batchkiln unpause {command_arguments(summary.name)}` resumes it", style="yellow")
     elif summary.is_finished:
         end = "finished" if summary.has_ended else "the rest waits for a person"
         yield Text(f"{end}; the files are in {sanitize(summary.files_dir)}")

@@ -9,7 +9,7 @@ from typing import Final
 from batchkiln.api.apply_manifests import TAKEN_REMEDY, describe_taken_files
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.byte_sizes import format_size
-from batchkiln.core.errors import Diagnostic
+from batchkiln.core.errors import Diagnostic, command_arguments
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.rate_limits import Limits
@@ -93,7 +93,8 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         items = sum(group.items for group in more)
         yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds have no price; see --json")
     if job.manifest.is_paused:
-        yield PlanWarning("paused", name, f"it is paused and starts nothing: `batchkiln unpause {name}` resumes it")
+        resuming = f"`batchkiln unpause {command_arguments(name)}`"
+        yield PlanWarning("paused", name, f"it is paused and starts nothing: {resuming} resumes it")
 
 
 def _retention_warnings(job: JobPlan) -> Iterator[PlanWarning]:
@@ -138,7 +139,7 @@ def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
             "stale",
             name,
             f"{_items(chains.stale)} {verb} made from an earlier version of another item, which was made again since. "
-            f"Nothing is made again unasked; `batchkiln items {name}` names stale items",
+            f"Nothing is made again unasked; `batchkiln items {command_arguments(name)}` names stale items",
         )
     if chains.waiting_for_pruned:
         yield PlanWarning(

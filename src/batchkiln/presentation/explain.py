@@ -346,7 +346,7 @@ def _next(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     text = _remedy(detail, summary, context)
     holder = context.wait.holder if context.wait else None
     return text.format(
-        job=detail.job,
+        job=command_arguments(detail.job),
         item=command_arguments(detail.job, detail.item.name),
         generation=shlex.quote((detail.attempts[-1].generation_id if detail.attempts else None) or "ID"),
         manifest="-" if summary.manifest_path == "<stdin>" else shlex.quote(summary.manifest_path),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from batchkiln.config import Config
 from batchkiln.core.credit_price import CreditPrice
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.forecast import CalendarDay, EndRange
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
@@ -141,14 +142,16 @@ def read_overview(
         JobView(
             summary=summary,
             now=times[summary.profile],
-            estimated_end_at=ends[summary.name][0] if summary.name in ends else None,
-            end_range=ends[summary.name][1] if summary.name in ends else None,
+            estimated_end_at=end_at,
+            end_range=end_range,
             examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
             credit_price=profile.credit_price if profile else None,
         )
-        for summary, profile in ((each, config.profiles.get(each.profile)) for each in summaries)
+        for summary, profile, (end_at, end_range) in (
+            (each, config.profiles.get(each.profile), ends.get(each.name, (None, None))) for each in summaries
+        )
     )
     held = reader.lease()
     lease = held if held is not None and held.is_alive else None
@@ -247,7 +250,7 @@ def review_line(summary: JobSummary) -> str | None:
         parts.append(
             f"{plural(summary.to_review, 'item')} {'waits' if summary.to_review == 1 else 'wait'} for a review"
         )
-    return f"{' and '.join(parts)}: `batchkiln review {summary.name}`" if parts else None
+    return f"{' and '.join(parts)}: `batchkiln review {command_arguments(summary.name)}`" if parts else None
 
 
 def alerts_of(view: JobView) -> list[str]:
