@@ -1,5 +1,6 @@
 """Each rule that the source cites is in the documentation: laws and sections of the contract, rules of the service."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,28 @@ def test_each_citation_resolves() -> None:
 
     assert len(found) > 200
     assert [f"{path}: {text}" for path, text, number, known in found if number not in known] == []
+
+
+def test_texts_for_people_cite_nothing() -> None:
+    """They say the rule in words; its number is in docstrings and comments."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for line, text in texts(ast.parse(path.read_text("utf-8")))
+        if any(re.search(pattern, text) for pattern in CITATIONS)
+    ]
+
+    assert found == []
+    openapi = (ROOT / "src" / "batchkiln_service" / "openapi.json").read_text("utf-8")
+    assert [match[0] for pattern in CITATIONS for match in re.finditer(pattern, openapi)] == []
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield each text in the code with its line, without docstrings."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
 
 
 def citations() -> Iterator[tuple[str, str, str, set[str]]]:

@@ -164,7 +164,7 @@ class Trial:
         return fail(
             check,
             f"the same request with the same idempotency key created another generation, {reply.record.id}: the "
-            f"service breaks its rule 4.2, and may have charged {plural(price, 'credit')} again",
+            f"service promises to return the same one, and may have charged {plural(price, 'credit')} again",
             "do not use this service until its support has explained this: a lost reply would be paid twice",
             exit_status=ExitStatus.UNEXPECTED,
         )
