@@ -2,9 +2,17 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
+
+import pytest
+
+from batchkiln.config import config_schema
+from batchkiln.dashboard.http_api.description import description
+from batchkiln.dashboard.http_api.routes import operations
+from batchkiln.manifest import json_schema
+from batchkiln_service.config import ServiceConfig
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CONTRACT: Final = (ROOT / "docs" / "reference" / "contract.md").read_text("utf-8")
@@ -49,8 +57,22 @@ def test_texts_for_people_cite_nothing() -> None:
     ]
 
     assert found == []
-    openapi = (ROOT / "src" / "batchkiln_service" / "openapi.json").read_text("utf-8")
-    assert [match[0] for pattern in CITATIONS for match in re.finditer(pattern, openapi)] == []
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        json_schema,
+        config_schema,
+        ServiceConfig.model_json_schema,
+        lambda: description(operations()),
+        (ROOT / "src" / "batchkiln_service" / "openapi.json").read_text,
+    ],
+    ids=["manifest", "configuration", "configuration of serve", "HTTP interface", "API of the service"],
+)
+def test_descriptions_for_programs_cite_nothing(read: Callable[[], object]) -> None:
+    """An editor and a page of an API show them to people; many of them are docstrings."""
+    assert [match[0] for pattern in CITATIONS for match in re.finditer(pattern, str(read()))] == []
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -11,8 +11,9 @@ from typing import Final
 from batchkiln.core.errors import InvariantBroken
 
 
+# Contract, section 5. Each member's docstring names its end and the effect of a crash.
 class ItemState(StrEnum):
-    """The state of an item (contract, section 5). Each member's docstring names its end and the effect of a crash."""
+    """The state of an item."""
 
     QUEUED = "queued"
     """No attempt is open. The planner moves it on, within limits and credits. A crash changes nothing."""
