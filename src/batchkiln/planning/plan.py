@@ -141,7 +141,7 @@ class Plan(Shown):
     """The plan of a run.
 
     `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
-    the digests of their texts. `catalogue_warnings` explain missing catalogues.
+    the digests of their texts. `catalogue_warnings` explain missing catalogues, by profile.
     """
 
     jobs: tuple[JobPlan, ...]
@@ -151,7 +151,7 @@ class Plan(Shown):
     others: tuple[str, ...]
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
-    catalogue_warnings: tuple[str, ...]
+    catalogue_warnings: Mapping[str, str]
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "jobs", [f"{job.manifest.spec.name}: {plural(job.to_send, 'item')} to send" for job in self.jobs]
@@ -249,7 +249,7 @@ async def make_plan(
         wants_balance=_paying_accounts(comparison.manifests, profiles),
         access=access,
     )
-    plan = _compose(comparison, quotes, app.config, tuple(catalogues.new_warnings()))
+    plan = _compose(comparison, quotes, app.config, catalogues.new_warnings())
     if selection or not any(job.unpayable or job.refused for job in plan.jobs):
         return plan
     from batchkiln.planning.affected_items import with_affected_items  # noqa: PLC0415  it reads plans
@@ -322,7 +322,7 @@ def _paying_accounts(manifests: Iterable[ManifestPlan], profiles: Mapping[str, P
     )
 
 
-def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_warnings: tuple[str, ...]) -> Plan:
+def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_warnings: Mapping[str, str]) -> Plan:
     """Build the plan without side effects. The service's own time replaces the estimate."""
     times = {**comparison.times, **quotes.times}
     usages = {

@@ -39,7 +39,7 @@ def warnings_of(plan: Plan) -> tuple[PlanWarning, ...]:
     found = [warning for job in plan.jobs for warning in _job_warnings(job, plan)]
     found += _balance_warnings(plan)
     found += _account_warnings(plan)
-    found += [PlanWarning("catalogue_unknown", None, complaint) for complaint in plan.catalogue_warnings]
+    found += _catalogue_warnings(plan)
     if plan.others:
         names = ", ".join(plan.others[:_NAMES]) + (
             f" and {len(plan.others) - _NAMES} more" * (len(plan.others) > _NAMES)
@@ -81,7 +81,9 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
     yield from _retention_warnings(job)
     yield from _chain_warnings(job)
     yield from _upload_warnings(job, profile.limits)
-    for group in job.unpriced[:_GROUPS]:
+    told = _reasons(plan, job.manifest.profile)
+    unpriced = [group for group in job.unpriced if group.reason not in told]
+    for group in unpriced[:_GROUPS]:
         code = "unpriced_uploads" if group.needs_uploads else "unpriced"
         yield PlanWarning(
             code,
@@ -89,7 +91,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             f"{_items(group.items)} of {group.title} have no price: {group.reason}. Each costs at most "
             f"{plural(group.bound, 'credit')} ({group.bound_by})",
         )
-    if more := job.unpriced[_GROUPS:]:
+    if more := unpriced[_GROUPS:]:
         items = sum(group.items for group in more)
         yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds have no price; see --json")
     if job.manifest.is_paused:
@@ -229,9 +231,29 @@ def _balance_warnings(plan: Plan) -> Iterator[PlanWarning]:
 
 
 def _account_warnings(plan: Plan) -> Iterator[PlanWarning]:
+    """Warn once of each cause, for all accounts and for the items whose price is missing by it."""
+    accounts: dict[str, list[str]] = {}
     for failure in plan.quotes.failures:
-        message = f"{failure.profile}/{failure.account} could not be asked for prices: {failure.reason}"
+        accounts.setdefault(failure.reason, []).append(f"{failure.profile}/{failure.account}")
+    for reason, names in accounts.items():
+        items = sum(group.items for job in plan.jobs for group in job.unpriced if group.reason == reason)
+        known, them = ("has no price", "it") if items == 1 else ("have no price", "them")
+        unknown = f" {_items(items)} {known}; a run asks again, and the service checks {them} then." if items else ""
+        asked = " and ".join(names)
+        message = f"{asked} could not be asked for prices: {reason}.{unknown} `batchkiln doctor` looks for the cause"
         yield PlanWarning("account_not_asked", None, message)
+
+
+def _catalogue_warnings(plan: Plan) -> Iterator[PlanWarning]:
+    """Warn of missing catalogues, but for those that are missing for the same cause as prices."""
+    for profile, complaint in plan.catalogue_warnings.items():
+        if not any(reason in complaint for reason in _reasons(plan, profile)):
+            yield PlanWarning("catalogue_unknown", None, complaint)
+
+
+def _reasons(plan: Plan, profile: str) -> set[str]:
+    """Return why accounts of a profile could not be asked; `_account_warnings` tells it."""
+    return {failure.reason for failure in plan.quotes.failures if failure.profile == profile}
 
 
 def _items(count: int) -> str:
