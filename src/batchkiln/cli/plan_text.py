@@ -16,7 +16,7 @@ from batchkiln.core.credit_price import CreditPrice
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_document import planned_request, under_way_of
 from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
-from batchkiln.presentation.ends import End, end_of
+from batchkiln.presentation.ends import end_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import (
     format_duration,
@@ -63,7 +63,7 @@ def short_lines(plan: Plan) -> Iterator[str]:
     """Yield the short form of a plan, which `run` shows before its question."""
     for job in plan.jobs:
         is_over = not job.to_send and not under_way_of(job)
-        end = "" if is_over or not (ends := _end(job, plan)) else f", ends {ends}"
+        end = "" if is_over or not (ends := _end_text(job, plan)) else f", ends {ends}"
         yield f"{job.manifest.spec.name}: {_totals(job)}; {_to_send(job)} to send{end}"
         if job.manifest.unselected:
             yield f"{job.manifest.spec.name}: {_unselected(job)}"
@@ -238,7 +238,7 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
             yield Text(f"{name}: paused", style="yellow")
         elif not job.to_send and not under_way_of(job):
             yield Text(f"{name}: nothing to send")
-        elif ends := _end(job, plan):
+        elif ends := _end_text(job, plan):
             yield Text(f"{name}: ends {ends}")
         else:
             yield Text(f"{name}: the end cannot be estimated yet")
@@ -264,8 +264,14 @@ def _service_notes(plan: Plan) -> Iterator[str]:
             yield f"{made_up[0].upper()}{made_up[1:]}."
 
 
-def _end(job: JobPlan, plan: Plan) -> End | None:
-    return end_of(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale, job.end_range)
+def _end_text(job: JobPlan, plan: Plan) -> str | None:
+    """Return when a job ends; None if it is not known. Nobody knows when a person reviews what others are made from."""
+    end = end_of(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale, job.end_range)
+    to_choose = job.manifest.chains.to_choose
+    if end is None or not to_choose:
+        return None if end is None else str(end)
+    verb = "is" if to_choose == 1 else "are"
+    return f"{end}, not counting the time until somebody chooses what {plural(to_choose, 'item')} {verb} made from"
 
 
 def _job_prefix(job: str | None) -> str:

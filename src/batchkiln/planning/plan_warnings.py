@@ -88,7 +88,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             code,
             name,
-            f"{_items(group.items)} of {group.title} have no price: {group.reason}. Each costs at most "
+            f"{_items(group.items)} of {group.title} {_has(group.items)} no price: {group.reason}. Each costs at most "
             f"{plural(group.bound, 'credit')} ({group.bound_by})",
         )
     if more := unpriced[_GROUPS:]:
@@ -129,8 +129,8 @@ def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:
         return f"{text}; its price is {found if is_embedded else 'that of an equal request with another image'}"
     if not job.to_make_unpriced:
         return f"{text}; the prices are {found}"
-    verb = "has" if job.to_make_unpriced == 1 else "have"
-    return f"{text}; {job.to_make_unpriced:,} of them {verb} no price yet, and the other prices are {found}"
+    lacking = f"{job.to_make_unpriced:,} of them {_has(job.to_make_unpriced)} no price yet"
+    return f"{text}; {lacking}, and the other prices are {found}"
 
 
 def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
@@ -237,10 +237,10 @@ def _account_warnings(plan: Plan) -> Iterator[PlanWarning]:
         accounts.setdefault(failure.reason, []).append(f"{failure.profile}/{failure.account}")
     for reason, names in accounts.items():
         items = sum(group.items for job in plan.jobs for group in job.unpriced if group.reason == reason)
-        known, them = ("has no price", "it") if items == 1 else ("have no price", "them")
-        unknown = f" {_items(items)} {known}; a run asks again, and the service checks {them} then." if items else ""
+        lacking = f"{_items(items)} {_has(items)} no price; a run asks again, and the service checks them then"
+        asks = f" {lacking}." if items else ""
         asked = " and ".join(names)
-        message = f"{asked} could not be asked for prices: {reason}.{unknown} `batchkiln doctor` looks for the cause"
+        message = f"{asked} could not be asked for prices: {reason}.{asks} `batchkiln doctor` looks for the cause"
         yield PlanWarning("account_not_asked", None, message)
 
 
@@ -257,4 +257,8 @@ def _reasons(plan: Plan, profile: str) -> set[str]:
 
 
 def _items(count: int) -> str:
-    return f"{count:,} item" if count == 1 else f"{count:,} items"
+    return plural(count, "item")
+
+
+def _has(count: int) -> str:
+    return "has" if count == 1 else "have"
