@@ -30,12 +30,12 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render with rich, without control characters: in texts, before they are wrapped, and in each segment."""
         if isinstance(renderable, str | Text):
-            renderable = _printable(renderable)
+            renderable = printable_text(renderable)
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-def _printable(printed: str | Text) -> Text:
+def printable_text(printed: str | Text) -> Text:
     """Return a text without control characters. Rich gives some of them no width; the space in their place has one."""
     text = Text(printed) if isinstance(printed, str) else printed.copy()
     text.plain = printable(text.plain)
@@ -46,7 +46,7 @@ def _wrapped(printed: Any, width: int) -> Any:  # noqa: ANN401  what rich prints
     """Return a text with line breaks between words. Anything else is returned as it is."""
     if not isinstance(printed, str | Text):
         return printed
-    text = _printable(printed)
+    text = printable_text(printed)
     lines = text.divide(line_breaks(text.plain, width, cell_len))
     for line in lines[:-1]:
         line.rstrip()

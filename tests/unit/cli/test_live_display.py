@@ -145,6 +145,18 @@ def test_no_wide_character_is_lost(width: int) -> None:
     assert "雪の中の狐" * 9 + "\N{WOMAN}\N{WOMAN}\N{GIRL}" * 9 in shown
 
 
+def test_lines_with_joined_emoji_keep_their_indentation() -> None:
+    """They are wrapped between words by the columns that they take when shown."""
+    named = state()
+    named.under_way[:] = [(replace(each, item="\N{WOMAN}\u200d\N{GIRL} " * 12), view) for each, view in named.under_way]
+    terminal = Terminal(60)
+    with LiveDisplay(terminal.console) as display:
+        display.show(named, 0.0)
+        rows = terminal.rows()[2:]
+
+    assert all(row.startswith("  ") for row in rows), rows
+
+
 def test_made_up_credits_and_a_fast_clock_are_named() -> None:
     """Nobody takes the local service's credits for money, or its clock for theirs."""
     terminal = Terminal(120)
