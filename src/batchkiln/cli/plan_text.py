@@ -16,7 +16,6 @@ from batchkiln.core.credit_price import CreditPrice
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_document import planned_request, under_way_of
 from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
-from batchkiln.presentation.ends import end_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import (
     format_duration,
@@ -266,8 +265,7 @@ def _service_notes(plan: Plan) -> Iterator[str]:
 
 def _end_text(job: JobPlan, plan: Plan) -> str | None:
     """Return when a job ends; None if it is not known. Nobody knows when a person reviews what others are made from."""
-    end = end_of(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale, job.end_range)
-    to_choose = job.manifest.chains.to_choose
+    end, to_choose = plan.end_of(job), job.manifest.chains.to_choose
     if end is None or not to_choose:
         return None if end is None else str(end)
     verb = "is" if to_choose == 1 else "are"

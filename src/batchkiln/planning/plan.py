@@ -24,8 +24,9 @@ from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_group
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_quotes
+from batchkiln.presentation.ends import End, end_of, end_of_all
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.presentation.formatting import format_minute, plural
+from batchkiln.presentation.formatting import plural
 from batchkiln.store import (
     AccountSummary,
     ApplyOptions,
@@ -161,9 +162,12 @@ class Plan(Shown):
             "models",
             [f"{cost.model}: {plural(cost.items, 'item')}, {plural(cost.credits, 'credit')}" for cost in self.costs],
         )
-        ends = [job.end_at for job in self.jobs if job.end_at is not None]
-        yield "ends", f"about {format_minute(max(ends))}" if ends else None
+        yield "ends", end_of_all(end for job in self.jobs if (end := self.end_of(job)) is not None)
         yield "warnings", self.warnings
+
+    def end_of(self, job: JobPlan) -> End | None:
+        """Return the estimated end of one of the jobs; None if it cannot be estimated."""
+        return end_of(job.end_at, job.now, self.profiles[job.manifest.profile].time_scale, job.end_range)
 
     @property
     def warnings(self) -> list[str]:
