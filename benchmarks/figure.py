@@ -8,19 +8,23 @@ HEAD = "| work | measured | bound or peer | ratio | goal | |\n|---|---|---|---|-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`beside` is the bound or peer with its own value; the ratio is to that, where there is one."""
+    """`beside` is the bound or peer with its own value; the ratio is to that, where there is one.
+
+    Without a goal, the figure shows only what is: its last column is empty.
+    """
 
     work: str
     measured: str
     beside: str
     ratio: float | None
-    goal: str
-    is_reached: bool
+    goal: str = ""
+    is_reached: bool = True
 
     def row(self) -> str:
         """Give the line in Markdown."""
         ratio = "" if self.ratio is None else f"{self.ratio:.3f}"
-        return f"| {self.work} | {self.measured} | {self.beside} | {ratio} | {self.goal} | {_said(self.is_reached)} |"
+        reached = "" if not self.goal else "yes" if self.is_reached else "**no**"
+        return f"| {self.work} | {self.measured} | {self.beside} | {ratio} | {self.goal} | {reached} |"
 
 
 def at_most(work: str, measured: str, beside: str, ratio: float, goal: float) -> Figure:
@@ -41,7 +45,3 @@ def below(work: str, value: float, unit: str, beside: str, goal: float) -> Figur
 def table(figures: Iterable[Figure]) -> str:
     """Give all lines below their head."""
     return "\n".join([HEAD, *(figure.row() for figure in figures)])
-
-
-def _said(is_reached: bool) -> str:  # noqa: FBT001  the one thing that it says
-    return "yes" if is_reached else "**no**"

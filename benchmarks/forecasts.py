@@ -34,7 +34,7 @@ from reading import Generation, Generations
 from simulated import Forecasts, play
 
 from batchkiln.core.durations import Durations
-from batchkiln.core.forecast import JobLoad, forecast, item_class
+from batchkiln.core.forecast import ItemClass, JobLoad, forecast
 from batchkiln.core.polling import Observation
 from batchkiln.core.queue_types import Kind
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
@@ -162,7 +162,7 @@ def _ask(world: World, items: list[Item], share: float, now: float, end: float) 
     durations = Durations((item.kind, item.ended_at - item.began_at) for item in seen)
     left = Counter((item.kind, min(item.began_at, now)) for item in items if item.ended_at > now)
     classes = [
-        item_class(
+        ItemClass(
             count,
             COST,
             durations.expected(kind, _USUAL_CLIP if kind.is_video else _USUAL_IMAGE),

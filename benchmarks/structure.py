@@ -147,7 +147,7 @@ def _figure(work: str, value: int, goal: str) -> Figure:
 
 
 def _plain(work: str, value: int) -> Figure:
-    return Figure(work, f"{value:,}", "", None, "", is_reached=True)
+    return Figure(work, f"{value:,}", "", None)
 
 
 def _place(code: CodeType) -> str:

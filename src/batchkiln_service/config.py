@@ -22,8 +22,8 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Limits(_Strict):
-    """The limits of an account. Names and defaults are those of the client's configuration. Service section 8."""
+class Limits(_Strict):  # Service section 8
+    """The limits of an account. Names and defaults are those of the client's configuration."""
 
     active_generations: Count = 1
     creates_per_minute: Count = 10
@@ -44,8 +44,8 @@ class Limits(_Strict):
         return cls.model_validate(never | {"poll_interval_seconds": 0})
 
 
-class KeyConfig(_Strict):
-    """An API key, by its value or by the environment variable that holds it. Legacy keys are refused (rule 5.4)."""
+class KeyConfig(_Strict):  # Service rule 5.4
+    """An API key, by its value or by the environment variable that holds it. Legacy keys are refused."""
 
     value: str | None = None
     env: str | None = None

@@ -1,9 +1,18 @@
 """Each rule that the source cites is in the documentation: laws and sections of the contract, rules of the service."""
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
+
+import pytest
+
+from batchkiln.config import config_schema
+from batchkiln.dashboard.http_api.description import description
+from batchkiln.dashboard.http_api.routes import operations
+from batchkiln.manifest import json_schema
+from batchkiln_service.config import ServiceConfig
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CONTRACT: Final = (ROOT / "docs" / "reference" / "contract.md").read_text("utf-8")
@@ -36,6 +45,42 @@ def test_each_citation_resolves() -> None:
 
     assert len(found) > 200
     assert [f"{path}: {text}" for path, text, number, known in found if number not in known] == []
+
+
+def test_texts_for_people_cite_nothing() -> None:
+    """They say the rule in words; its number is in docstrings and comments."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for line, text in texts(ast.parse(path.read_text("utf-8")))
+        if any(re.search(pattern, text) for pattern in CITATIONS)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        json_schema,
+        config_schema,
+        ServiceConfig.model_json_schema,
+        lambda: description(operations()),
+        (ROOT / "src" / "batchkiln_service" / "openapi.json").read_text,
+    ],
+    ids=["manifest", "configuration", "configuration of serve", "HTTP interface", "API of the service"],
+)
+def test_descriptions_for_programs_cite_nothing(read: Callable[[], object]) -> None:
+    """An editor and a page of an API show them to people; many of them are docstrings."""
+    assert [match[0] for pattern in CITATIONS for match in re.finditer(pattern, str(read()))] == []
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield each text in the code with its line, without docstrings."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
 
 
 def citations() -> Iterator[tuple[str, str, str, set[str]]]:

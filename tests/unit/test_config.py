@@ -8,6 +8,7 @@ import jsonschema_rs
 import pytest
 
 from batchkiln.config import Hook, Traces, config_of, config_schema, load_config
+from batchkiln.core.cell_widths import cell_width
 from batchkiln.core.errors import InputError
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
 
@@ -160,6 +161,16 @@ def test_mistake_has_its_line(tmp_path: Path) -> None:
 
     assert f"{path}:4:" in str(told.value)
     assert "reads_per_day: none" in str(told.value)
+
+
+def test_mistakes_have_the_order_of_the_lines(tmp_path: Path) -> None:
+    """As those of a manifest, whatever order the fields are checked in."""
+    path = write(tmp_path, "http: {port: many}\nnotfy: 1\nconfirm_above_credits: lots\nprofiles: 3\n")
+
+    with pytest.raises(InputError) as error:
+        load_config(path, NOWHERE)
+
+    assert [mistake.line for mistake in error.value.mistakes] == [1, 2, 3, 4]
 
 
 def test_missing_key_names_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,6 +435,20 @@ def test_a_long_line_is_shown_around_the_mistake(tmp_path: Path) -> None:
     _, line, mark, _ = str(error.value).splitlines()
     assert len(line) <= 60
     assert line[mark.index("^") :].startswith("creates_per_dy")
+
+
+def test_a_long_line_of_wide_characters_is_cut_by_columns(tmp_path: Path) -> None:
+    """Each takes two, so that half as many of them fit."""
+    path = write(tmp_path, f"profiles: {{{'雪' * 40}: {{}}, studio: {{time_scale: {'狐' * 40}}}}}")
+
+    with pytest.raises(InputError) as error:
+        load_config(path, NOWHERE)
+
+    _, line, mark = str(error.value).splitlines()
+    assert cell_width(line) <= 60
+    before = line[: line.index("狐")]
+    assert before.endswith("{time_scale: ")
+    assert mark == " " * cell_width(before) + "^"
 
 
 def test_schema_of_the_configuration_takes_what_the_reader_takes() -> None:

@@ -13,7 +13,7 @@ from batchkiln.api.apply_manifests import Applied, describe_taken_files
 from batchkiln.api.run import RunOptions
 from batchkiln.cli.command import Common, can_ask_person
 from batchkiln.cli.output import print_status, question_text
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import InputError, command_arguments
 from batchkiln.presentation.formatting import plural
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def ask_before_paying_again(applied: Sequence[Applied]) -> None:
         ):
             raise InputError(
                 "not confirmed: nothing was sent or spent. The new items are in this queue; "
-                f"`batchkiln cancel {entry.job.name}` cancels them, and --queue names another queue"
+                f"`batchkiln cancel {command_arguments(entry.job.name)}` cancels them, and --queue names another queue"
             )
 
 

@@ -1,7 +1,7 @@
 """`batchkiln enqueue`, and the manifest options and messages that it shares with `run`, `plan` and `watch`."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -86,7 +86,7 @@ async def _enqueue(
     async with opened(app) as queue, open_access(app) as access:
         catalogues = Catalogues(access, is_disabled=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
-    print_warnings(common, applied, catalogues.new_warnings())
+    print_warnings(common, applied, catalogues.new_warnings().values())
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
@@ -103,7 +103,7 @@ def print_applied(common: Common, applied: Sequence[Applied]) -> None:
             print_status(_applied_line(entry))
 
 
-def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Sequence[str]) -> None:
+def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Iterable[str]) -> None:
     """Print warnings to standard error, unless `-q` is set. `new_warnings` describe unreadable catalogues."""
     if common.is_quiet:
         return

@@ -17,7 +17,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
-from batchkiln.core.errors import ExitStatus
+from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
 from batchkiln.exports import ExportOptions, ExportResult, Format, LeftOut, Link
@@ -202,7 +202,8 @@ def _left_out_line(left: LeftOut) -> str:
 
 def _result_lines(job: str, result: ExportResult) -> Iterator[str]:
     if not result.files and not result.left_out_count:
-        yield f"{job} has no files yet; nothing was written. `batchkiln status {job}` shows its progress."
+        status = f"`batchkiln status {command_arguments(job)}`"
+        yield f"{job} has no files yet; nothing was written. {status} shows its progress."
         return
     kinds = [(result.files - result.videos, "image"), (result.videos, "video")]
     contents = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"

@@ -74,7 +74,8 @@ class _Table:
 
     def print(self, page: Sequence[ItemSummary]) -> None:
         rows = [
-            (item.name, item.state, item.model, str(item.credits), item.prompt, self._outcome(item)) for item in page
+            [*map(sanitize, (item.name, item.state, item.model, str(item.credits), item.prompt, self._outcome(item)))]
+            for item in page
         ]
         if not self._widths:
             self._widths, self._has_own_lines = layout_of([_HEADINGS, *rows])
@@ -90,13 +91,12 @@ class _Table:
         from rich.cells import set_cell_size  # noqa: PLC0415  not needed for JSON
 
         shown = []
-        for cell, width in zip(cells[:-1], self._widths, strict=True):
-            text = sanitize(cell)
+        for text, width in zip(cells[:-1], self._widths, strict=True):
             fitted = set_cell_size(text, width)
             shown.append(fitted if fitted.rstrip() == text else set_cell_size(text, width - 1) + "…")
         if self._has_own_lines:
-            return "\n".join([" ".join(shown).rstrip(), " " * _INDENT + sanitize(cells[-1])]).rstrip()
-        return " ".join([*shown, sanitize(cells[-1])]).rstrip()
+            return "\n".join([" ".join(shown).rstrip(), " " * _INDENT + cells[-1]]).rstrip()
+        return " ".join([*shown, cells[-1]]).rstrip()
 
     def _outcome(self, item: ItemSummary) -> str:
         """Return the file, as a path below the working directory where it is one; or what the item waits for."""

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from batchkiln.cli.output import line_breaks
 from batchkiln.cli.progress import NOTHING_TO_DO, ProgressState, WorkerState, describe
-from batchkiln.cli.rich_console import SafeConsole
+from batchkiln.cli.rich_console import SafeConsole, printable_text
 from batchkiln.presentation.formatting import plural
 
 _WIDEST_BAR: Final = 40
@@ -84,7 +84,8 @@ class _Panel:
         del console
         width = options.max_width
         yield from _head(self._state, width) if self._state.total else [Text(NOTHING_TO_DO)]
-        for label, text in _rows(self._state):
+        for label, row in _rows(self._state):
+            text = printable_text(row)
             breaks = line_breaks(text.plain, width - len(_INDENT), cell_len)
             for place, line in enumerate(text.divide(breaks)):
                 line.rstrip()

@@ -18,7 +18,6 @@ from batchkiln.planning.plan_document import planned_request, under_way_of
 from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import (
-    end_text,
     format_duration,
     format_minute,
     plural,
@@ -265,7 +264,12 @@ def _service_notes(plan: Plan) -> Iterator[str]:
 
 
 def _end_text(job: JobPlan, plan: Plan) -> str | None:
-    return end_text(job.end_at, job.now, plan.profiles[job.manifest.profile].time_scale, job.end_range)
+    """Return when a job ends; None if it is not known. Nobody knows when a person reviews what others are made from."""
+    end, to_choose = plan.end_of(job), job.manifest.chains.to_choose
+    if end is None or not to_choose:
+        return None if end is None else str(end)
+    verb = "is" if to_choose == 1 else "are"
+    return f"{end}, not counting the time until somebody chooses what {plural(to_choose, 'item')} {verb} made from"
 
 
 def _job_prefix(job: str | None) -> str:

@@ -11,6 +11,7 @@ from batchkiln.api import LoggedEvent, UnderWay
 from batchkiln.cli.output import print_status
 from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
+from batchkiln.presentation.ends import End, end_of_all
 from batchkiln.presentation.formatting import REASONS, format_age, format_duration, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
 
@@ -65,8 +66,8 @@ class ProgressState:
     `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` names the item that
     was done last. `problems` counts items that failed, were rejected, expired or are held; `left`, items that a run can
     still change. `under_way` are the items that were sent and have not ended, each with its
-    job. `last_view` is the job that ends last, or None if the end of a job cannot be estimated. `notes` name the
-    figures that are simulated.
+    job. `end` is that of the last job, or None if the end of a job cannot be estimated. `notes` name the figures that
+    are simulated.
     """
 
     jobs: tuple[JobView, ...]
@@ -81,7 +82,7 @@ class ProgressState:
     problems: int = field(init=False)
     left: int = field(init=False)
     under_way: list[tuple[UnderWay, JobView]] = field(init=False)
-    last_view: JobView | None = field(init=False)
+    end: End | None = field(init=False)
     notes: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,17 +92,14 @@ class ProgressState:
         self.problems = sum(summary.items[state] for summary in summaries for state in PROBLEM_STATES)
         self.left = sum(summary.items[state] for summary in summaries for state in WORKING_STATES)
         self.under_way = [(entry, view) for view in self.jobs for entry in view.summary.under_way]
-        ends = [(view.seconds_left, view) for view in self.jobs if not view.summary.is_finished]
-        known = [(seconds, view) for seconds, view in ends if seconds is not None]
-        is_known = bool(known) and len(known) == len(ends)
-        self.last_view = max(known, key=lambda each: each[0])[1] if is_known else None
+        self.end = end_of_all(view.end for view in self.jobs if not view.summary.is_finished)
         self.notes = sorted({view.service_note for view in self.jobs if view.service_note is not None})
 
     @property
     def time_text(self) -> str:
         """The age of the run and its estimated end as text."""
         age = f"{format_duration(self.seconds)} so far"
-        return age if self.last_view is None else f"{age}, ends {self.last_view.end_text}"
+        return age if self.end is None else f"{age}, ends {self.end}"
 
     @property
     def money_text(self) -> str:
@@ -181,8 +179,8 @@ def plain_line(state: ProgressState) -> str:
         parts.append(f"{whose}credits today {worker.credits_today:,} of {worker.credits_limit:,}")
         if worker.wait is not None:
             parts.append(worker.wait)
-    if state.last_view is not None:
-        parts.append(f"ends {state.last_view.end_text}")
+    if state.end is not None:
+        parts.append(f"ends {state.end}")
     return "; ".join(parts)
 
 

@@ -18,7 +18,7 @@ from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, ru
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.job_commands import print_skipped
 from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
-from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.object_storage import local_file
 from batchkiln.presentation.formatting import plural, sanitize
@@ -124,7 +124,8 @@ async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> Ex
             nothing = "nothing that the options choose" if wanted.is_by_content else "nothing"
             print_result(f"{job}: {nothing} {'is done' if is_all else 'waits for a review'}.")
     if not is_empty and not common.is_json:
-        print_status(f"Without a terminal, `batchkiln review {job} --keep ITEM` or `--drop ITEM` decides.")
+        keeping = f"`batchkiln review --keep ITEM {command_arguments(job)}`"
+        print_status(f"Without a terminal, {keeping}, or --drop, decides.")
     return ExitStatus.OK
 
 

@@ -28,16 +28,25 @@ class SafeConsole(Console):
         super().print(*objects, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render with rich, and remove control characters from each segment of text."""
+        """Render with rich, without control characters: in texts, before they are wrapped, and in each segment."""
+        if isinstance(renderable, str | Text):
+            renderable = printable_text(renderable)
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def printable_text(printed: str | Text) -> Text:
+    """Return a text without control characters. Rich gives some of them no width; the space in their place has one."""
+    text = Text(printed) if isinstance(printed, str) else printed.copy()
+    text.plain = printable(text.plain)
+    return text
 
 
 def _wrapped(printed: Any, width: int) -> Any:  # noqa: ANN401  what rich prints
     """Return a text with line breaks between words. Anything else is returned as it is."""
     if not isinstance(printed, str | Text):
         return printed
-    text = Text(printed) if isinstance(printed, str) else printed
+    text = printable_text(printed)
     lines = text.divide(line_breaks(text.plain, width, cell_len))
     for line in lines[:-1]:
         line.rstrip()

@@ -220,7 +220,7 @@ def _viewing(result: RunResult) -> Iterator[str]:
     """Yield how to look at the results, once a run has made all that it could."""
     names = [view.summary.name for view in result.views if view.summary.items[ItemState.DONE]]
     if names and result.did_anything and not result.left:
-        job = shlex.quote(names[0]) if len(names) == 1 else "JOB"
+        job = command_arguments(names[0]) if len(names) == 1 else "JOB"
         yield f"To look at the results: `batchkiln dashboard`, or `batchkiln report {job}` for one HTML file."
 
 
@@ -258,7 +258,8 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         yield f"The run included {plural(result.needed, 'source')} that the selected items need."
     if result.unselected:
         names = [view.summary.name for view in result.views if left_of(view)]
-        command = shlex.join(["batchkiln", "work", "--queue", hide_passwords(str(common.queue)), *names])
+        queue = shlex.quote(hide_passwords(str(common.queue)))
+        command = f"batchkiln work --queue {queue} {command_arguments(*names)}"
         unselected = plural(result.unselected, "item")
         yield f"{unselected} not selected for this run, and still queued. To run all: `{command}`"
     if result.left > (result.unselected or 0) or result.signal_status is not None:

@@ -76,12 +76,12 @@ def job_lines(view: JobView) -> Iterator[Text]:
     if to_review := review_line(summary):
         yield Text(to_review, style="yellow")
     if summary.is_paused:
-        yield Text(f"paused: `batchkiln unpause {summary.name}` resumes it", style="yellow")
+        yield Text(f"paused: `batchkiln unpause {command_arguments(summary.name)}` resumes it", style="yellow")
     elif summary.is_finished:
         end = "finished" if summary.has_ended else "the rest waits for a person"
         yield Text(f"{end}; the files are in {sanitize(summary.files_dir)}")
-    elif view.estimated_end_at is not None:
-        yield Text(f"estimated end: {view.end_text}")
+    elif view.end is not None:
+        yield Text(f"ends {view.end}")
     if view.service_note is not None:
         yield Text(view.service_note, style="dim")
     for warning in alerts_of(view):
@@ -127,6 +127,7 @@ def _job_table(views: tuple[JobView, ...]) -> Table:
         summary = view.summary
         bad = sum(summary.items[state] for state in PROBLEM_STATES)
         left = sum(summary.items[state] for state in WORKING_STATES)
+        needs_person = not summary.has_ended and (summary.is_paused or summary.is_finished)
         table.add_row(
             summary.name,
             f"{summary.total:,}",
@@ -135,17 +136,9 @@ def _job_table(views: tuple[JobView, ...]) -> Table:
             Text(f"{bad:,}", style="red" if bad else ""),
             *([f"{summary.items[ItemState.CANCELED]:,}"] if canceled else []),
             f"{summary.credits.spent:,}",
-            _end(view),
+            Text(view.end_text, style="yellow" if needs_person else ""),
         )
     return table
-
-
-def _end(view: JobView) -> Text:
-    if view.summary.is_paused:
-        return Text("paused", style="yellow")
-    if view.summary.is_finished:
-        return Text("finished") if view.summary.has_ended else Text("waits for a person", style="yellow")
-    return Text(view.end_text or "not known yet")
 
 
 def _account_table(views: tuple[AccountView, ...], shared_by: "SharedBy | None") -> Table:

@@ -31,7 +31,8 @@ def redo(common: Common, job: str, items: tuple[str, ...], *, selection: ItemSel
     `batchkiln use-version` makes earlier files current again. `batchkiln cancel` ends a redo that was not sent.
     """
     if not items and not selection:
-        raise InputError(f"name the items to make again, or choose them, as in `batchkiln redo {job} --dropped`")
+        choosing = f"`batchkiln redo --dropped {command_arguments(job)}`"
+        raise InputError(f"name the items to make again, or choose them, as in {choosing}")
     return run_async(_redo(common, job, items, selection, assume_yes=assume_yes))
 
 

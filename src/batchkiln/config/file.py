@@ -394,7 +394,7 @@ def _shared_place(text: str | None, folder: Path) -> Path | str | None:
 
 
 def read_file(path: Path) -> Config:
-    """Read a configuration file. Raise `InputError` with every mistake.
+    """Read a configuration file. Raise `InputError` with every mistake, in the order of the file.
 
     Scalars are taken as they are written, and converted by the fields' types.
     """
@@ -409,6 +409,7 @@ def read_file(path: Path) -> Config:
         for problem in error.errors():
             place = read.place(problem["loc"], is_key=problem["type"] in _UNKNOWN)
             mistakes.append(_diagnostic(path, problem, *(place or (None, None))))
+        mistakes.sort(key=lambda mistake: (mistake.line or 0, mistake.column or 0))
         raise InputError(mistakes) from error
     return file.config(path.absolute().parent)
 

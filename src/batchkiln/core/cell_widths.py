@@ -1,6 +1,7 @@
 """The columns that characters take on a terminal."""
 
 import unicodedata
+from itertools import accumulate
 from typing import Final
 
 _WIDE: Final = frozenset("WF")  # Unicode Standard Annex 11: wide, and fullwidth
@@ -10,6 +11,11 @@ _WITHOUT_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})  # general categories: com
 def cell_width(text: str) -> int:
     """Return the columns that a text takes on a terminal: two for a wide character, none for a combining one."""
     return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def fitting(text: str, columns: int) -> str:
+    """Return the beginning of a text that takes at most so many columns."""
+    return text[: sum(end <= columns for end in accumulate(map(_width, text)))]
 
 
 def _width(character: str) -> int:

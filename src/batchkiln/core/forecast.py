@@ -25,8 +25,8 @@ MOST_DAYS: Final = 20_000
 """The number of days in a forecast. Work that takes longer than fifty years has no estimated end."""
 
 
-FAST: Final = -1.645
-SLOW: Final = 1.9
+_FAST: Final = -1.645
+_SLOW: Final = 1.9
 """The range reaches from so many standard deviations before the mean to so many behind it.
 
 1.645 on each side hold nine tenths of a normal distribution. Durations have a longer tail, whose longest ones are
@@ -38,35 +38,18 @@ probably not among the few that were seen.
 class ItemClass:
     """Items with equal cost and expected duration. `cost` is in credits, None until quoted.
 
-    `seconds` is how long an item occupies the account's slot on average, in service time, `deviation` the standard
-    deviation of it, and `error` that of the average, which is wrong in the same way for all items of one `kind`. Items
-    with `is_under_way` are already paid and counted: they need time only, less what has passed since they began, on
-    average at `began_at`; without it, `seconds` is what is left.
+    `each` is how long an item occupies the account's slot, in service time; its error is the same for all items of one
+    `kind`. Items with `is_under_way` are already paid and counted: they need time only, less what has passed since they
+    began, on average at `began_at`; without it, `each` is what is left.
     """
 
     count: int
     cost: int | None
-    seconds: float
+    each: Expected
     cap: int | None = None
     is_under_way: bool = False
-    deviation: float = 0.0
-    error: float = 0.0
     kind: str = ""
     began_at: datetime | None = None
-
-
-def item_class(
-    count: int,
-    cost: int | None,
-    each: Expected,
-    *,
-    cap: int | None = None,
-    is_under_way: bool = False,
-    kind: str = "",
-    began_at: datetime | None = None,
-) -> ItemClass:
-    """Return a class of items with this expected duration."""
-    return ItemClass(count, cost, each.seconds, cap, is_under_way, each.deviation, each.error, kind, began_at)
 
 
 def _left(entry: ItemClass, now: datetime) -> ItemClass:
@@ -74,8 +57,7 @@ def _left(entry: ItemClass, now: datetime) -> ItemClass:
     if not entry.is_under_way or entry.began_at is None:
         return entry
     age = max(0.0, (now - entry.began_at).total_seconds())
-    rest = Expected(entry.seconds, entry.deviation, entry.error).after(age)
-    return replace(entry, seconds=rest.seconds, deviation=rest.deviation, error=rest.error)
+    return replace(entry, each=entry.each.after(age))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +239,7 @@ def forecast(
     middle = on(0)
     if not has_range:
         return middle
-    fast, slow = on(FAST).ends, on(SLOW).ends
+    fast, slow = on(_FAST).ends, on(_SLOW).ends
     known = {name: at for name, at in middle.ends.items() if name in fast and name in slow}
     ranges = {name: EndRange(min(at, fast[name]), max(at, slow[name])) for name, at in known.items()}
     return replace(middle, ranges=ranges)
@@ -361,11 +343,11 @@ def _batches(
             if never := never_payable(load, entry, cost, limits):
                 unpayable.append(never)
                 continue
-            shortest = 0.0 if entry.is_under_way else share_of_minute
-            waits = max(0.0, shortest - entry.seconds)  # which hide what varies
-            seconds, error = entry.seconds + waits, max(0.0, _error(entry, accounts) - waits)
-            variance = max(0.0, entry.deviation - waits) ** 2
-            polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
+            shortest, each = 0.0 if entry.is_under_way else share_of_minute, entry.each
+            waits = max(0.0, shortest - each.seconds)  # which hide what varies
+            seconds, error = each.seconds + waits, max(0.0, _error(each, accounts) - waits)
+            variance = max(0.0, each.deviation - waits) ** 2
+            polls = ceil(each.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
             alike = (load.name, cost, seconds, entry.is_under_way, entry.kind, variance, error)
             batch = merged.setdefault(
                 alike,
@@ -377,15 +359,15 @@ def _batches(
     return list(merged.values()), unpayable
 
 
-def _error(entry: ItemClass, accounts: int) -> float:
-    """Return the standard deviation of a class's average. Of several accounts, the first to end had short items.
+def _error(each: Expected, accounts: int) -> float:
+    """Return the standard deviation of the average. Of several accounts, the first to end had short items.
 
     The error tells how many items were observed; as many as there are other accounts were still under way then.
     """
-    if accounts == 1 or not entry.error:
-        return entry.error
-    seen = (entry.deviation / entry.error) ** 2
-    return hypot(entry.error, entry.deviation * (accounts - 1) / (seen + accounts - 1))
+    if accounts == 1 or not each.error:
+        return each.error
+    seen = (each.deviation / each.error) ** 2
+    return hypot(each.error, each.deviation * (accounts - 1) / (seen + accounts - 1))
 
 
 def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class ReplyField(StrEnum):
-    """A field of a reply whose position the service does not document (contract, section 8).
+class ReplyField(StrEnum):  # contract, section 8
+    """A field of a reply whose position the service does not document.
 
     `GENERATION` is the whole record. The next five, from `GENERATION_ID` to `OUTPUTS`, are paths in the whole reply;
     `OUTPUT_URL` is a path in each output. Fields of uploads give one value per file or asset, in the order requested.

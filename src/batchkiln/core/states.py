@@ -11,8 +11,9 @@ from typing import Final
 from batchkiln.core.errors import InvariantBroken
 
 
+# Contract, section 5.
 class ItemState(StrEnum):
-    """The state of an item (contract, section 5). Each docstring says what ends the state, and what a crash changes."""
+    """The state of an item. Each docstring says what ends the state, and what a crash changes."""
 
     QUEUED = "queued"
     """No attempt is open. The planner moves it on, within limits and credits. A crash changes nothing."""

@@ -15,6 +15,7 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.presentation.account_errors import misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
+from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
 from batchkiln.presentation.overview import AccountView, Overview, alerts_of, read_overview, review_line
 
@@ -257,14 +258,8 @@ def _progress_text(now: PageSnapshot) -> str:
     if not _left(now):
         paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
         return f"All remaining work is paused ({plural(paused, 'job')})" if paused else "Everything has ended"
-    # The end by a clock that runs faster is no time of the person's; the jobs below tell the real time that is left.
-    left = [view for view in jobs if not view.summary.is_finished]
-    ends = [(view.estimated_end_at if view.time_scale == 1 else None, view.range_text) for view in left]
-    known = [(at, found) for at, found in ends if at is not None]
-    end = ""
-    if known and len(known) == len(ends):
-        at, found = max(known, key=lambda each: each[0])
-        end = f"; estimated end {format_minute(at)}" + (f", in {found}" if found else "")
+    ends = end_of_all(view.end for view in jobs if not view.summary.is_finished)
+    end = "" if ends is None else f"; ends {ends}"
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
     if any(slot.is_busy for slot in now.slots) or not waits:
         return f"Working: {plural(_left(now), 'item')} left{end}"

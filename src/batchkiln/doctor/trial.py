@@ -12,7 +12,7 @@ from typing import Final
 
 from batchkiln.api.queue import Queue
 from batchkiln.api.run import Run, RunOptions
-from batchkiln.core.errors import ExitStatus
+from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.core.job import Recipe
 from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import Accepted, Busy, CreateReply, Quoted, ReadReply, RecordRead
@@ -164,7 +164,7 @@ class Trial:
         return fail(
             check,
             f"the same request with the same idempotency key created another generation, {reply.record.id}: the "
-            f"service breaks its rule 4.2, and may have charged {plural(price, 'credit')} again",
+            f"service promises to return the same one, and may have charged {plural(price, 'credit')} again",
             "do not use this service until its support has explained this: a lost reply would be paid twice",
             exit_status=ExitStatus.UNEXPECTED,
         )
@@ -190,11 +190,12 @@ def _item_results(detail: ItemDetail, price: int) -> list[CheckResult]:
     )
     if state is not ItemState.DONE:
         error_text = "" if detail.item.error is None else f": {detail.item.error.code}: {detail.item.error.message}"
+        showing = f"`batchkiln show {command_arguments(detail.job, detail.item.name)}`"
         return [
             fail(
                 CHECK,
                 f"{name} is {state}{error_text}\n{history}",
-                f"`batchkiln show {detail.job} {detail.item.name}` shows what was charged and what to do",
+                f"{showing} shows what was charged and what to do",
                 exit_status=ExitStatus.UNEXPECTED,
             )
         ]

@@ -48,8 +48,8 @@ class Images:
 
 
 def _examine(folder: Path, name: str, access: FileAccess | None) -> InputFile:
-    if "://" in name:
-        remedy = "download it, and name the local file: it is uploaded to your account (Service rule 2.2.4)"
+    if "://" in name:  # Service rule 2.2.4
+        remedy = "download it, and name the local file: it is uploaded to your account"
         raise InvalidValue(f"`{quoted(name)}` is a URL; the service refuses external images", remedy)
     # resolve() would follow links
     path = Path(os.path.abspath(folder / name)) if access is None else access.path_of(name)  # noqa: PTH100
@@ -69,7 +69,7 @@ def _read(path: Path, name: str) -> bytes:
     if not stat.S_ISREG(status.st_mode):
         raise InvalidValue(f"`{quoted(name)}` is not a regular file")
     if status.st_size > MAX_SIZE_BYTES:
-        remedy = "the service accepts at most 30 MiB a file (Service section 8)"
+        remedy = "the service accepts at most 30 MiB a file"
         raise InvalidValue(f"`{quoted(name)}` has {status.st_size / (1 << 20):.1f} MiB", remedy)
     with path.open("rb") as stream:
         return stream.read(MAX_SIZE_BYTES + 1)
@@ -78,7 +78,7 @@ def _read(path: Path, name: str) -> bytes:
 def _media_type(path: Path, name: str) -> str:
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  slow to import, and most manifests have no images
 
-    remedy = "the service accepts JPEG, PNG and WebP (Service section 8)"
+    remedy = "the service accepts JPEG, PNG and WebP"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns about large images; the limit is checked below

@@ -49,8 +49,8 @@ class Fields(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Parameters(Fields):
-    """The service's `parameters` (Service section 2.2). Null removes a default."""
+class Parameters(Fields):  # Service section 2.2
+    """The service's `parameters`. Null removes a default."""
 
     resolution: Text | None = Field(None, examples=["1024x1024", "720p"])
     aspect_ratio: Text | None = Field(None, examples=["16:9", "1:1"])

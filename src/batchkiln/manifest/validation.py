@@ -54,7 +54,7 @@ def checked_prompt(text: str) -> str:
             remedy = "remove it; the only control characters allowed are line feed and tab"
             raise InvalidValue(f"the prompt contains {_code_point(found[0])}", remedy)
     if not text or text.isspace():
-        raise InvalidValue("the prompt is empty", "describe what to make (Service section 2.2)")
+        raise InvalidValue("the prompt is empty", "describe what to make")
     return text
 
 

@@ -110,7 +110,10 @@ def _ended(summary: JobSummary, found: _JobEvents, uid: str, audience: frozenset
         kind=NotificationKind.JOB_ENDED,
         at=found.at,
         title=f"{job}: ended, {items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done",
-        text=(f"{ended}; {plural(spent.charged, 'credit')} charged{refunded}. `batchkiln status {job}` shows details."),
+        text=(
+            f"{ended}; {plural(spent.charged, 'credit')} charged{refunded}. "
+            f"`batchkiln status {command_arguments(job)}` shows details."
+        ),
         recipients=audience,
         data={
             "job": job,

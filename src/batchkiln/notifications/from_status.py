@@ -5,6 +5,7 @@ from math import inf
 from typing import Final, Protocol
 
 from batchkiln.core.calls import Misunderstood
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.core.polling import RETENTION_WARNING, retention_ends_at
 from batchkiln.core.queue_types import Outstanding, Scope
@@ -193,7 +194,7 @@ def _expiring(
         title=f"{job}: {plural(len(entries), 'paid result')} about to expire",
         text=(
             f"{', '.join(names)}{more}: paid but not downloaded yet. The service may delete the first from "
-            f"{format_minute(ends_at)} on. `batchkiln status {job}` shows what blocks the downloads."
+            f"{format_minute(ends_at)} on. `batchkiln status {command_arguments(job)}` shows what blocks the downloads."
         ),
         recipients=audience,
         data={"job": job, "count": len(entries), "items": names, "first_ends_at": ends_at},

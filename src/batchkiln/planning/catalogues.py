@@ -93,15 +93,13 @@ class Catalogues:
         """Return why catalogues are missing, one text for each profile."""
         return list(self._lacking.values())
 
-    def new_warnings(self) -> list[str]:
+    def new_warnings(self) -> dict[str, str]:
         """Return one warning for each profile whose catalogue is missing; each warning is returned once."""
-        found = [
-            (
-                f"profile {name}: the items were not checked against the service's catalogue, which {reason}; the "
-                "service checks them"
-            )
+        found = {
+            name: f"profile {name}: the items were not checked against the service's catalogue, which {reason}; the "
+            "service checks them. `batchkiln doctor` looks for the cause"
             for name, reason in self._lacking.items()
             if name not in self._reported
-        ]
+        }
         self._reported.update(self._lacking)
         return found

@@ -24,8 +24,9 @@ from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_group
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_quotes
+from batchkiln.presentation.ends import End, end_of, end_of_all
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.presentation.formatting import format_minute, plural
+from batchkiln.presentation.formatting import plural
 from batchkiln.store import (
     AccountSummary,
     ApplyOptions,
@@ -141,7 +142,7 @@ class Plan(Shown):
     """The plan of a run.
 
     `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
-    the digests of their texts. `catalogue_warnings` explain missing catalogues.
+    the digests of their texts. `catalogue_warnings` explain missing catalogues, by profile.
     """
 
     jobs: tuple[JobPlan, ...]
@@ -151,7 +152,7 @@ class Plan(Shown):
     others: tuple[str, ...]
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
-    catalogue_warnings: tuple[str, ...]
+    catalogue_warnings: Mapping[str, str]
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "jobs", [f"{job.manifest.spec.name}: {plural(job.to_send, 'item')} to send" for job in self.jobs]
@@ -161,9 +162,12 @@ class Plan(Shown):
             "models",
             [f"{cost.model}: {plural(cost.items, 'item')}, {plural(cost.credits, 'credit')}" for cost in self.costs],
         )
-        ends = [job.end_at for job in self.jobs if job.end_at is not None]
-        yield "ends", f"about {format_minute(max(ends))}" if ends else None
+        yield "ends", end_of_all(end for job in self.jobs if (end := self.end_of(job)) is not None)
         yield "warnings", self.warnings
+
+    def end_of(self, job: JobPlan) -> End | None:
+        """Return the estimated end of one of the jobs; None if it cannot be estimated."""
+        return end_of(job.end_at, job.now, self.profiles[job.manifest.profile].time_scale, job.end_range)
 
     @property
     def warnings(self) -> list[str]:
@@ -249,7 +253,7 @@ async def make_plan(
         wants_balance=_paying_accounts(comparison.manifests, profiles),
         access=access,
     )
-    plan = _compose(comparison, quotes, app.config, tuple(catalogues.new_warnings()))
+    plan = _compose(comparison, quotes, app.config, catalogues.new_warnings())
     if selection or not any(job.unpayable or job.refused for job in plan.jobs):
         return plan
     from batchkiln.planning.affected_items import with_affected_items  # noqa: PLC0415  it reads plans
@@ -322,7 +326,7 @@ def _paying_accounts(manifests: Iterable[ManifestPlan], profiles: Mapping[str, P
     )
 
 
-def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_warnings: tuple[str, ...]) -> Plan:
+def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_warnings: Mapping[str, str]) -> Plan:
     """Build the plan without side effects. The service's own time replaces the estimate."""
     times = {**comparison.times, **quotes.times}
     usages = {

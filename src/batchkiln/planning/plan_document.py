@@ -98,7 +98,11 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
         "items": {"known": manifest.report.known} | {kind.value: number for kind, number in numbers.items()},
         "to_send": job.to_send,
         "under_way": under_way_of(job),
-        "to_make": {"items": job.to_make, "unpriced": job.to_make_unpriced},
+        "to_make": {
+            "items": job.to_make,
+            "unpriced": job.to_make_unpriced,
+            "to_choose": manifest.chains.to_choose,
+        },
         "stale": manifest.chains.stale,
         "unpriced": job.unpriced_items,
         "unpriced_groups": [

@@ -9,7 +9,7 @@ from typing import Final
 from batchkiln.api.apply_manifests import TAKEN_REMEDY, describe_taken_files
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.byte_sizes import format_size
-from batchkiln.core.errors import Diagnostic
+from batchkiln.core.errors import Diagnostic, command_arguments
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.rate_limits import Limits
@@ -39,7 +39,7 @@ def warnings_of(plan: Plan) -> tuple[PlanWarning, ...]:
     found = [warning for job in plan.jobs for warning in _job_warnings(job, plan)]
     found += _balance_warnings(plan)
     found += _account_warnings(plan)
-    found += [PlanWarning("catalogue_unknown", None, complaint) for complaint in plan.catalogue_warnings]
+    found += _catalogue_warnings(plan)
     if plan.others:
         names = ", ".join(plan.others[:_NAMES]) + (
             f" and {len(plan.others) - _NAMES} more" * (len(plan.others) > _NAMES)
@@ -81,19 +81,22 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
     yield from _retention_warnings(job)
     yield from _chain_warnings(job)
     yield from _upload_warnings(job, profile.limits)
-    for group in job.unpriced[:_GROUPS]:
+    told = _reasons(plan, job.manifest.profile)
+    unpriced = [group for group in job.unpriced if group.reason not in told]
+    for group in unpriced[:_GROUPS]:
         code = "unpriced_uploads" if group.needs_uploads else "unpriced"
         yield PlanWarning(
             code,
             name,
-            f"{_items(group.items)} of {group.title} have no price: {group.reason}. Each costs at most "
+            f"{_items(group.items)} of {group.title} {_has(group.items)} no price: {group.reason}. Each costs at most "
             f"{plural(group.bound, 'credit')} ({group.bound_by})",
         )
-    if more := job.unpriced[_GROUPS:]:
+    if more := unpriced[_GROUPS:]:
         items = sum(group.items for group in more)
         yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds have no price; see --json")
     if job.manifest.is_paused:
-        yield PlanWarning("paused", name, f"it is paused and starts nothing: `batchkiln unpause {name}` resumes it")
+        resuming = f"`batchkiln unpause {command_arguments(name)}`"
+        yield PlanWarning("paused", name, f"it is paused and starts nothing: {resuming} resumes it")
 
 
 def _retention_warnings(job: JobPlan) -> Iterator[PlanWarning]:
@@ -126,8 +129,8 @@ def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:
         return f"{text}; its price is {found if is_embedded else 'that of an equal request with another image'}"
     if not job.to_make_unpriced:
         return f"{text}; the prices are {found}"
-    verb = "has" if job.to_make_unpriced == 1 else "have"
-    return f"{text}; {job.to_make_unpriced:,} of them {verb} no price yet, and the other prices are {found}"
+    lacking = f"{job.to_make_unpriced:,} of them {_has(job.to_make_unpriced)} no price yet"
+    return f"{text}; {lacking}, and the other prices are {found}"
 
 
 def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
@@ -138,7 +141,7 @@ def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
             "stale",
             name,
             f"{_items(chains.stale)} {verb} made from an earlier version of another item, which was made again since. "
-            f"Nothing is made again unasked; `batchkiln items {name}` names stale items",
+            f"Nothing is made again unasked; `batchkiln items {command_arguments(name)}` names stale items",
         )
     if chains.waiting_for_pruned:
         yield PlanWarning(
@@ -228,10 +231,34 @@ def _balance_warnings(plan: Plan) -> Iterator[PlanWarning]:
 
 
 def _account_warnings(plan: Plan) -> Iterator[PlanWarning]:
+    """Warn once of each cause, for all accounts and for the items whose price is missing by it."""
+    accounts: dict[str, list[str]] = {}
     for failure in plan.quotes.failures:
-        message = f"{failure.profile}/{failure.account} could not be asked for prices: {failure.reason}"
+        accounts.setdefault(failure.reason, []).append(f"{failure.profile}/{failure.account}")
+    for reason, names in accounts.items():
+        items = sum(group.items for job in plan.jobs for group in job.unpriced if group.reason == reason)
+        lacking = f"{_items(items)} {_has(items)} no price; a run asks again, and the service checks them then"
+        asks = f" {lacking}." if items else ""
+        asked = " and ".join(names)
+        message = f"{asked} could not be asked for prices: {reason}.{asks} `batchkiln doctor` looks for the cause"
         yield PlanWarning("account_not_asked", None, message)
 
 
+def _catalogue_warnings(plan: Plan) -> Iterator[PlanWarning]:
+    """Warn of missing catalogues, but for those that are missing for the same cause as prices."""
+    for profile, complaint in plan.catalogue_warnings.items():
+        if not any(reason in complaint for reason in _reasons(plan, profile)):
+            yield PlanWarning("catalogue_unknown", None, complaint)
+
+
+def _reasons(plan: Plan, profile: str) -> set[str]:
+    """Return why accounts of a profile could not be asked; `_account_warnings` tells it."""
+    return {failure.reason for failure in plan.quotes.failures if failure.profile == profile}
+
+
 def _items(count: int) -> str:
-    return f"{count:,} item" if count == 1 else f"{count:,} items"
+    return plural(count, "item")
+
+
+def _has(count: int) -> str:
+    return "has" if count == 1 else "have"

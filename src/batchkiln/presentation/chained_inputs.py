@@ -64,7 +64,7 @@ def _remedy(job: str, item: str, state: ItemState | None) -> str | None:
     if state is ItemState.HELD:
         return f"`batchkiln show {arguments}` explains how to resolve its input"
     if state is None or state is ItemState.DONE:
-        return f"`batchkiln review {job}` chooses what it is made from"
+        return f"`batchkiln review {command_arguments(job)}` chooses what it is made from"
     return None
 
 
@@ -96,4 +96,5 @@ def waiting_lines(summary: "JobSummary") -> Iterator[str]:
     for blocker in summary.blockers:
         yield f"{blocker_text(blocker, summary.name)}: `{blocker_command(blocker)}`"
     if summary.stuck and not summary.blockers and not (summary.to_review or summary.to_choose):
-        yield f"nothing makes it without you: `batchkiln items {summary.name} --state queued` names it"
+        listing = f"`batchkiln items --state queued {command_arguments(summary.name)}`"
+        yield f"nothing makes it without you: {listing} names it"

@@ -47,14 +47,13 @@ class HoldReason:
 
 HOLDS: Final[Mapping[str, HoldReason]] = {
     Event.KEY_MISSING: HoldReason(
-        "the API key that sent the request is not configured or was refused, and no other API key may read it "
-        "(Service rules 4.2 and 4.4)",
+        "the API key that sent the request is not configured or was refused, and no other API key may read it",
         "put that API key back beside the new one and run `batchkiln work`; if it is gone for good, `batchkiln "
         "resolve --as failed {item}` gives the item up and frees the account",
     ),
     Event.KEY_CONFLICT: HoldReason(
-        "the service has said for an hour that it knows the idempotency key with another body (Service rule 4.3), so "
-        "something may have been created",
+        "the service has said for an hour that it knows the idempotency key with another body, so something "
+        "may have been created",
         "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     DAMAGED: HoldReason(
@@ -69,7 +68,7 @@ HOLDS: Final[Mapping[str, HoldReason]] = {
     ),
     Event.REFUSED_IN_DOUBT: HoldReason(
         "an earlier send got no reply, and later sends were refused for an hour; a refusal does not decide the first "
-        "send, so something may have been created (Law 2)",
+        "send, so something may have been created",
         "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     Event.KEY_FORGOTTEN: HoldReason(
@@ -327,7 +326,7 @@ def _cost(attempt: AttemptDetail) -> str:
         case AttemptState.SENT:
             text = f"{quote} are reserved; they are charged at most once, and only if it was created"
         case AttemptState.FAILED:
-            text = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
+            text = f"{cost}, and refunded; they still count toward the day's credits"
         case AttemptState.CANCELED:
             text = f"{cost}; a refund was not confirmed"
         case AttemptState.DISPUTED if attempt.generation_id is None:
@@ -346,7 +345,7 @@ def _next(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     text = _remedy(detail, summary, context)
     holder = context.wait.holder if context.wait else None
     return text.format(
-        job=detail.job,
+        job=command_arguments(detail.job),
         item=command_arguments(detail.job, detail.item.name),
         generation=shlex.quote((detail.attempts[-1].generation_id if detail.attempts else None) or "ID"),
         manifest="-" if summary.manifest_path == "<stdin>" else shlex.quote(summary.manifest_path),
@@ -396,12 +395,12 @@ def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -
 
 _STUCK: Final[Mapping[ItemState, str]] = {
     ItemState.SUBMITTING: (
-        "the same request is sent again, which is never charged twice (Service rule 4.2); to give it up, stop the "
+        "the same request is sent again, which is never charged twice; to give it up, stop the "
         "process that runs the queue and use `batchkiln resolve --as failed {item}`. "
     ),
     ItemState.ACTIVE: (
         "ask the service's support about the generation; it is still polled and never replaced, because it may be "
-        "charged (Service rule 4.5). If its polls never succeed, stop the process that runs the queue and free the "
+        "charged. If its polls never succeed, stop the process that runs the queue and free the "
         "account with `batchkiln resolve --as failed {item}`. "
     ),
 }

@@ -1,15 +1,11 @@
 """Texts for states and wait reasons, and formats for times, numbers and untrusted text."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
-
-if TYPE_CHECKING:
-    from batchkiln.core.forecast import EndRange
 
 REASONS: Final[Mapping[WaitReason, str]] = {
     WaitReason.NOW: "nothing: it continues",
@@ -52,19 +48,19 @@ STYLES: Final[Mapping[ItemState, str]] = {
 }
 """Each state's color on a terminal, in the order in which a bar shows the states."""
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def format_duration(seconds: float) -> str:
     """Format a length of time in its two largest units."""
     whole = max(0, round(seconds))
-    if whole < _MINUTE:
+    if whole < MINUTE:
         return f"{whole} s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
-    if whole < _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
-    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min {whole % MINUTE} s"
+    if whole < DAY:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
+    return f"{whole // DAY} d {whole % DAY // HOUR} h"
 
 
 def format_age(since: datetime, now: datetime) -> str:
@@ -85,59 +81,6 @@ def format_second(instant: datetime, zone: tzinfo | None = None) -> str:
 def zone_name(instant: datetime) -> str:
     """Return the name of this machine's time zone at an instant, such as `CET`."""
     return instant.astimezone().tzname() or "local time"
-
-
-_NARROW_SECONDS: Final = 60.0
-_NARROW_SHARE: Final = 0.1
-"""A range that is narrower than one of these is shown as one figure. The share is of the remaining time."""
-
-_STEPS: Final = (10, 60, 300, 600, 1800, _HOUR, 6 * _HOUR, _DAY)
-_ZERO_UNIT: Final = re.compile(r"(?<=[a-z]) 0 [a-z]+$")
-_STEPS_A_RANGE: Final = 8
-_STEPS_A_FIGURE: Final = 4
-
-
-def end_text(
-    end_at: datetime | None, now: datetime, time_scale: float, end_range: "EndRange | None" = None
-) -> str | None:
-    """Format an estimated end in service time, and its range where that is wide; None if it is not known.
-
-    The clock of a service that runs faster differs from the person's, so only the remaining real time is given.
-    """
-    if end_at is None:
-        return None
-    seconds = max(timedelta(), end_at - now).total_seconds() / time_scale
-    left = f"in about {format_duration(seconds)}" if round(seconds) else "in less than a second"
-    if end_range is not None and (wide := wide_range_text(end_range, end_at, now, time_scale)):
-        left += f" ({wide})"
-    return left if time_scale != 1 else f"{left}, at {format_minute(end_at)}"
-
-
-def wide_range_text(end_range: "EndRange", end_at: datetime, now: datetime, time_scale: float) -> str | None:
-    """Format the real time left as a range, rounded outwards; None if it is narrow."""
-    left, first, last = (
-        max(0.0, (at - now).total_seconds() / time_scale) for at in (end_at, end_range.earliest_at, end_range.latest_at)
-    )
-    if last - first < max(_NARROW_SECONDS, _NARROW_SHARE * left):
-        return None
-    fine = (last - first) / _STEPS_A_RANGE
-    first_step, last_step = _step(min(fine, first / _STEPS_A_FIGURE)), max(_step(fine), _smallest_unit(last))
-    return f"{_format_round(first // first_step * first_step)} to {_format_round(-(-last // last_step) * last_step)}"
-
-
-def _smallest_unit(seconds: float) -> int:
-    """Return the seconds of the smaller unit of `format_duration`, which drops the rest."""
-    return _HOUR if seconds >= _DAY else _MINUTE if seconds >= _HOUR else 1
-
-
-def _step(seconds: float) -> int:
-    """Return the largest round number of seconds that is not larger."""
-    return next((step for step in reversed(_STEPS) if step <= seconds), _STEPS[0])
-
-
-def _format_round(seconds: float) -> str:
-    """Format a length of time without a second unit that is zero."""
-    return _ZERO_UNIT.sub("", format_duration(seconds))
 
 
 def service_note(*, is_embedded: bool, time_scale: float) -> str | None:

@@ -7,21 +7,15 @@ from typing import TYPE_CHECKING
 
 from batchkiln.config import Config
 from batchkiln.core.credit_price import CreditPrice
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.forecast import CalendarDay, EndRange
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.ends import End, end_of
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.presentation.formatting import (
-    end_text,
-    format_age,
-    format_minute,
-    plural,
-    sanitize,
-    service_note,
-    wide_range_text,
-)
+from batchkiln.presentation.formatting import format_age, format_minute, plural, sanitize, service_note
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
@@ -51,7 +45,7 @@ class JobView(Shown):
         yield "job", summary.name
         yield "items", [f"{number:,} {state}" for state, number in summary.items.items() if number]
         yield "credits", f"{summary.credits.spent:,} spent, {summary.credits.reserved:,} reserved"
-        yield "ends", None if self.estimated_end_at is None else f"about {format_minute(self.estimated_end_at)}"
+        yield "ends", self.end
         yield "paused", summary.is_paused or None
         yield "service", self.service_note
 
@@ -60,23 +54,22 @@ class JobView(Shown):
         return "" if self.credit_price is None else f" ({self.credit_price.of(amount)})"
 
     @property
-    def seconds_left(self) -> float | None:
-        """The estimated real seconds until the job's end; None if it cannot be estimated."""
-        if self.estimated_end_at is None:
+    def end(self) -> End | None:
+        """The estimated end; None if it cannot be estimated, or if only a person can change anything."""
+        if self.summary.is_finished:
             return None
-        return max(0.0, (self.estimated_end_at - self.now).total_seconds()) / self.time_scale
+        return end_of(self.estimated_end_at, self.now, self.time_scale, self.end_range)
 
     @property
-    def end_text(self) -> str | None:
-        """The estimated end as text; None if it cannot be estimated."""
-        return end_text(self.estimated_end_at, self.now, self.time_scale, self.end_range)
-
-    @property
-    def range_text(self) -> str | None:
-        """The range of the real time left as text; None if it is narrow or not known."""
-        if self.estimated_end_at is None or self.end_range is None:
-            return None
-        return wide_range_text(self.end_range, self.estimated_end_at, self.now, self.time_scale)
+    def end_text(self) -> str:
+        """The estimated end, or the reason why there is none, as text."""
+        if self.summary.has_ended:
+            return "finished"
+        if self.summary.is_paused:
+            return "paused"
+        if self.summary.is_finished:
+            return "waits for a person"
+        return str(self.end or "end not known yet")
 
     @property
     def service_note(self) -> str | None:
@@ -141,14 +134,16 @@ def read_overview(
         JobView(
             summary=summary,
             now=times[summary.profile],
-            estimated_end_at=ends[summary.name][0] if summary.name in ends else None,
-            end_range=ends[summary.name][1] if summary.name in ends else None,
+            estimated_end_at=end_at,
+            end_range=end_range,
             examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
             credit_price=profile.credit_price if profile else None,
         )
-        for summary, profile in ((each, config.profiles.get(each.profile)) for each in summaries)
+        for summary, profile, (end_at, end_range) in (
+            (each, config.profiles.get(each.profile), ends.get(each.name, (None, None))) for each in summaries
+        )
     )
     held = reader.lease()
     lease = held if held is not None and held.is_alive else None
@@ -247,7 +242,7 @@ def review_line(summary: JobSummary) -> str | None:
         parts.append(
             f"{plural(summary.to_review, 'item')} {'waits' if summary.to_review == 1 else 'wait'} for a review"
         )
-    return f"{' and '.join(parts)}: `batchkiln review {summary.name}`" if parts else None
+    return f"{' and '.join(parts)}: `batchkiln review {command_arguments(summary.name)}`" if parts else None
 
 
 def alerts_of(view: JobView) -> list[str]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from batchkiln.core.durations import Durations
-from batchkiln.core.forecast import ItemClass, JobLoad, item_class, with_poll_delay
+from batchkiln.core.forecast import ItemClass, JobLoad, with_poll_delay
 from batchkiln.core.job import Mode
 from batchkiln.core.queue_types import Kind
 from batchkiln.core.rate_limits import Limits
@@ -113,7 +113,7 @@ def item_classes(counts: Iterable[RecipeCount], limits: Limits, durations: Durat
 def _item_class(entry: RecipeCount, limits: Limits, durations: Durations) -> ItemClass:
     kind = entry.kind
     usual = with_poll_delay(CLIP_SECONDS if kind.is_video else IMAGE_SECONDS, limits)
-    return item_class(
+    return ItemClass(
         entry.count,
         entry.cost_credits,
         durations.expected(kind, usual),

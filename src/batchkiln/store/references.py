@@ -199,14 +199,15 @@ class References:
 class PlannedChains:
     """The figures of a plan about items that are made from others.
 
-    `to_make` has the number of items to queue whose input does not exist yet, by price key. `stale` items were sent
-    with an input whose source was made again since. `waiting_for_pruned` items wait for items that `--prune` would
-    cancel.
+    `to_make` has the number of items to queue whose input does not exist yet, by price key; `to_choose` of them wait
+    until a person keeps or chooses it. `stale` items were sent with an input whose source was made again since.
+    `waiting_for_pruned` items wait for items that `--prune` would cancel.
     """
 
     to_make: Mapping[str, int] = field(default_factory=dict)
     stale: int = 0
     waiting_for_pruned: int = 0
+    to_choose: int = 0
 
 
 def find_needs(connection: Session, job_id: int | None, requeued: Iterable[int]) -> None:
@@ -228,6 +229,7 @@ def planned_chains(connection: Session, job_id: int | None, *, is_selected: bool
         {row["price_key"]: int(row["n"]) for row in rows},
         0 if job_id is None else stale_items(connection, job_id),
         connection.execute(query("waiting_for_pruned")).fetchone()[0],
+        sum(int(row["to_choose"]) for row in rows),
     )
 
 

@@ -326,10 +326,15 @@ UPDATE staging.need SET is_open = 0 WHERE group_id IS NOT NULL AND (
     FROM variant_group AS g LEFT JOIN staging.variant AS v ON g.job_id = :job_id AND v.group_name = g.name
     WHERE g.id = need.group_id GROUP BY g.choose);
 
--- name: items_to_make_for  (items to queue with an input that is not there yet, by price)
-SELECT price_key, count(DISTINCT name) AS n FROM staging.need
-WHERE is_open = 1 AND (CAST(:is_selected AS INTEGER) = 0 OR name IN (SELECT name FROM staging.chosen))
-GROUP BY price_key ORDER BY price_key;
+-- name: items_to_make_for  (items to queue with an input that is not there yet, by price; `to_choose`: for a person)
+SELECT need.price_key, count(DISTINCT need.name) AS n, count(DISTINCT CASE
+    WHEN need.group_id IS NOT NULL OR need.group_name IS NOT NULL
+        OR CASE WHEN p.seq IS NULL THEN k.needs_review ELSE v.needs_review END = 1 THEN need.name END) AS to_choose
+FROM staging.need LEFT JOIN item AS k ON k.id = need.source_id
+LEFT JOIN staging.placed AS p ON p.name = need.source_name
+LEFT JOIN staging.variant AS v ON v.seq = p.seq
+WHERE need.is_open = 1 AND (CAST(:is_selected AS INTEGER) = 0 OR need.name IN (SELECT name FROM staging.chosen))
+GROUP BY need.price_key ORDER BY need.price_key;
 
 -- name: waiting_for_pruned  (also for a group of which too few are left to choose from)
 SELECT count(DISTINCT need.name)

@@ -194,7 +194,7 @@ def _check_free(connection: Session, held: _Held, attempt: Row, generation_id: s
     known = attempt["generation_id"]
     is_denied = attempt["state"] == AttemptState.DISPUTED
     if known is not None and known != generation_id and not is_denied:
-        reason = f"the attempt of {held.label} has the id {known!r}, which the service has not denied (Law 3)"
+        reason = f"the attempt of {held.label} has the id {known!r}, which the service has not denied"
         raise InputError([Diagnostic(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
     if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: it cannot have a generation")

@@ -63,7 +63,7 @@ NotAccepted = Refused | IdempotencyConflict | Busy | TransientError
 async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> None:
     """Record a new attempt, then send it (Law 1)."""
     candidate = action.candidate
-    assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
+    assert candidate.cost is not None, "only a quoted item is submitted"  # Law 6
     item_id = candidate.next_item_id(worker.control.beginning)
     request = worker.new_request(RequestKind.CREATE, now)
     worker.control.spend(candidate.cost)  # before any await, or two accounts would spend the same credits

@@ -185,7 +185,7 @@ def _unusable(want: WantedInput) -> InputLost | None:
     """Return the reason why an image can never be uploaded, or None. Only another item can have made such an image."""
     file = want.file
     if file.media_type not in UPLOADED_TYPES:
-        reason = f"{file.path} is {file.media_type}, and the service takes JPEG, PNG and WebP (Service section 8)"
+        reason = f"{file.path} is {file.media_type}, and the service takes JPEG, PNG and WebP"
     elif file.size_bytes > UPLOAD_MAX_BYTES:
         reason = f"{file.path} has {format_size(file.size_bytes)}, and the service takes at most 30 MiB a file"
     else:

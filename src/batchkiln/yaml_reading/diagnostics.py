@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
 
+from batchkiln.core.cell_widths import cell_width, fitting
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.urls import redacted
 
@@ -152,18 +153,20 @@ def _diagnostic(entry: _Kept, lines: dict[str, dict[int, str]]) -> Diagnostic:
 def excerpt(line: str, column: int | None) -> tuple[str, int | None]:
     """Return a line for a terminal, and the column in it.
 
-    Unprintable characters are replaced. A long line is cut around the column.
+    Unprintable characters are replaced. A line that takes more than `SHOWN_WIDTH` columns is cut around the column.
     """
     if "://" in line:
         line = redacted(line)  # a URL may hold a password or a signature (Law 8)
-    line = line.replace("\t", "→")  # one character wide, so that the mark is in the right column
-    if len(line) <= SHOWN_WIDTH:
-        return _UNPRINTABLE.sub("\ufffd", line), column
-    start = 0 if column is None or column < SHOWN_WIDTH - 20 else column - SHOWN_WIDTH // 2
-    part = line[start : start + SHOWN_WIDTH - 2]
+    line = _UNPRINTABLE.sub("\ufffd", line.replace("\t", "→"))  # one column wide, so that the mark is below its place
+    if len(line) <= SHOWN_WIDTH and cell_width(line) <= SHOWN_WIDTH:
+        return line, column
+    before = line[: (column or 1) - 1]
+    is_near = len(before) < SHOWN_WIDTH and cell_width(before) < SHOWN_WIDTH - 21
+    start = 0 if is_near else len(before) - len(fitting(before[:-SHOWN_WIDTH:-1], SHOWN_WIDTH // 2 - 1))
+    part = fitting(line[start : start + SHOWN_WIDTH], SHOWN_WIDTH - 2)
     more = "…" if start + len(part) < len(line) else ""
     mark = column - start + 1 if column is not None and start else column
-    return _UNPRINTABLE.sub("\ufffd", f"{'…' if start else ''}{part}{more}"), mark
+    return f"{'…' if start else ''}{part}{more}", mark
 
 
 def quoted(text: str, width: int = 60) -> str:

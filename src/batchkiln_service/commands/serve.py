@@ -119,7 +119,7 @@ def _report(program: HostProgram, *, check: bool, state_dir: Path | None) -> Non
     sys.stdout.flush()
     if check and not found.ok:
         for violation in found.violations:
-            program.print_status(f"{violation.rule}: {violation.count} {violation.meaning} ({violation.source})")
+            program.print_status(f"{violation.rule}: {violation.count} {violation.meaning}")
         click.get_current_context().exit(1)
 
 

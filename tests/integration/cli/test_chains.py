@@ -41,8 +41,26 @@ def test_plan_prices_the_clip_before_its_still_is_there(workspace: Workspace, ma
     (job,) = plan["jobs"]
     assert job["items"]["new"] == 2
     assert plan["cost"]["credits"] == 55
-    assert job["to_make"] == {"items": 1, "unpriced": 0}
+    assert job["to_make"] == {"items": 1, "unpriced": 0, "to_choose": 0}
     assert "1 item is made from an image that is not there yet" in workspace.call("plan", manifest).out
+
+
+@pytest.mark.parametrize("choice", ["review: true", "variants: 2\n    choose: 1"])
+def test_plan_names_the_choice_that_its_end_does_not_count(workspace: Workspace, manifest: str, choice: str) -> None:
+    """Nobody knows when a person reviews. The clip waits before and after the still is made, until one is kept."""
+    (workspace.folder / manifest).write_text(f"{MANIFEST}    {choice}\n", "utf-8")
+
+    def to_choose() -> int:
+        return int(workspace.call("plan", manifest, "--json").document["jobs"][0]["to_make"]["to_choose"])
+
+    told = workspace.call("plan", manifest).out
+    assert ", not counting the time until somebody chooses what 1 item is made from\n" in told
+    assert to_choose() == 1
+    workspace.call("run", manifest)
+    assert to_choose() == 1
+    still = next(name for name in items(workspace) if name.startswith("owl-still"))
+    workspace.call("review", "owls", "--keep", still)
+    assert to_choose() == 0
 
 
 def test_plan_of_a_clip_that_the_service_would_reject_waits_for_no_price(workspace: Workspace, manifest: str) -> None:
@@ -64,7 +82,7 @@ def test_plan_of_a_clip_that_the_service_would_reject_waits_for_no_price(workspa
 
     (job,) = plan["jobs"]
     assert [refused["item"] for refused in job["refused"]] == ["owl-edit"]
-    assert job["to_make"] == {"items": 1, "unpriced": 0}
+    assert job["to_make"] == {"items": 1, "unpriced": 0, "to_choose": 0}
     told = workspace.call("plan", manifest).out
     assert "1 item is made from an image that is not there yet; its price is the local service's" in told
 

@@ -288,6 +288,10 @@ async def test_a_service_that_is_not_there_leaves_the_differences(make_ground: G
     assert plan.jobs[0].end_at is None
     assert "does not answer" in plan.quotes.failures[0].reason
     assert plan.quotes.failures[0].exit_status is ExitStatus.OK
+    (warning,) = plan.warnings  # one for prices and catalogue: they are missing for one cause
+    assert "does not answer" in warning
+    assert "4 items have no price" in warning
+    assert "`batchkiln doctor`" in warning
 
 
 async def test_a_missing_key_is_reported(make_ground: GroundMaker) -> None:

@@ -131,6 +131,32 @@ def test_a_problem_stays_above_the_display() -> None:
     assert terminal.rows() == ["birds/heron: failed (generation_failed: The generation failed)"]
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_wide_character_is_lost(width: int) -> None:
+    """A name of characters of two columns, and of joined emoji, is wrapped at the columns that it takes when shown."""
+    name = "雪の中の狐" * 9 + "\N{WOMAN}\u200d\N{WOMAN}\u200d\N{GIRL}" * 9
+    named = state()
+    named.under_way[:] = [(replace(entry, item=name), view) for entry, view in named.under_way]
+    terminal = Terminal(width)
+    with LiveDisplay(terminal.console) as display:
+        display.show(named, 0.0)
+        shown = "".join("".join(terminal.rows()).split())
+
+    assert "雪の中の狐" * 9 + "\N{WOMAN}\N{WOMAN}\N{GIRL}" * 9 in shown
+
+
+def test_lines_with_joined_emoji_keep_their_indentation() -> None:
+    """They are wrapped between words by the columns that they take when shown."""
+    named = state()
+    named.under_way[:] = [(replace(each, item="\N{WOMAN}\u200d\N{GIRL} " * 12), view) for each, view in named.under_way]
+    terminal = Terminal(60)
+    with LiveDisplay(terminal.console) as display:
+        display.show(named, 0.0)
+        rows = terminal.rows()[2:]
+
+    assert all(row.startswith("  ") for row in rows), rows
+
+
 def test_made_up_credits_and_a_fast_clock_are_named() -> None:
     """Nobody takes the local service's credits for money, or its clock for theirs."""
     terminal = Terminal(120)

@@ -71,13 +71,13 @@ def test_brackets_are_no_markup() -> None:
     assert out.getvalue() == "Files are in /tmp/[bold]x :fox:\n"
 
 
-def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
-    """Standard output as a terminal of 20 columns."""
+def narrow_terminal(monkeypatch: pytest.MonkeyPatch, stream: str = "stdout", columns: int = 20) -> StringIO:
+    """Standard output or error as a narrow terminal."""
     out = StringIO()
     monkeypatch.setattr(out, "isatty", lambda: True)
     monkeypatch.setattr(out, "fileno", lambda: 1)
-    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((20, 24)))
-    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((columns, 24)))
+    monkeypatch.setattr(sys, stream, out)
     return out
 
 
@@ -151,11 +151,7 @@ def test_what_is_copied_whole_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_question_is_wrapped_with_room_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last line and ` [y/N]: y` fit the terminal together."""
-    err = StringIO()
-    monkeypatch.setattr(err, "isatty", lambda: True)
-    monkeypatch.setattr(err, "fileno", lambda: 2)
-    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((30, 24)))
-    monkeypatch.setattr(sys, "stderr", err)
+    narrow_terminal(monkeypatch, "stderr", 30)
 
     lines = question_text("This may spend about 1,540 credits. Continue?").splitlines()
 
@@ -196,8 +192,7 @@ def test_wide_characters_count_as_the_columns_that_they_take(monkeypatch: pytest
 
 def test_the_mark_below_a_line_of_a_file_stays_below_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """The terminal breaks both where it ends, so neither is wrapped between words; what surrounds them is."""
-    err = narrow_terminal(monkeypatch)
-    monkeypatch.setattr(sys, "stderr", err)
+    err = narrow_terminal(monkeypatch, "stderr")
     shown = "    - {prompt: a red fox, promt: x}"
     mistake = Diagnostic("`promt` is no field of an item", "m.yaml", 5, 23, shown.strip())
 

@@ -145,12 +145,12 @@ def test_a_plain_line_is_one_line_without_control_characters() -> None:
 
 
 def test_an_end_is_only_told_when_all_jobs_have_one() -> None:
-    """Of two jobs the later end counts, and an unknown one makes the whole unknown."""
+    """An unknown end makes the whole unknown."""
     known = job_view({ItemState.QUEUED: 1}, ends_at=NOW)
     unknown = job_view({ItemState.QUEUED: 1}, name="foxes")
 
-    assert ProgressState((known,), ()).last_view is known
-    assert ProgressState((known, unknown), ()).last_view is None
+    assert ProgressState((known,), ()).end == known.end
+    assert ProgressState((known, unknown), ()).end is None
 
 
 def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:

@@ -65,6 +65,16 @@ def test_the_commands_below_problems_can_be_copied() -> None:
     assert lines[1:] == ["`batchkiln show -- -birds 'a wren'`", "`batchkiln retry -- -birds`"]
 
 
+def test_the_commands_for_a_job_can_be_copied() -> None:
+    """A name that begins with a hyphen is no option."""
+    view = job_view({ItemState.QUEUED: 2, ItemState.DONE: 1}, name="-birds", is_paused=True, to_review=1)
+    view = replace(view, summary=replace(view.summary, waiting=1, stuck=1, to_choose=1))
+
+    text = "\n".join(line.plain for line in job_lines(view))
+    assert "`batchkiln unpause -- -birds` resumes it" in text
+    assert "`batchkiln review -- -birds`" in text
+
+
 def test_a_job_that_has_ended_is_finished() -> None:
     """With every item done, nothing is left."""
     view = job_view({ItemState.DONE: 9})

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.durations import Expected
 from batchkiln.core.forecast import CalendarDay, Forecast, ItemClass, JobLoad, Unpayable, forecast
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
@@ -37,7 +38,7 @@ def end(*classes: ItemClass, **settings: Any) -> datetime | None:  # noqa: ANN40
 
 def test_items_that_fit_into_the_day_end_after_their_durations() -> None:
     """Without a limit in the way, a job takes as long as its items one after the other."""
-    assert end(ItemClass(10, 5, 30)) == NOON + timedelta(seconds=300)
+    assert end(ItemClass(10, 5, Expected(30))) == NOON + timedelta(seconds=300)
 
 
 def test_nothing_left_ends_now() -> None:
@@ -47,78 +48,78 @@ def test_nothing_left_ends_now() -> None:
 
 def test_credits_of_a_day_push_the_rest_behind_the_reset() -> None:
     """Two thousand credits a day buy 200 items of 10: the 201st begins at midnight. Service section 8."""
-    assert end(ItemClass(201, 10, 30)) == MIDNIGHT + timedelta(seconds=30)
+    assert end(ItemClass(201, 10, Expected(30))) == MIDNIGHT + timedelta(seconds=30)
 
 
 def test_credits_used_earlier_today_are_not_spent_again() -> None:
     """What the account has used today leaves less for the job."""
-    assert end(ItemClass(2, 10, 30), usage=DayUsage(credits=1990)) == MIDNIGHT + timedelta(seconds=30)
+    assert end(ItemClass(2, 10, Expected(30)), usage=DayUsage(credits=1990)) == MIDNIGHT + timedelta(seconds=30)
 
 
 def test_many_days_are_filled_one_after_the_other() -> None:
     """A job of 1,000 items at 10 credits takes the rest of today and four more days."""
-    assert end(ItemClass(1000, 10, 30)) == MIDNIGHT + timedelta(days=3, seconds=200 * 30)
+    assert end(ItemClass(1000, 10, Expected(30))) == MIDNIGHT + timedelta(days=3, seconds=200 * 30)
 
 
 def test_a_job_of_its_own_daily_budget_takes_more_days() -> None:
     """The job's budget a day binds before the account's (Law 6)."""
-    assert end(ItemClass(3, 10, 30), credits_per_day=10) == MIDNIGHT + timedelta(days=1, seconds=30)
+    assert end(ItemClass(3, 10, Expected(30)), credits_per_day=10) == MIDNIGHT + timedelta(days=1, seconds=30)
 
 
 def test_what_a_job_took_of_its_day_counts() -> None:
     """A job that has spent its budget of today goes on tomorrow."""
-    finished_at = end(ItemClass(1, 10, 30), credits_per_day=10, credits_taken=10)
+    finished_at = end(ItemClass(1, 10, Expected(30)), credits_per_day=10, credits_taken=10)
 
     assert finished_at == MIDNIGHT + timedelta(seconds=30)
 
 
 def test_an_item_that_does_not_fit_lets_a_smaller_one_go_first() -> None:
     """What is left of the day goes to the smaller item; the larger one is first after the reset."""
-    assert end(ItemClass(1, 100, 30), ItemClass(1, 10, 30), usage=DayUsage(credits=1950)) == MIDNIGHT + timedelta(
-        seconds=30
-    )
+    assert end(
+        ItemClass(1, 100, Expected(30)), ItemClass(1, 10, Expected(30)), usage=DayUsage(credits=1950)
+    ) == MIDNIGHT + timedelta(seconds=30)
 
 
 def test_creates_of_a_day_bind() -> None:
     """Cheap items are bounded by the requests of a day. Service section 8."""
-    assert end(ItemClass(3, 0, 30), limits=Limits(creates_per_day=2)) == MIDNIGHT + timedelta(seconds=30)
+    assert end(ItemClass(3, 0, Expected(30)), limits=Limits(creates_per_day=2)) == MIDNIGHT + timedelta(seconds=30)
 
 
 def test_reads_of_a_day_bind() -> None:
     """Polling a long generation uses up the reads of a day. Service section 8."""
-    assert end(ItemClass(2, 0, 100), limits=Limits(reads_per_day=15)) == MIDNIGHT + timedelta(seconds=100)
+    assert end(ItemClass(2, 0, Expected(100)), limits=Limits(reads_per_day=15)) == MIDNIGHT + timedelta(seconds=100)
 
 
 def test_the_minute_window_bounds_fast_items() -> None:
     """Ten creates a minute let no more than one begin every six seconds."""
-    assert end(ItemClass(100, 0, 1)) == NOON + timedelta(seconds=600)
+    assert end(ItemClass(100, 0, Expected(1))) == NOON + timedelta(seconds=600)
 
 
 def test_a_day_that_is_over_in_time_is_not_overfilled() -> None:
     """Items that take longer than what is left of the day go on after it without a gap."""
     many = Limits(creates_per_day=10**6)
 
-    assert end(ItemClass(2000, 0, 60), limits=many) == NOON + timedelta(seconds=2000 * 60)
+    assert end(ItemClass(2000, 0, Expected(60)), limits=many) == NOON + timedelta(seconds=2000 * 60)
 
 
 def test_two_accounts_are_twice_as_fast() -> None:
     """A job spread over accounts uses both their slots and both their credits."""
-    assert end(ItemClass(400, 10, 30), accounts=2) == NOON + timedelta(seconds=400 * 15)
+    assert end(ItemClass(400, 10, Expected(30)), accounts=2) == NOON + timedelta(seconds=400 * 15)
 
 
 def test_an_item_that_can_never_be_paid_is_no_obstacle() -> None:
     """An item above a whole day's credits is rejected at once, and the others continue."""
-    assert end(ItemClass(1, 5000, 30), ItemClass(1, 10, 30)) == NOON + timedelta(seconds=30)
+    assert end(ItemClass(1, 5000, Expected(30)), ItemClass(1, 10, Expected(30))) == NOON + timedelta(seconds=30)
 
 
 def test_without_any_price_there_is_no_forecast() -> None:
     """Nothing is foretold while no item has a quote."""
-    assert end(ItemClass(5, None, 30)) is None
+    assert end(ItemClass(5, None, Expected(30))) is None
 
 
 def test_items_without_a_price_are_not_taken_to_cost_what_others_cost() -> None:
     """Another model's price says nothing: the days hold what is priced, and the job has no end."""
-    told = foretell(ItemClass(100, 10, 30), ItemClass(101, None, 30))
+    told = foretell(ItemClass(100, 10, Expected(30)), ItemClass(101, None, Expected(30)))
 
     assert told.ends == {}
     assert [(day.items, day.credits) for day in told.days] == [(100, 1000)]
@@ -127,9 +128,9 @@ def test_items_without_a_price_are_not_taken_to_cost_what_others_cost() -> None:
 def test_a_job_behind_one_without_prices_has_no_end_either() -> None:
     """How long it waits for the slot is not known; a job before it has its end."""
     loads = [
-        JobLoad("first", (ItemClass(1, 10, 30),)),
-        JobLoad("unpriced", (ItemClass(1, None, 30),)),
-        JobLoad("last", (ItemClass(1, 10, 30),)),
+        JobLoad("first", (ItemClass(1, 10, Expected(30)),)),
+        JobLoad("unpriced", (ItemClass(1, None, Expected(30)),)),
+        JobLoad("last", (ItemClass(1, 10, Expected(30)),)),
     ]
 
     told = forecast(loads, now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage())
@@ -139,12 +140,12 @@ def test_a_job_behind_one_without_prices_has_no_end_either() -> None:
 
 def test_what_takes_longer_than_fifty_years_has_no_forecast() -> None:
     """The look ahead is bounded, so that a hopeless job costs no time."""
-    assert end(ItemClass(10**9, 2000, 30)) is None
+    assert end(ItemClass(10**9, 2000, Expected(30))) is None
 
 
 def test_a_job_waits_for_those_before_it() -> None:
     """Jobs of one account go one after the other."""
-    loads = [JobLoad("first", (ItemClass(2, 0, 30),)), JobLoad("second", (ItemClass(1, 0, 30),))]
+    loads = [JobLoad("first", (ItemClass(2, 0, Expected(30)),)), JobLoad("second", (ItemClass(1, 0, Expected(30)),))]
 
     ends = forecast(loads, now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage()).ends
 
@@ -153,7 +154,7 @@ def test_a_job_waits_for_those_before_it() -> None:
 
 def test_the_calendar_shows_items_credits_and_slot_time_of_each_day() -> None:
     """Two thousand credits a day: 200 items of 10 today, the other one after the reset."""
-    today, tomorrow = foretell(ItemClass(201, 10, 30)).days
+    today, tomorrow = foretell(ItemClass(201, 10, Expected(30))).days
 
     assert today == CalendarDay(datetime(2030, 1, 1, tzinfo=UTC), 200, 2000, timedelta(seconds=200 * 30))
     assert tomorrow == CalendarDay(MIDNIGHT, 1, 10, timedelta(seconds=30))
@@ -162,28 +163,28 @@ def test_the_calendar_shows_items_credits_and_slot_time_of_each_day() -> None:
 def test_a_day_holds_no_more_slot_time_than_it_has() -> None:
     """An item that goes on after the reset takes its time of both days."""
     minute = timedelta(minutes=1)
-    days = foretell(ItemClass(2, 0, 12 * 3600 + 60)).days
+    days = foretell(ItemClass(2, 0, Expected(12 * 3600 + 60))).days
 
     assert [(day.items, day.busy) for day in days] == [(1, timedelta(hours=12)), (1, timedelta(hours=12) + 2 * minute)]
 
 
 def test_two_accounts_have_twice_the_slot_time() -> None:
     """Each of two accounts works on its own item."""
-    (today,) = foretell(ItemClass(2, 10, 30), accounts=2).days
+    (today,) = foretell(ItemClass(2, 10, Expected(30)), accounts=2).days
 
     assert today.busy == timedelta(seconds=60)
 
 
 def test_a_day_that_is_spent_is_not_in_the_calendar() -> None:
     """If nothing can begin today any more, the calendar begins with the next day."""
-    days = foretell(ItemClass(1, 10, 30), usage=DayUsage(credits=2000)).days
+    days = foretell(ItemClass(1, 10, Expected(30)), usage=DayUsage(credits=2000)).days
 
     assert [day.starts_at for day in days] == [MIDNIGHT]
 
 
 def test_what_is_under_way_takes_time_and_no_credits() -> None:
     """It is already paid, and does not count in the coming days."""
-    told = foretell(ItemClass(1, 10, 30, is_under_way=True), usage=DayUsage(credits=2000, creates=1000))
+    told = foretell(ItemClass(1, 10, Expected(30), is_under_way=True), usage=DayUsage(credits=2000, creates=1000))
 
     assert told.ends["birds"] == NOON + timedelta(seconds=30)
     assert [(day.items, day.credits) for day in told.days] == [(0, 0)]
@@ -191,7 +192,7 @@ def test_what_is_under_way_takes_time_and_no_credits() -> None:
 
 def test_a_cap_below_the_quote_is_reported() -> None:
     """Such items are rejected at once, and take no time (contract, section 7)."""
-    told = foretell(ItemClass(3, 12, 30, cap=10))
+    told = foretell(ItemClass(3, 12, Expected(30), cap=10))
 
     assert told.unpayable == (Unpayable("birds", BudgetLimit.OVER_CAP, 3, 12, 10),)
     assert told.ends["birds"] == NOON
@@ -199,8 +200,8 @@ def test_a_cap_below_the_quote_is_reported() -> None:
 
 def test_a_price_above_a_daily_budget_is_reported() -> None:
     """The account's day and the job's own day both bound a single item."""
-    over_day = foretell(ItemClass(1, 2001, 30)).unpayable
-    over_job_day = foretell(ItemClass(1, 12, 30), credits_per_day=10).unpayable
+    over_day = foretell(ItemClass(1, 2001, Expected(30))).unpayable
+    over_job_day = foretell(ItemClass(1, 12, Expected(30)), credits_per_day=10).unpayable
 
     assert over_day == (Unpayable("birds", BudgetLimit.OVER_DAY, 1, 2001, 2000),)
     assert over_job_day == (Unpayable("birds", BudgetLimit.OVER_JOB_DAY, 1, 12, 10),)
@@ -208,7 +209,7 @@ def test_a_price_above_a_daily_budget_is_reported() -> None:
 
 def test_what_the_jobs_budget_no_longer_covers_is_reported() -> None:
     """The first items use the budget up; the others are rejected (Law 6)."""
-    told = foretell(ItemClass(5, 10, 30), credits_left=25)
+    told = foretell(ItemClass(5, 10, Expected(30)), credits_left=25)
 
     assert told.unpayable == (Unpayable("birds", BudgetLimit.OVER_JOB_BUDGET, 3, 10, 5),)
     assert [(day.items, day.credits) for day in told.days] == [(2, 20)]
@@ -216,7 +217,7 @@ def test_what_the_jobs_budget_no_longer_covers_is_reported() -> None:
 
 def test_an_unknown_price_is_no_reason_to_reject() -> None:
     """An item without a quote may still cost less than its cap."""
-    told = foretell(ItemClass(1, 100, 30), ItemClass(1, None, 30, cap=10))
+    told = foretell(ItemClass(1, 100, Expected(30)), ItemClass(1, None, Expected(30), cap=10))
 
     assert told.unpayable == ()
     assert sum(day.items for day in told.days) == 1
@@ -224,4 +225,4 @@ def test_an_unknown_price_is_no_reason_to_reject() -> None:
 
 def test_a_job_whose_items_are_all_rejected_takes_no_time_on_several_accounts() -> None:
     """Its budget is spent, so nothing of it is sent."""
-    assert end(ItemClass(5, 10, 25), credits_left=0, accounts=3) == NOON
+    assert end(ItemClass(5, 10, Expected(25)), credits_left=0, accounts=3) == NOON

@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 from batchkiln.core.durations import Durations, Expected
-from batchkiln.core.forecast import EndRange, ItemClass, JobLoad, forecast, item_class
+from batchkiln.core.forecast import EndRange, ItemClass, JobLoad, forecast
 from batchkiln.core.queue_types import Kind
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
@@ -70,7 +70,7 @@ def test_the_end_is_in_the_range_nine_times_of_ten(law: Law, widest: float) -> N
         seconds = [law(chance) for _ in range(ITEMS)]
         for done in (ITEMS // 10, ITEMS // 2, ITEMS * 9 // 10):
             each = Durations((IMAGE, one) for one in seconds[:done]).expected(IMAGE, USUAL)
-            found = end_range(item_class(ITEMS - done, 0, each))
+            found = end_range(ItemClass(ITEMS - done, 0, each))
             left = sum(seconds[done:])
             held.append(found.earliest_at <= NOON + timedelta(seconds=left) <= found.latest_at)
             widths.append((found.latest_at - found.earliest_at).total_seconds() / left)
@@ -81,7 +81,7 @@ def test_the_end_is_in_the_range_nine_times_of_ten(law: Law, widest: float) -> N
 
 def test_nothing_seen_gives_a_wide_range() -> None:
     """A service may be several times as fast or slow as the usual one."""
-    found = end_range(item_class(60, 0, Durations().expected(IMAGE, USUAL)))
+    found = end_range(ItemClass(60, 0, Durations().expected(IMAGE, USUAL)))
 
     assert found.earliest_at < NOON + timedelta(seconds=60 * USUAL / 2)
     assert found.latest_at > NOON + timedelta(seconds=60 * USUAL * 2)
@@ -89,7 +89,7 @@ def test_nothing_seen_gives_a_wide_range() -> None:
 
 def test_a_reset_is_not_uncertain() -> None:
     """A day's credits buy 200 items of 10: the last one begins at midnight on any course. Service section 8."""
-    found = end_range(ItemClass(201, 10, 30, deviation=15, error=3))
+    found = end_range(ItemClass(201, 10, Expected(30, 15, error=3)))
 
     assert MIDNIGHT < found.earliest_at < MIDNIGHT + timedelta(seconds=30)
     assert MIDNIGHT + timedelta(seconds=30) < found.latest_at < MIDNIGHT + timedelta(seconds=90)
@@ -97,7 +97,7 @@ def test_a_reset_is_not_uncertain() -> None:
 
 def test_a_range_may_cross_midnight() -> None:
     """Twelve hours of work left at noon end today or tomorrow."""
-    found = end_range(ItemClass(1440, 0, 30, deviation=15, error=2))
+    found = end_range(ItemClass(1440, 0, Expected(30, 15, error=2)))
 
     assert found.earliest_at < MIDNIGHT - timedelta(hours=1)
     assert found.latest_at > MIDNIGHT + timedelta(hours=1)
@@ -106,7 +106,7 @@ def test_a_range_may_cross_midnight() -> None:
 @pytest.mark.parametrize("accounts", [1, 2])
 def test_no_course_is_faster_than_the_creates_per_minute(accounts: int) -> None:
     """Three a minute let an account start 500 items in 10,000 seconds at best. Service section 8."""
-    unseen = item_class(500, 0, Durations().expected(IMAGE, USUAL))
+    unseen = ItemClass(500, 0, Durations().expected(IMAGE, USUAL))
     found = end_range(unseen, accounts=accounts, creates_per_minute=3)
 
     assert found.earliest_at >= NOON + timedelta(seconds=500 * 60 / 3 / accounts)
@@ -114,21 +114,23 @@ def test_no_course_is_faster_than_the_creates_per_minute(accounts: int) -> None:
 
 def test_a_slow_day_leaves_items_for_the_next_one() -> None:
     """What does not begin before midnight has credits of its own on the next day, and needs no other one."""
-    slow = end_range(ItemClass(200, 10, 200, deviation=100, error=40))
+    slow = end_range(ItemClass(200, 10, Expected(200, 100, error=40)))
 
     assert slow.latest_at - MIDNIGHT < timedelta(hours=8)
 
 
 def test_what_is_known_exactly_has_no_range() -> None:
     """Without any uncertainty, both ends of the range are the estimate."""
-    assert end_range(ItemClass(10, 0, 30)) == EndRange(NOON + timedelta(seconds=300), NOON + timedelta(seconds=300))
+    assert end_range(ItemClass(10, 0, Expected(30))) == EndRange(
+        NOON + timedelta(seconds=300), NOON + timedelta(seconds=300)
+    )
 
 
 @pytest.mark.parametrize(("age", "earliest", "latest"), [(1, 590, 610), (590, 3, 20), (650, 0, 5), (43_200, 0, 5)])
 def test_an_item_under_way_takes_the_rest_of_its_time(age: float, earliest: float, latest: float) -> None:
     """Of an item of 600 s, give or take three, ten are left after 590; an overdue one is about to end."""
     began_at = NOON - timedelta(seconds=age)
-    found = end_range(item_class(1, 0, Expected(600, 3, 0.5), is_under_way=True, began_at=began_at))
+    found = end_range(ItemClass(1, 0, Expected(600, 3, 0.5), is_under_way=True, began_at=began_at))
 
     assert NOON + timedelta(seconds=earliest) < found.earliest_at < found.latest_at < NOON + timedelta(seconds=latest)
 
@@ -143,15 +145,15 @@ def test_an_item_that_begins_now_takes_its_whole_time() -> None:
 
 def test_the_averages_of_two_kinds_are_wrong_independently() -> None:
     """One kind may be slower than expected while the other is faster; of one kind, all items are."""
-    one = end_range(*[ItemClass(50, cost, 30, error=3, kind="a") for cost in (0, 1)])
-    two = end_range(*[ItemClass(50, cost, 30, error=3, kind=f"{cost}") for cost in (0, 1)])
+    one = end_range(*[ItemClass(50, cost, Expected(30, error=3), kind="a") for cost in (0, 1)])
+    two = end_range(*[ItemClass(50, cost, Expected(30, error=3), kind=f"{cost}") for cost in (0, 1)])
 
     assert two.latest_at - two.earliest_at < 0.75 * (one.latest_at - one.earliest_at)
 
 
 def test_the_last_items_of_several_accounts_do_not_share_the_others() -> None:
     """Three items on eight accounts take as long as one of them."""
-    found = end_range(ItemClass(3, 0, 80, deviation=8), accounts=8)
+    found = end_range(ItemClass(3, 0, Expected(80, 8)), accounts=8)
 
     assert NOON + timedelta(seconds=60) < found.earliest_at < found.latest_at < NOON + timedelta(seconds=200)
 

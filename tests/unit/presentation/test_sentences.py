@@ -9,7 +9,7 @@ from batchkiln.cli.progress import describe
 from batchkiln.core.forecast import EndRange
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.confirmations import cost_of_pause, cost_of_redo
-from batchkiln.presentation.formatting import end_text
+from batchkiln.presentation.ends import End, end_of, end_of_all
 from batchkiln.store.operations import RedoReport
 from support.view_builders import NOW, job_view, under_way
 
@@ -30,7 +30,7 @@ def test_redo_of_one_item_speaks_of_one(number: int, text: str) -> None:
 )
 def test_end_is_never_in_no_time(seconds: float, text: str) -> None:
     """A fast local service ends in a fraction of a second."""
-    assert (end_text(NOW + timedelta(seconds=seconds), NOW, 60) or "").startswith(text)
+    assert str(end_of(NOW + timedelta(seconds=seconds), NOW, 60)).startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_an_age_by_a_faster_clock_is_named(scale: int, age: str) -> None:
     assert describe(entry, replace(job_view({}), time_scale=scale)).startswith(f"active {entry.item} for {age}")
 
 
-def within(minutes: float, first: float, last: float, time_scale: float = 1) -> str | None:
+def within(minutes: float, first: float, last: float, time_scale: float = 1) -> End | None:
     end, *found = (NOW + timedelta(minutes=each) for each in (minutes, first, last))
-    return end_text(end, NOW, time_scale, EndRange(*found))
+    return end_of(end, NOW, time_scale, EndRange(*found))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,16 @@ def within(minutes: float, first: float, last: float, time_scale: float = 1) -> 
 )
 def test_a_wide_range_is_told(minutes: tuple[float, float, float], text: str) -> None:
     """It is rounded outwards; what is narrower than a tenth of the time left, or a minute, is one figure."""
-    assert (within(*minutes) or "").startswith(text)
+    assert str(within(*minutes)).startswith(text)
 
 
 def test_range_of_a_faster_clock_is_in_real_time() -> None:
-    assert within(190, 160, 230, time_scale=2) == "in about 1 h 35 min (1 h 20 min to 1 h 55 min)"
+    assert str(within(190, 160, 230, time_scale=2)) == "in about 1 h 35 min (1 h 20 min to 1 h 55 min)"
+
+
+def test_all_jobs_have_ended_no_earlier_than_each_of_them() -> None:
+    """The job that is expected to end last may be certain, and an earlier one not."""
+    certain, wide = within(60, 60, 60), within(50, 20, 110)
+
+    assert str(end_of_all([certain, wide])).startswith("in about 1 h 0 min (1 h to 1 h 50 min), at ")
+    assert end_of_all([certain, None]) is None
