@@ -5,6 +5,7 @@ const main = document.getElementById("main");
 const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
 const deferred = new Map(); // parts to replace after the person has ended a text selection in them
+const TITLE_MAX = 60;
 let source = null;
 let lastMessageAt = 0;
 let wasClosed = false; // the dashboard said that it ends
@@ -21,14 +22,23 @@ const zone = new Intl.DateTimeFormat("en-GB", {
   timeZoneName: "short",
 });
 
+function partsOf(at) {
+  return Object.fromEntries(zone.formatToParts(new Date(at)).map(({ type, value }) => [type, value]));
+}
+
 function showLocalTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
-    const parts = zone.formatToParts(new Date(time.dateTime)).map(({ type, value }) => [type, value]);
-    const { year, month, day, hour, minute, second, timeZoneName } = Object.fromEntries(parts);
+    const { year, month, day, hour, minute, second, timeZoneName } = partsOf(time.dateTime);
     const hasZone = /[A-Z]/.test(time.textContent); // to the minute; a list of seconds names the zone below the page
+    const date = /^\d{4}-/.test(time.textContent) ? `${year}-${month}-${day} ` : ""; // a plot has hours alone
     time.title = time.title || `${time.dateTime.slice(0, 19).replace("T", " ")} UTC`;
-    const date = time.className === "hour" ? "" : `${year}-${month}-${day} `;
     time.textContent = `${date}${hour}:${minute}${hasZone ? ` ${timeZoneName}` : `:${second}`}`;
+  }
+  for (const title of root.querySelectorAll("svg title")) { // the bars of a plot; SVG has no <time>
+    title.textContent = title.textContent.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/, (_, date, at) => {
+      const { year, month, day, hour, minute, timeZoneName } = partsOf(`${date}T${at}Z`);
+      return `${year}-${month}-${day} ${hour}:${minute} ${timeZoneName}`;
+    });
   }
 }
 
@@ -77,11 +87,17 @@ function replacePart(name, html) {
   if (scrolled && part.querySelector(".strip")) {
     part.querySelector(".strip").scrollLeft = scrolled;
   }
-  const headline = part.querySelector("[data-level]");
+  showVerdict();
+}
+
+// The tab shows the headline: its level as the icon and, on the overview, its text.
+function showVerdict() {
+  const headline = main.querySelector("[data-level]");
   if (headline) {
     document.getElementById("icon").href = icons[headline.dataset.level];
     if (location.pathname === "/") {
-      document.title = `${headline.dataset.title} · batchkiln`;
+      const text = headline.querySelector(".text").textContent.replace(/\.$/, "");
+      document.title = `${text.length > TITLE_MAX ? `${text.slice(0, TITLE_MAX - 1)}…` : text} · batchkiln`;
     }
   }
 }
@@ -157,6 +173,7 @@ if (zoneName) {
 showLocalTimes(document);
 
 if (main) {
+  showVerdict();
   main.addEventListener("error", (event) => event.target.matches("img, video") && tellBroken(event.target), true);
   for (const picture of main.querySelectorAll("img")) {
     if (picture.complete && !picture.naturalWidth && picture.loading !== "lazy") {
