@@ -13,7 +13,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import Context, context_of
-from batchkiln.dashboard.gallery import view_of_text
+from batchkiln.dashboard.gallery import view_of
 from batchkiln.dashboard.rendering import item_url, job_url, review_url
 from batchkiln.presentation.confirmations import cost_of_resolve
 
@@ -121,7 +121,7 @@ def _back(
         return review_url(job, at=place)
     page = item_url(job, items[0]) if len(items) == 1 else job_url(job)
     if (text := request.query.get("gallery")) is not None:
-        page = view_of_text(job, text).here
+        page = view_of(job, text).here
     fields = {"done": done, "n": number}
     query = urlencode({name: value for name, value in fields.items() if value is not None})
     return page + (("&" if "?" in page else "?") + query if query else "")

@@ -129,10 +129,10 @@ def item_url(job: str, item: str) -> str:
     return f"{job_url(job)}/item?{urlencode({'id': item})}"
 
 
-def items_url(job: str, **wanted: Any) -> str:  # noqa: ANN401  texts, numbers and None
+def items_url(job: str, **wanted: Any) -> str:  # noqa: ANN401  texts, lists of them, numbers and None
     """Return the URL of a job's gallery with filters."""
-    given = {name: value for name, value in wanted.items() if value not in (None, "")}
-    return f"{job_url(job)}/items" + (f"?{urlencode(given)}" if given else "")
+    query = urlencode({name: value for name, value in wanted.items() if value not in (None, "")}, doseq=True)
+    return f"{job_url(job)}/items" + (f"?{query}" if query else "")
 
 
 def review_url(job: str, **place: Any) -> str:  # noqa: ANN401  numbers and None
