@@ -42,20 +42,12 @@ function showLocalTimes(root) {
   }
 }
 
-// Entries of a list that are as they were stay the same nodes: their pictures do not flicker, and what is checked stays so.
+// Entries of a list that are as they were stay the same nodes, so that their pictures do not flicker.
 function keepKnown(part, fresh) {
-  for (const entry of fresh.querySelectorAll("[data-key]")) {
-    const known = entry.matches("li") && part.querySelector(`li[data-key="${CSS.escape(entry.dataset.key)}"]`);
-    if (!known) {
-      continue;
-    }
-    if (known.isEqualNode(entry)) {
+  for (const entry of fresh.querySelectorAll("li[data-key]")) {
+    const known = part.querySelector(`li[data-key="${CSS.escape(entry.dataset.key)}"]`);
+    if (known && known.isEqualNode(entry)) {
       entry.replaceWith(known);
-    } else {
-      const [before, now] = [known, entry].map((one) => one.querySelector('input[type="checkbox"]'));
-      if (before && now) {
-        now.checked = before.checked;
-      }
     }
   }
 }
