@@ -14,7 +14,7 @@ from batchkiln.core.job import InputFile
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import state_bar
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
-from batchkiln.dashboard.messages import done_message
+from batchkiln.dashboard.messages import button_label, done_message
 from batchkiln.dashboard.rendering import action_url, items_url
 
 TILES: Final = 48
@@ -248,7 +248,7 @@ async def _ask(context: Context, view: View, action: Action, items: list[str]) -
     question = await context.reader.read(question_of, action, view.job, items)
     return context.page(
         "confirm.html",
-        action={"name": action.value, "button": _LABELS[action].rstrip("…")},
+        label=button_label(action, question.number),
         job=view.job,
         items=items,
         posted=items,
