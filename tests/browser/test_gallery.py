@@ -144,11 +144,12 @@ def test_new_files_come_in_and_a_selection_stays(gallery: Opened, tmp_path: Path
 
 
 def test_file_that_is_gone_is_told_in_words(gallery: Opened, tmp_path: Path) -> None:
-    """In place of the browser's own broken picture."""
+    """In place of the browser's own broken picture, and of a link to it."""
     (tmp_path / "fox.png").unlink()
     gallery.go("/jobs/birds/items?text=snow&large=1")
 
     expect(gallery.page.get_by_text("This file is gone, or cannot be shown.")).to_be_visible()
+    expect(gallery.page.locator(".view a")).to_have_count(0)
 
 
 def test_closed_dashboard_is_called_closed(chromium: Browser, tmp_path: Path) -> None:

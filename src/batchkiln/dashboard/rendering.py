@@ -13,9 +13,9 @@ from markupsafe import Markup, escape
 
 from batchkiln.api import OutputSummary
 from batchkiln.core.byte_sizes import format_size
-from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import source_name, waiting_lines
 from batchkiln.presentation.formatting import (
+    STYLES,
     format_age,
     format_duration,
     format_minute,
@@ -54,7 +54,7 @@ def environment() -> Environment:
         "thousands": lambda number: f"{number:,}",
     }
     made.globals |= {
-        "STATES": tuple(ItemState),
+        "STATES": tuple(STYLES),
         "item_url": item_url,
         "service_notes": service_notes,
         "source_name": source_name,

@@ -154,7 +154,12 @@ function tellBroken(picture) {
   const isSmall = picture.matches(".frame img");
   const text = isSmall ? "no picture" : "This file is gone, or cannot be shown.";
   picture.dataset.told = text;
-  picture.after(Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text }));
+  const words = Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text });
+  if (!isSmall && picture.closest("a")) {
+    picture.closest("a").replaceWith(words); // it led to the same file
+    return;
+  }
+  picture.after(words);
   picture.hidden = true;
 }
 
