@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 import batchkiln.dashboard.gallery
 from batchkiln.store import items, operations
@@ -63,16 +63,16 @@ def test_selection_goes_along_from_page_to_page(gallery: Opened, monkeypatch: py
     gallery.page.get_by_role("checkbox", name="Select owl-1").check()
     gallery.page.get_by_role("checkbox", name="Select owl-3").check()
     press(gallery, "n")
-    expect(told).to_have_text("2 selected, 2 not on this page")
+    expect(told).to_have_text("2 selected, 2 on other pages")
     gallery.page.get_by_role("checkbox", name="Select fox", exact=True).check()
     press(gallery, "p")
-    expect(told).to_have_text("3 selected, 1 not on this page")
+    expect(told).to_have_text("3 selected, 1 on other pages")
     gallery.page.get_by_role("checkbox", name="Select owl-3").uncheck()
     gallery.page.get_by_role("link", name="owl-2, large").click()
     press(gallery, "k")
     expect(gallery.page.get_by_text("1 item kept.")).to_be_visible()
     press(gallery, "Escape")
-    expect(told).to_have_text("2 selected, 2 not on this page")  # it begins with the item that was large
+    expect(told).to_have_text("2 selected, 2 on other pages")  # it begins with the item that was large
     gallery.page.get_by_role("button", name="Make again").click()
     expect(gallery.page.locator(".cost")).to_contain_text("making 2 done items again")
     gallery.page.get_by_role("link", name="Back").click()
@@ -95,9 +95,9 @@ def test_selection_is_cleared_on_all_pages(gallery: Opened, monkeypatch: pytest.
     gallery.page.get_by_label("select page").check()
     press(gallery, "n")
     gallery.page.get_by_role("checkbox", name="Select owl-4").check()
-    expect(told).to_have_text("4 selected, 3 not on this page")
+    expect(told).to_have_text("4 selected, 3 on other pages")
     press(gallery, "Escape")
-    expect(told).to_have_text("3 selected, 3 not on this page")
+    expect(told).to_have_text("3 selected, 3 on other pages")
     gallery.page.get_by_role("button", name="clear").click()
 
     expect(told).to_have_text("none selected")
@@ -113,7 +113,7 @@ def test_selection_that_no_form_holds_is_not_sent(gallery: Opened) -> None:
     gallery.page.evaluate(f"sessionStorage.setItem(place, JSON.stringify({names}))")
     gallery.page.reload()
 
-    expect(gallery.page.locator("[data-count]")).to_contain_text("900 not on this page, too many to send at once")
+    expect(gallery.page.locator("[data-count]")).to_contain_text("900 on other pages, too many to send at once")
     expect(gallery.page.get_by_role("button", name="Keep")).to_be_disabled()
 
 
@@ -150,6 +150,25 @@ def test_file_that_is_gone_is_told_in_words(gallery: Opened, tmp_path: Path) -> 
 
     expect(gallery.page.get_by_text("This file is gone, or cannot be shown.")).to_be_visible()
     expect(gallery.page.locator(".view a")).to_have_count(0)
+
+
+def test_picture_that_was_lost_on_the_way_is_asked_for_again(gallery: Opened) -> None:
+    """Once: a file is not told as gone because the network failed."""
+    failed: list[str] = []
+
+    def lose(route: Route) -> None:
+        if route.request.url in failed:
+            route.continue_()
+        else:
+            failed.append(route.request.url)
+            route.abort()
+
+    gallery.page.route("**/thumbs/**", lose)
+    gallery.go("/jobs/birds/items?text=fox")
+    gallery.page.wait_for_function("document.querySelector('.tile img').naturalWidth > 0")
+
+    assert len(set(failed)) == len(failed) > 0
+    expect(gallery.page.locator(".frame .blank")).to_have_count(0)
 
 
 def test_closed_dashboard_is_called_closed(chromium: Browser, tmp_path: Path) -> None:

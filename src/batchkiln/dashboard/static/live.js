@@ -6,6 +6,7 @@ const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
 const deferred = new Map(); // parts to replace after the person has ended a text selection in them
 const TITLE_MAX = 60;
+const AGAIN_MS = 1000;
 let source = null;
 let lastMessageAt = 0;
 let wasClosed = false; // the dashboard said that it ends
@@ -149,6 +150,11 @@ function connectWhileVisible() {
 // A file that is gone or broken has words in place of the browser's broken picture.
 function tellBroken(picture) {
   if (picture.dataset.told) {
+    return;
+  }
+  if (picture.matches("img") && !picture.dataset.again) { // once: the network may have failed, and not the file
+    picture.dataset.again = "yes";
+    setTimeout(() => picture.setAttribute("src", picture.getAttribute("src")), AGAIN_MS);
     return;
   }
   const isSmall = picture.matches(".frame img");
