@@ -106,8 +106,8 @@ def as_text(value: object) -> str:
 
 
 def time_until(instant: datetime, now: datetime) -> str:
-    """Return the time until an instant, as text."""
-    return format_duration((instant - now).total_seconds())
+    """Return the time until an instant, as text that no line breaks."""
+    return format_duration((instant - now).total_seconds()).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def detail(facts: Mapping[str, Any]) -> str:
