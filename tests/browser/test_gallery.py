@@ -165,7 +165,7 @@ def test_picture_that_was_lost_on_the_way_is_asked_for_again(gallery: Opened) ->
 
     gallery.page.route("**/thumbs/**", lose)
     gallery.go("/jobs/birds/items?text=fox")
-    gallery.page.wait_for_function("document.querySelector('.tile img').naturalWidth > 0")
+    gallery.page.wait_for_function("() => document.querySelector('.tile img').naturalWidth > 0")
 
     assert len(set(failed)) == len(failed) > 0
     expect(gallery.page.locator(".frame .blank")).to_have_count(0)

@@ -131,7 +131,7 @@ def test_pictures_are_fetched_when_they_come_into_view(seen: Opened) -> None:
     picture = seen.page.locator(".tile img").first
     picture.scroll_into_view_if_needed()
 
-    seen.page.wait_for_function("document.querySelector('.tile img').naturalWidth > 0")
+    seen.page.wait_for_function("() => document.querySelector('.tile img').naturalWidth > 0")
 
     assert picture.get_attribute("loading") == "lazy"
 
