@@ -74,7 +74,7 @@ CLIPS = """\
     id: "clip-{{ animal | replace(' ', '-') }}"
     model: alpha-2.5-lite
     mode: text-to-video
-    prompt: "A {{ animal }} turns its head"
+    prompt: "The {{ animal }} turns its head"
     parameters: {resolution: 720p, duration_seconds: 5, aspect_ratio: "16:9"}
     priority: 5
 """
@@ -403,7 +403,7 @@ def shoot_pages(to: Path, chromium: str | None) -> None:
         process, _ = begin(Path(name), MANIFEST, time_scale=3000, credits_per_day=240)
         time.sleep(PAST_SECONDS)
         end(process)
-        process, link = begin(Path(name), MANIFEST + CLIPS, time_scale=60, credits_per_day=400)
+        process, link = begin(Path(name), MANIFEST + CLIPS, time_scale=60, credits_per_day=600)
         try:
             time.sleep(PRESENT_SECONDS)
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

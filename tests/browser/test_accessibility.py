@@ -138,6 +138,20 @@ def test_pages_without_jobs_have_no_finding(empty: Opened, theme: Theme) -> None
     empty.page.goto(empty.served.link)
 
 
+@pytest.mark.parametrize("theme", get_args(Theme))
+def test_selection_and_lost_connection_have_no_finding(seen: Opened, theme: Theme) -> None:
+    """They come after the page; behind the band of a lost connection, the old content fades on purpose."""
+    seen.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    seen.go("/jobs/birds/items")
+    seen.page.get_by_role("checkbox", name="Select picture").check()
+    seen.page.evaluate(AXE)
+    selected = seen.page.evaluate("axe.run({resultTypes: ['violations']})")
+    seen.page.evaluate("source.onopen = null; lastMessageAt = 0; connect = () => {}; checkConnection()")
+    lost = seen.page.evaluate("axe.run('#offline', {resultTypes: ['violations']})")
+
+    assert [selected["violations"], lost["violations"]] == [[], []]
+
+
 def test_a_picture_without_a_name_is_found(seen: Opened) -> None:
     """The check can fail."""
     seen.go("/")

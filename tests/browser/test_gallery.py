@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
+import batchkiln.dashboard.gallery
 from batchkiln.store import items, operations
 from browser.conftest import PATIENCE_SECONDS, Opened, page_of, press, served, verdicts
 from integration.dashboard.review_queue import fill_review, finish, paint
@@ -54,6 +55,68 @@ def test_range_is_selected_and_kept(gallery: Opened) -> None:
     assert verdicts(gallery) == {f"owl-{number}": "kept" for number in range(1, 5)}
 
 
+def test_selection_goes_along_from_page_to_page(gallery: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is decided as one, with what another page shows; then nothing is selected, also after a reload."""
+    monkeypatch.setattr(batchkiln.dashboard.gallery, "TILES", 3)
+    told = gallery.page.locator("[data-count]")
+    gallery.go("/jobs/birds/items")
+    gallery.page.get_by_role("checkbox", name="Select owl-1").check()
+    gallery.page.get_by_role("checkbox", name="Select owl-3").check()
+    press(gallery, "n")
+    expect(told).to_have_text("2 selected, 2 on other pages")
+    gallery.page.get_by_role("checkbox", name="Select fox", exact=True).check()
+    press(gallery, "p")
+    expect(told).to_have_text("3 selected, 1 on other pages")
+    gallery.page.get_by_role("checkbox", name="Select owl-3").uncheck()
+    gallery.page.get_by_role("link", name="owl-2, large").click()
+    press(gallery, "k")
+    expect(gallery.page.get_by_text("1 item kept.")).to_be_visible()
+    press(gallery, "Escape")
+    expect(told).to_have_text("2 selected, 2 on other pages")  # it begins with the item that was large
+    gallery.page.get_by_role("button", name="Make again").click()
+    expect(gallery.page.locator(".cost")).to_contain_text("making 2 done items again")
+    gallery.page.get_by_role("link", name="Back").click()
+    gallery.page.get_by_role("button", name="Drop").click()
+    expect(gallery.page.get_by_text("2 items dropped.")).to_be_visible()
+    expect(told).to_have_text("none selected")
+    gallery.page.get_by_role("checkbox", name="Select owl-3").check()
+    gallery.page.reload()
+
+    expect(told).to_have_text("1 selected")
+    assert verdicts(gallery) == {"owl-1": "dropped", "owl-2": "kept", "fox": "dropped"}
+    assert gallery.faults == []
+
+
+def test_selection_is_cleared_on_all_pages(gallery: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Escape forgets what this page shows, and the button everything."""
+    monkeypatch.setattr(batchkiln.dashboard.gallery, "TILES", 3)
+    told = gallery.page.locator("[data-count]")
+    gallery.go("/jobs/birds/items")
+    gallery.page.get_by_label("select page").check()
+    press(gallery, "n")
+    gallery.page.get_by_role("checkbox", name="Select owl-4").check()
+    expect(told).to_have_text("4 selected, 3 on other pages")
+    press(gallery, "Escape")
+    expect(told).to_have_text("3 selected, 3 on other pages")
+    gallery.page.get_by_role("button", name="clear").click()
+
+    expect(told).to_have_text("none selected")
+    expect(gallery.page.get_by_label("select page")).to_be_focused()
+    press(gallery, "p")
+    expect(told).to_have_text("none selected")
+
+
+def test_selection_that_no_form_holds_is_not_sent(gallery: Opened) -> None:
+    """The server reads forms up to a size; the page says so before."""
+    gallery.go("/jobs/birds/items")
+    names = "[...Array(900).keys()].map((number) => `1 ${'x'.repeat(80)}${number}`)"
+    gallery.page.evaluate(f"sessionStorage.setItem(place, JSON.stringify({names}))")
+    gallery.page.reload()
+
+    expect(gallery.page.locator("[data-count]")).to_contain_text("900 on other pages, too many to send at once")
+    expect(gallery.page.get_by_role("button", name="Keep")).to_be_disabled()
+
+
 @pytest.mark.parametrize(("text", "shown"), [("plain", "1 item on this page"), ("zebra", "No more items match.")])
 def test_search_goes_on_until_it_finds(gallery: Opened, monkeypatch: pytest.MonkeyPatch, text: str, shown: str) -> None:
     """Page after page, without a click, to a match or to the end."""
@@ -81,11 +144,31 @@ def test_new_files_come_in_and_a_selection_stays(gallery: Opened, tmp_path: Path
 
 
 def test_file_that_is_gone_is_told_in_words(gallery: Opened, tmp_path: Path) -> None:
-    """In place of the browser's own broken picture."""
+    """In place of the browser's own broken picture, and of a link to it."""
     (tmp_path / "fox.png").unlink()
     gallery.go("/jobs/birds/items?text=snow&large=1")
 
     expect(gallery.page.get_by_text("This file is gone, or cannot be shown.")).to_be_visible()
+    expect(gallery.page.locator(".view a")).to_have_count(0)
+
+
+def test_picture_that_was_lost_on_the_way_is_asked_for_again(gallery: Opened) -> None:
+    """Once: a file is not told as gone because the network failed."""
+    failed: list[str] = []
+
+    def lose(route: Route) -> None:
+        if route.request.url in failed:
+            route.continue_()
+        else:
+            failed.append(route.request.url)
+            route.abort()
+
+    gallery.page.route("**/thumbs/**", lose)
+    gallery.go("/jobs/birds/items?text=fox")
+    gallery.page.wait_for_function("() => document.querySelector('.tile img').naturalWidth > 0")
+
+    assert len(set(failed)) == len(failed) > 0
+    expect(gallery.page.locator(".frame .blank")).to_have_count(0)
 
 
 def test_closed_dashboard_is_called_closed(chromium: Browser, tmp_path: Path) -> None:

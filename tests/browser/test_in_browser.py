@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Request, expect
 
 from browser.conftest import Opened
+from integration.dashboard.sample_queue import AT
 
 PAGES = [
     "/",
@@ -130,19 +131,21 @@ def test_pictures_are_fetched_when_they_come_into_view(seen: Opened) -> None:
     picture = seen.page.locator(".tile img").first
     picture.scroll_into_view_if_needed()
 
-    seen.page.wait_for_function("document.querySelector('.tile img').naturalWidth > 0")
+    seen.page.wait_for_function("() => document.querySelector('.tile img').naturalWidth > 0")
 
     assert picture.get_attribute("loading") == "lazy"
 
 
 def test_times_are_in_the_time_zone_of_the_person(seen: Opened) -> None:
-    """With the zone's name; the title keeps UTC."""
+    """With the zone's name, also in the tooltips of a plot; the title of a time keeps UTC."""
     browser = seen.page.context.browser
     assert browser is not None
     context = browser.new_context(timezone_id="Asia/Tokyo")
     page = context.new_page()
     page.goto(seen.served.link)
     expect(page.locator("footer")).to_contain_text("service's time in Asia/Tokyo")
+    bars = page.locator('[data-part="hours"] rect title')
+    expect(bars.last).to_contain_text(f"{AT.astimezone(ZoneInfo('Asia/Tokyo')):%Y-%m-%d %H}:00 GMT+9: ")
     page.goto(f"{seen.served.url}/jobs/birds")
     times = page.locator("time[datetime]")
     utc, title, shown = times.first.evaluate("one => [one.dateTime, one.title, one.textContent]")

@@ -5,13 +5,14 @@ A plot is stretched to its container. It therefore contains no text, which would
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from markupsafe import Markup
 
 from batchkiln.api import Hour
 from batchkiln.core.states import ItemState
+from batchkiln.dashboard.rendering import moment
 from batchkiln.presentation.calendar import Calendar, Day
 from batchkiln.presentation.formatting import STYLES, plural
 
@@ -93,7 +94,10 @@ def day_name(calendar: Calendar, day: Day) -> str:
 
 
 def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, number: int) -> Chart:
-    """Draw the items that ended in each of the last hours, done below the others, and the credits as a line."""
+    """Draw the items that ended in each of the last hours, done below the others, and the credits as a line.
+
+    The titles of the bars have their times in UTC; the script of the pages rewrites them, as it does a `<time>`.
+    """
     by_start = {hour.starts_at: hour for hour in hours}
     starts = [until - length * back for back in reversed(range(number))]
     row = [by_start.get(at, Hour(at, 0, 0, 0)) for at in starts]
@@ -113,14 +117,12 @@ def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, num
     pieces.append(Markup('<polyline points="{}" class="c-line"/>').format(" ".join(points)))
     label = f"Items and credits of the last {number} hours"
     highest = f"{plural(most, 'item')}, {plural(most_credits, 'credit')}"
-    return Chart(_svg("chart", HEIGHT, label, pieces), highest, _hour(starts[0]), _hour(starts[-1]))
+    first, last = (moment(_format_hour, at) for at in (starts[0], starts[-1]))
+    return Chart(_svg("chart", HEIGHT, label, pieces), highest, first, last)
 
 
-def _hour(at: datetime) -> Markup:
-    """Return an hour of the day in UTC; the script of the pages shows it in the time zone of the browser."""
-    return Markup('<time class="hour" datetime="{}">{} UTC</time>').format(
-        at.astimezone(UTC).isoformat(timespec="seconds"), f"{at:%H:%M}"
-    )
+def _format_hour(at: datetime, zone: tzinfo) -> str:
+    return at.astimezone(zone).strftime("%H:%M %Z")
 
 
 def _rect(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> Markup:  # noqa: PLR0917  as SVG has them

@@ -1,7 +1,6 @@
 """The actions of the dashboard: a form states the possible cost, as the command does, and performs the action."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
@@ -13,31 +12,14 @@ from batchkiln.api.reading import open_reader
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import Context, context_of
-from batchkiln.dashboard.gallery import view_of_text
+from batchkiln.dashboard.gallery import view_of
+from batchkiln.dashboard.messages import button_label
 from batchkiln.dashboard.rendering import item_url, job_url, review_url
 from batchkiln.presentation.confirmations import cost_of_resolve
 
 _DIGITS_MAX: Final = 18
 
-
 CHANGED: Final = "The item changed after you opened this page. This is its current state. Nothing was changed."
-
-
-@dataclass(frozen=True, slots=True)
-class Button:
-    """An action of a form: the last part of its path, and the label of its button."""
-
-    name: str
-    button: str
-
-
-ACTIONS: Final = {
-    Action.RETRY.value: Button("retry", "Retry"),
-    Action.REDO.value: Button("redo", "Make again"),
-    Action.CANCEL.value: Button("cancel", "Cancel"),
-    Action.PAUSE.value: Button("pause", "Pause"),
-    Action.UNPAUSE.value: Button("unpause", "Unpause"),
-}
 
 
 async def ask(request: web.Request) -> web.Response:
@@ -101,7 +83,7 @@ def _question_page(
     return context.page(
         "confirm.html",
         status=409 if is_changed else 200,
-        action=ACTIONS[action],
+        label=button_label(action, question.number),
         job=job,
         items=items,
         question=question,
@@ -121,7 +103,7 @@ def _back(
         return review_url(job, at=place)
     page = item_url(job, items[0]) if len(items) == 1 else job_url(job)
     if (text := request.query.get("gallery")) is not None:
-        page = view_of_text(job, text).here
+        page = view_of(job, text).here
     fields = {"done": done, "n": number}
     query = urlencode({name: value for name, value in fields.items() if value is not None})
     return page + (("&" if "?" in page else "?") + query if query else "")
@@ -138,10 +120,9 @@ async def ask_version(request: web.Request) -> web.Response:
         "nothing, and the files of the other versions are kept."
     )
     question = Question(effect, 1, (1,), ())
-    button = Button("use-version", f"Use version {version}")
     return context_of(request).page(
         "confirm.html",
-        action=button,
+        label=f"Use version {version}",
         job=job,
         items=(item,),
         question=question,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeVar, get_args
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qs, urlencode
 
 from aiohttp import web
 
@@ -14,7 +14,7 @@ from batchkiln.core.job import InputFile
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import state_bar
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
-from batchkiln.dashboard.messages import done_message
+from batchkiln.dashboard.messages import button_label, done_message
 from batchkiln.dashboard.rendering import action_url, items_url
 
 TILES: Final = 48
@@ -46,11 +46,15 @@ class View:
 
     job: str
     wanted: Filter
-    meta: str = ""
     sorting: Sorting = Sorting.MANIFEST
     after: int = 0
     before: int | None = None
     is_large: bool = False
+
+    @property
+    def meta(self) -> list[str]:
+        """The conditions on metadata, each as `key` or `key=value`."""
+        return [key if value is None else f"{key}={value}" for key, value in self.wanted.metadata]
 
     @property
     def filters(self) -> dict[str, Any]:
@@ -81,7 +85,7 @@ class View:
 
     @property
     def query(self) -> str:
-        """The query of this very page, for `view_of_text`."""
+        """The query of this very page, for `view_of`."""
         return self.here.partition("?")[2]
 
     @property
@@ -110,27 +114,32 @@ class Shown:
         return frozenset(item.state for item in self.page.items)
 
 
-def view_of(job: str, query: Mapping[str, str]) -> View:
-    """Return the view that a query selects. Raise `HTTPBadRequest` for an invalid value."""
-    meta = query.get("meta", "").strip()
-    key, separator, value = meta.partition("=")
+def view_of(job: str, text: str) -> View:
+    """Return the view that a query string selects. Raise `HTTPBadRequest` for an invalid value."""
+    given = parse_qs(text, keep_blank_values=True)
+    query = {name: values[-1] for name, values in given.items()}
     wanted = Filter(
         state=_one_of(ItemState, query.get("state"), "state"),
         model=query.get("model") or None,
         code=query.get("code") or None,
-        metadata=((key.strip(), value.strip() if separator else None),) if key.strip() else (),
+        metadata=_metadata_of(given.get("meta", ())),
         verdict=_verdict_of(query.get("verdict")),
         text=" ".join(query.get("text", "").split())[:_WORDS_MAX] or None,
     )
     sorting = _one_of(Sorting, query.get("sort"), "order") or Sorting.MANIFEST
     before = query.get("before")
     after = _key_of(query.get("after", "0"))
-    return View(job, wanted, meta, sorting, after, None if before is None else _key_of(before), "large" in query)
+    return View(job, wanted, sorting, after, None if before is None else _key_of(before), "large" in query)
 
 
-def view_of_text(job: str, text: str) -> View:
-    """Return the view that a query string selects. Raise as `view_of` does."""
-    return view_of(job, dict(parse_qsl(text)))
+def _metadata_of(conditions: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return the keys and values of conditions. A key has one value: a later condition replaces an earlier one."""
+    found: dict[str, str | None] = {}
+    for condition in conditions:
+        key, separator, value = condition.partition("=")
+        if key.strip():
+            found[key.strip()] = value.strip() if separator else None
+    return tuple(found.items())
 
 
 def _one_of(kind: type[E], word: str | None, name: str) -> E | None:
@@ -157,7 +166,7 @@ def _key_of(word: str) -> int:
 
 async def show(request: web.Request) -> web.Response:
     """Show a page of a job's items, or one of them."""
-    view = view_of(request.match_info["job"], request.query)
+    view = view_of(request.match_info["job"], request.rel_url.raw_query_string)
     return await _page(context_of(request), view, note=done_message(request.query))
 
 
@@ -207,7 +216,7 @@ def _read(reader: Reader, view: View) -> Shown:
 async def act(request: web.Request) -> web.Response:
     """Keep, drop or clear selected items in the versions that the person saw; or ask about what may cost credits."""
     context = context_of(request)
-    view = view_of(request.match_info["job"], request.query)
+    view = view_of(request.match_info["job"], request.rel_url.raw_query_string)
     form = await request.post()
     selected = dict(_selected(str(value)) for value in form.getall("item", []))
     wish = str(form.get("do", ""))
@@ -239,7 +248,7 @@ async def _ask(context: Context, view: View, action: Action, items: list[str]) -
     question = await context.reader.read(question_of, action, view.job, items)
     return context.page(
         "confirm.html",
-        action={"name": action.value, "button": _LABELS[action].rstrip("…")},
+        label=button_label(action, question.number),
         job=view.job,
         items=items,
         posted=items,

@@ -13,9 +13,9 @@ from markupsafe import Markup, escape
 
 from batchkiln.api import OutputSummary
 from batchkiln.core.byte_sizes import format_size
-from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import source_name, waiting_lines
 from batchkiln.presentation.formatting import (
+    STYLES,
     format_age,
     format_duration,
     format_minute,
@@ -54,7 +54,7 @@ def environment() -> Environment:
         "thousands": lambda number: f"{number:,}",
     }
     made.globals |= {
-        "STATES": tuple(ItemState),
+        "STATES": tuple(STYLES),
         "item_url": item_url,
         "service_notes": service_notes,
         "source_name": source_name,
@@ -106,8 +106,8 @@ def as_text(value: object) -> str:
 
 
 def time_until(instant: datetime, now: datetime) -> str:
-    """Return the time until an instant, as text."""
-    return format_duration((instant - now).total_seconds())
+    """Return the time until an instant, as text that no line breaks."""
+    return format_duration((instant - now).total_seconds()).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def detail(facts: Mapping[str, Any]) -> str:
@@ -129,10 +129,10 @@ def item_url(job: str, item: str) -> str:
     return f"{job_url(job)}/item?{urlencode({'id': item})}"
 
 
-def items_url(job: str, **wanted: Any) -> str:  # noqa: ANN401  texts, numbers and None
+def items_url(job: str, **wanted: Any) -> str:  # noqa: ANN401  texts, lists of them, numbers and None
     """Return the URL of a job's gallery with filters."""
-    given = {name: value for name, value in wanted.items() if value not in (None, "")}
-    return f"{job_url(job)}/items" + (f"?{urlencode(given)}" if given else "")
+    query = urlencode({name: value for name, value in wanted.items() if value not in (None, "")}, doseq=True)
+    return f"{job_url(job)}/items" + (f"?{query}" if query else "")
 
 
 def review_url(job: str, **place: Any) -> str:  # noqa: ANN401  numbers and None

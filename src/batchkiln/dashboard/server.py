@@ -12,6 +12,7 @@ from aiohttp import web
 
 from batchkiln.api import QueueLocation
 from batchkiln.api.app_context import AppContext
+from batchkiln.api.changes import Action
 from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, HttpSettings
@@ -132,7 +133,7 @@ def application(context: Context) -> web.Application:
     app = web.Application(middlewares=[error_pages, authorize], client_max_size=FORM_MAX_BYTES)
     app[CONTEXT] = context
     app.on_response_prepare.append(add_headers)
-    names = "|".join(forms.ACTIONS)
+    names = "|".join(Action)
     app.add_routes(
         [
             web.get("/", pages.overview),

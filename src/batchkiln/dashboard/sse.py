@@ -8,7 +8,7 @@ from aiohttp import web
 
 from batchkiln.clock import ServiceClock
 from batchkiln.dashboard.context import Context, context_of
-from batchkiln.dashboard.gallery import View, gallery_sections, view_of_text
+from batchkiln.dashboard.gallery import View, gallery_sections, view_of
 from batchkiln.dashboard.partials import item_sections, sections
 from batchkiln.dashboard.stream_places import send, stream_place
 
@@ -28,7 +28,7 @@ async def events(request: web.Request) -> web.StreamResponse:
     """Send the changed parts of a page until it is closed or the dashboard ends."""
     context = context_of(request)
     job, text = request.query.get("job"), request.query.get("gallery")
-    of = (job, request.query.get("item"), None if job is None or text is None else view_of_text(job, text))
+    of = (job, request.query.get("item"), None if job is None or text is None else view_of(job, text))
     with stream_place(request):
         sent, shows_ages = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})

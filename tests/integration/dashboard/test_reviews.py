@@ -45,6 +45,11 @@ async def test_group_is_shown_side_by_side_with_its_input(browser: Browser) -> N
     assert "choose 1, <strong>0 kept</strong> · 3 left from here" in page.text
 
 
+async def test_overview_leads_to_the_review(browser: Browser) -> None:
+    """A group is one step, as in the review itself."""
+    assert '<a href="/jobs/birds/review">3 to review</a>' in (await browser.get("/")).text
+
+
 async def test_input_that_is_gone_is_named_without_a_broken_picture(browser: Browser, tmp_path: Path) -> None:
     """The caption says what happened to it."""
     (tmp_path / "branch.png").unlink()

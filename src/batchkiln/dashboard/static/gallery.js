@@ -2,29 +2,67 @@
 "use strict";
 
 const form = document.getElementById("selection");
+const isLarge = Boolean(document.querySelector("main.reviewing"));
+const FIELDS_MAX = 60000; // characters: the server reads forms of 64 KiB
 let lastPicked = null;
+
+// What is selected outlives the page, for as long as the tab: by name, the fields that the form sends, VERSION NAME.
+const place = `selected ${location.pathname}`;
+let selected = new Map();
 
 function picks() {
   return [...form.querySelectorAll('input[type="checkbox"][name="item"]')];
 }
 
-function count() {
+function nameOf(field) {
+  return field.slice(field.indexOf(" ") + 1);
+}
+
+function store() {
+  sessionStorage.setItem(place, JSON.stringify([...selected.values()]));
+}
+
+function read() {
+  selected = new Map(JSON.parse(sessionStorage.getItem(place) || "[]").map((field) => [nameOf(field), field]));
+  show();
+}
+
+function show() {
   const every = picks();
-  const number = every.filter((one) => one.checked).length;
-  const told = form.querySelector("[data-count]");
-  const all = form.querySelector("[data-all]");
-  if (told && all) {
-    told.textContent = number ? `${number} selected` : "none selected";
-    all.checked = number === every.length;
-    all.indeterminate = number > 0 && number < every.length;
-    form.querySelector(".selection").classList.toggle("has-some", number > 0);
-    form.querySelectorAll(".selection button").forEach((button) => (button.disabled = !number));
+  every.forEach((one) => (one.checked = selected.has(nameOf(one.value))));
+  const here = every.filter((one) => one.checked);
+  here.forEach((one) => selected.set(nameOf(one.value), one.value)); // in the version that is seen now
+  const bar = form.querySelector(".selection");
+  if (bar) {
+    const number = selected.size;
+    const isTooMuch = number && `${new URLSearchParams([...selected.values()].map((field) => ["item", field]))}`.length > FIELDS_MAX;
+    const others = number - here.length;
+    const words = [`${number || "none"} selected`, others && `${others} on other pages`, isTooMuch && "too many to send at once"];
+    const all = bar.querySelector("[data-all]");
+    bar.querySelector("[data-count]").textContent = words.filter(Boolean).join(", ");
+    all.checked = here.length === every.length;
+    all.indeterminate = here.length > 0 && here.length < every.length;
+    bar.classList.toggle("has-some", number > 0);
+    bar.querySelectorAll("button[name]").forEach((button) => (button.disabled = !number || isTooMuch));
   }
+}
+
+function take() {
+  picks().forEach((one) => (one.checked ? selected.set(nameOf(one.value), one.value) : selected.delete(nameOf(one.value))));
+  store();
+  show();
 }
 
 form.addEventListener("click", (event) => {
   const pick = event.target.closest('input[name="item"]');
   const every = picks();
+  if (event.target.closest("[data-clear]")) {
+    selected.clear();
+    store();
+    show();
+    form.querySelector("[data-all]").focus(); // the button is gone
+    return;
+  }
   if (event.target.closest("[data-all]")) {
     every.forEach((one) => (one.checked = event.target.checked));
   } else if (pick && event.shiftKey && every.includes(lastPicked)) {
@@ -32,7 +70,14 @@ form.addEventListener("click", (event) => {
     every.slice(from, to + 1).forEach((one) => (one.checked = pick.checked));
   }
   lastPicked = pick || lastPicked;
-  count();
+  take();
+});
+
+form.addEventListener("formdata", (event) => {
+  if (!isLarge) { // a large item is decided alone
+    event.formData.delete("item");
+    selected.forEach((field) => event.formData.append("item", field));
+  }
 });
 
 const aliases = { arrowleft: "p", arrowright: "n" };
@@ -49,7 +94,7 @@ document.addEventListener("keydown", (event) => {
     control.click();
   } else if (key === "escape") {
     picks().forEach((one) => (one.checked = false));
-    count();
+    take();
   }
 });
 
@@ -75,7 +120,15 @@ if (told) {
   goOn(told).catch(() => {}); // a lost connection: the link is still there
 }
 
-document.addEventListener("parts", count);
-window.addEventListener("pageshow", count); // a browser that goes back restores what was checked
-count();
+// The page says what was done with the selection. Its address is forgotten, so that a reload does not say it again.
+if (!isLarge && document.querySelector(".note")) {
+  store();
+  const address = new URL(location.href);
+  ["done", "n"].forEach((name) => address.searchParams.delete(name));
+  history.replaceState(null, "", address);
+}
+
+document.addEventListener("parts", show);
+window.addEventListener("pageshow", read); // a browser that goes back restores what was checked then
+read();
 document.documentElement.dataset.keys = "ready";

@@ -5,6 +5,8 @@ const main = document.getElementById("main");
 const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
 const deferred = new Map(); // parts to replace after the person has ended a text selection in them
+const TITLE_MAX = 60;
+const AGAIN_MS = 1000;
 let source = null;
 let lastMessageAt = 0;
 let wasClosed = false; // the dashboard said that it ends
@@ -21,31 +23,32 @@ const zone = new Intl.DateTimeFormat("en-GB", {
   timeZoneName: "short",
 });
 
+function partsOf(at) {
+  return Object.fromEntries(zone.formatToParts(new Date(at)).map(({ type, value }) => [type, value]));
+}
+
 function showLocalTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
-    const parts = zone.formatToParts(new Date(time.dateTime)).map(({ type, value }) => [type, value]);
-    const { year, month, day, hour, minute, second, timeZoneName } = Object.fromEntries(parts);
+    const { year, month, day, hour, minute, second, timeZoneName } = partsOf(time.dateTime);
     const hasZone = /[A-Z]/.test(time.textContent); // to the minute; a list of seconds names the zone below the page
+    const date = /^\d{4}-/.test(time.textContent) ? `${year}-${month}-${day} ` : ""; // a plot has hours alone
     time.title = time.title || `${time.dateTime.slice(0, 19).replace("T", " ")} UTC`;
-    const date = time.className === "hour" ? "" : `${year}-${month}-${day} `;
     time.textContent = `${date}${hour}:${minute}${hasZone ? ` ${timeZoneName}` : `:${second}`}`;
+  }
+  for (const title of root.querySelectorAll("svg title")) { // the bars of a plot; SVG has no <time>
+    title.textContent = title.textContent.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/, (_, date, at) => {
+      const { year, month, day, hour, minute, timeZoneName } = partsOf(`${date}T${at}Z`);
+      return `${year}-${month}-${day} ${hour}:${minute} ${timeZoneName}`;
+    });
   }
 }
 
-// Entries of a list that are as they were stay the same nodes: their pictures do not flicker, and what is checked stays so.
+// Entries of a list that are as they were stay the same nodes, so that their pictures do not flicker.
 function keepKnown(part, fresh) {
-  for (const entry of fresh.querySelectorAll("[data-key]")) {
-    const known = entry.matches("li") && part.querySelector(`li[data-key="${CSS.escape(entry.dataset.key)}"]`);
-    if (!known) {
-      continue;
-    }
-    if (known.isEqualNode(entry)) {
+  for (const entry of fresh.querySelectorAll("li[data-key]")) {
+    const known = part.querySelector(`li[data-key="${CSS.escape(entry.dataset.key)}"]`);
+    if (known && known.isEqualNode(entry)) {
       entry.replaceWith(known);
-    } else {
-      const [before, now] = [known, entry].map((one) => one.querySelector('input[type="checkbox"]'));
-      if (before && now) {
-        now.checked = before.checked;
-      }
     }
   }
 }
@@ -77,11 +80,17 @@ function replacePart(name, html) {
   if (scrolled && part.querySelector(".strip")) {
     part.querySelector(".strip").scrollLeft = scrolled;
   }
-  const headline = part.querySelector("[data-level]");
+  showVerdict();
+}
+
+// The tab shows the headline: its level as the icon and, on the overview, its text.
+function showVerdict() {
+  const headline = main.querySelector("[data-level]");
   if (headline) {
     document.getElementById("icon").href = icons[headline.dataset.level];
     if (location.pathname === "/") {
-      document.title = `${headline.dataset.title} · batchkiln`;
+      const text = headline.querySelector(".text").textContent.replace(/\.$/, "");
+      document.title = `${text.length > TITLE_MAX ? `${text.slice(0, TITLE_MAX - 1)}…` : text} · batchkiln`;
     }
   }
 }
@@ -143,10 +152,20 @@ function tellBroken(picture) {
   if (picture.dataset.told) {
     return;
   }
+  if (picture.matches("img") && !picture.dataset.again) { // once: the network may have failed, and not the file
+    picture.dataset.again = "yes";
+    setTimeout(() => picture.setAttribute("src", picture.getAttribute("src")), AGAIN_MS);
+    return;
+  }
   const isSmall = picture.matches(".frame img");
   const text = isSmall ? "no picture" : "This file is gone, or cannot be shown.";
   picture.dataset.told = text;
-  picture.after(Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text }));
+  const words = Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text });
+  if (!isSmall && picture.closest("a")) {
+    picture.closest("a").replaceWith(words); // it led to the same file
+    return;
+  }
+  picture.after(words);
   picture.hidden = true;
 }
 
@@ -157,6 +176,7 @@ if (zoneName) {
 showLocalTimes(document);
 
 if (main) {
+  showVerdict();
   main.addEventListener("error", (event) => event.target.matches("img, video") && tellBroken(event.target), true);
   for (const picture of main.querySelectorAll("img")) {
     if (picture.complete && !picture.naturalWidth && picture.loading !== "lazy") {
