@@ -2,6 +2,8 @@
 
 import random
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,36 @@ def test_broken_connections_cost_nothing_twice_and_lose_nothing(tmp_path: Path) 
 
     assert ground.violations() == []
     assert len(proxy.met) > 3, proxy.met
+
+
+@pytest.mark.long
+def test_commands_beside_a_later_run_leave_its_log(tmp_path: Path) -> None:
+    """Law 1: the first run closed the queue, so the second one opens it without a log; each command closes it again."""
+    ground = Ground(tmp_path, IMAGES, [], scale=120.0)
+    beside = "status", "enqueue more.yaml", f"items {JOB}", "pause more", "doctor", "unpause more"
+    with proxying(ground.port, seed=0) as proxy:
+        ground.door = proxy.port
+        with trials.serving(ground):
+            ground.write_manifest("more.yaml", job="more", image_prompts=MORE)
+            begun = trials.outcome(ground, "run", "manifest.yaml", "--limit", "1")
+            with trials.running(ground) as run:
+                proxy.hold_next = trials.CREATES  # so that the commands are quicker than the run
+                trials.wait_until(ground, run, proxy.is_holding.is_set)
+                log = log_of(ground).stat()
+                outcomes = [trials.outcome(ground, *command.split()) for command in beside]
+                is_same_log = log_of(ground).stat().st_ino == log.st_ino
+                proxy.let_go()
+                ended = run.wait(PATIENCE_SECONDS)
+            more = trials.outcome(ground, "run", "more.yaml")
+
+    ground.image_prompts += MORE
+    assert (begun, outcomes, ended, more) == (5, [0] * len(beside), 0, 0), ground.log()
+    assert is_same_log
+    assert ground.violations() == []
+    with closing(sqlite3.connect(ground.folder / ground.queue)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def log_of(ground: Ground) -> Path:
+    """Return the path of SQLite's log of the queue."""
+    return ground.folder / f"{ground.queue}-wal"

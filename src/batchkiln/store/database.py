@@ -27,7 +27,7 @@ class Database(ABC):
 
     def __init__(self) -> None:
         """Initialize without waiting writes. Use a driver's `open_for_writing` or `open_for_reading` instead."""
-        self._waiting: deque[_Write] = deque()
+        self._waiting: deque[PendingWrite] = deque()
 
     async def write(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(connection, …)` in one durable transaction, which is on disk when this returns.
@@ -35,7 +35,7 @@ class Database(ABC):
         Waiting writes are committed together, so that one sync serves all of them. A cancellation is delayed until the
         commit is over, so that its result is always known.
         """
-        result: T = await self._write(_Write(work, args, kwargs))
+        result: T = await self._write(PendingWrite(work, args, kwargs))
         return result
 
     async def write_and_then(
@@ -50,10 +50,10 @@ class Database(ABC):
         If writes with an equal `follow` are committed together, it is called once with all their results. Its errors
         are raised here, but the commit is valid nevertheless.
         """
-        result: T = await self._write(_Write(work, args, kwargs, follow))
+        result: T = await self._write(PendingWrite(work, args, kwargs, follow))
         return result
 
-    async def _write(self, write: "_Write") -> Any:  # noqa: ANN401  the caller knows its work's result
+    async def _write(self, write: "PendingWrite") -> Any:  # noqa: ANN401  the caller knows its work's result
         self._waiting.append(write)
         try:
             result = await self._run_in_thread(_in_transaction, write, self._waiting)
@@ -126,7 +126,7 @@ def _nothing(_: Session) -> None:
 
 
 @dataclass(slots=True)
-class _Write:
+class PendingWrite:
     """A write that waits for its transaction, and its future result."""
 
     work: Callable[..., Any]
@@ -150,7 +150,7 @@ class _Write:
         connection.execute("RELEASE joined")
 
 
-def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) -> Any:  # noqa: ANN401
+def _in_transaction(connection: Session, write: PendingWrite, waiting: deque[PendingWrite]) -> Any:  # noqa: ANN401
     """Run the first waiting write, and those that arrived in the meantime, in one transaction."""
     if write.is_over:
         if write.error is not None:
@@ -159,7 +159,7 @@ def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) 
     first = waiting.popleft()  # outside the assertion, because `python -O` removes assertions
     assert first is write, "the thread takes them in the order in which they came"
     work, args, kwargs = write.work, write.args, write.kwargs
-    joined: list[_Write] = []
+    joined: list[PendingWrite] = []
     try:
         connection.execute("BEGIN IMMEDIATE")  # PostgreSQL may have begun, and fail to get the lock
         result = work(connection, *args, **kwargs)
@@ -183,7 +183,7 @@ def _in_transaction(connection: Session, write: _Write, waiting: deque[_Write]) 
     return result
 
 
-def _follow(connection: Session, writes: list[_Write]) -> None:
+def _follow(connection: Session, writes: list[PendingWrite]) -> None:
     """Call the functions that follow the commit: once for all writes that share the same function."""
     valid = [write for write in writes if write.error is None]
     for follow in dict.fromkeys(write.follow for write in valid if write.follow is not None):

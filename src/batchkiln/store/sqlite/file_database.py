@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import aiosqlite
 
 from batchkiln.core.errors import QueueUnusable
-from batchkiln.store.database import Database
+from batchkiln.store.database import Database, PendingWrite
 from batchkiln.store.session import Session
 from batchkiln.store.sqlite.file_lock import QueueLock, undriven
 from batchkiln.store.sqlite.file_session import (
@@ -20,7 +20,14 @@ from batchkiln.store.sqlite.file_session import (
     prepare_for_writing,
     translated,
 )
-from batchkiln.store.sqlite.preflight import check_file, check_there, corruption_error, make_folder, make_private
+from batchkiln.store.sqlite.preflight import (
+    LogWatch,
+    check_file,
+    check_there,
+    corruption_error,
+    make_folder,
+    make_private,
+)
 from batchkiln.store.sqlite.wakeup import listen, notify
 
 SQLITE_VERSION: Final = sqlite3.sqlite_version_info
@@ -41,6 +48,7 @@ class SqliteDatabase(Database):
         super().__init__()
         self._connection = connection
         self._is_closed = False
+        self._log = LogWatch(path)
         self.path = path
         self.location = path
 
@@ -94,6 +102,11 @@ class SqliteDatabase(Database):
         """Close the connection; the last connection merges the write-ahead log into the file."""
         self._is_closed = True
         await self._connection.close()
+
+    async def _write(self, write: PendingWrite) -> Any:  # noqa: ANN401  the caller knows its work's result
+        result = await super()._write(write)
+        self._log.check()
+        return result
 
     async def data_version(self) -> int:
         """Return a number that changes with each commit of other connections; it reads only a few bytes."""

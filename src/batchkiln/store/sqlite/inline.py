@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.sqlite.file_session import BUSY_SECONDS, translated
+from batchkiln.store.sqlite.preflight import LogWatch
 
 T = TypeVar("T")
 
@@ -20,6 +21,7 @@ class InlineDatabase(SqliteDatabase):
         """Use `open_for_writing`."""
         self._raw = connection
         self._waiting = deque()
+        self._log = LogWatch(path)
         self.path = path
         self.location = path
 

@@ -6,6 +6,7 @@ last trace of a payment, so these checks change nothing.
 
 import os
 import stat
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -55,7 +56,8 @@ def make_folder(folder: Path) -> None:
 def make_private(path: Path) -> None:
     """Create a file that only its owner can read, if it is missing, because a queue contains prompts.
 
-    SQLite gives its log the same mode. Errors are ignored here, because opening the file reports them.
+    SQLite gives its log the same mode. Errors are ignored here, because opening the file reports them. An existing
+    file is not opened; see `_read_queue`.
     """
     with suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
@@ -101,9 +103,9 @@ def _ends_within_a_page(path: Path, size_bytes: int) -> bool:
 
     A log beside it may contain the page, which a checkpoint was writing.
     """
-    if _read(path, 4, _APPLICATION_ID_OFFSET) != APPLICATION_ID.to_bytes(4):
+    if _read_queue(path, 4, _APPLICATION_ID_OFFSET) != APPLICATION_ID.to_bytes(4):
         return False  # another check reports a file that is no queue
-    page_size = int.from_bytes(_read(path, 2, _PAGE_SIZE_OFFSET))
+    page_size = int.from_bytes(_read_queue(path, 2, _PAGE_SIZE_OFFSET))
     return page_size > 1 and size_bytes % page_size != 0
 
 
@@ -130,7 +132,9 @@ def was_used_before(path: Path) -> bool:
     """Return whether a file that SQLite cannot read was a queue, as its lock, its log or its header shows."""
     mark = APPLICATION_ID.to_bytes(4)
     return (
-        locked_error(path) or _log_magic(path) in _LOG_MAGIC or _read(path, len(mark), _APPLICATION_ID_OFFSET) == mark
+        locked_error(path)
+        or _log_magic(path) in _LOG_MAGIC
+        or _read_queue(path, len(mark), _APPLICATION_ID_OFFSET) == mark
     )
 
 
@@ -144,7 +148,7 @@ def _is_hot(journal: Path) -> bool:
 
 def _foreign_journal_error(path: Path) -> QueueUnusable:
     """Return the error for a queue that SQLite would change on opening: a queue with a log has no journal."""
-    if _read(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE:
+    if _read_queue(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE:
         return QueueUnusable(
             f"{path}: a foreign -journal is beside the queue, and SQLite would write it into the queue; nothing more "
             f"is sent. Move {path}-journal away and keep it: the queue is intact and works without it"
@@ -179,16 +183,75 @@ def _status(path: Path) -> os.stat_result | None:
         raise _unreadable(path, error) from error
 
 
-def _read(path: Path, size_bytes: int, offset_bytes: int = 0) -> bytes:
-    """Return bytes of a regular file; empty if the file is gone, because the last connection removes the log."""
+def _read(path: Path, size_bytes: int) -> bytes:
+    """Return the first bytes of a log or a journal; empty if it is gone: the last connection removes the log."""
     try:
         with path.open("rb") as file:
-            file.seek(offset_bytes)
             return file.read(size_bytes)
     except FileNotFoundError:
         return b""
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def _read_queue(path: Path, size_bytes: int, offset_bytes: int) -> bytes:
+    """Return bytes of the queue's file itself; empty if it is gone.
+
+    The descriptor stays open: on POSIX systems, closing it would release the locks of all SQLite connections that this
+    process has to the file, and another process would then delete the log while they write to it.
+    """
+    try:
+        with _descriptors_lock:
+            descriptor = _descriptors.get(_inode(path.stat()))
+            if descriptor is None:
+                _close_those_of_deleted_files()
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                _descriptors.setdefault(_inode(os.fstat(descriptor)), descriptor)
+            return os.pread(descriptor, size_bytes, offset_bytes)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _close_those_of_deleted_files() -> None:
+    """Close the descriptors of files without a name: no other process can open these any more."""
+    for key, descriptor in list(_descriptors.items()):
+        if not os.fstat(descriptor).st_nlink:
+            os.close(_descriptors.pop(key))
+
+
+_descriptors_lock: Final = threading.Lock()
+_descriptors: Final[dict[tuple[int, int], int]] = {}
+"""The open descriptors of queues that this process has checked, by device and inode."""
+
+
+class LogWatch:
+    """Notices when another program removes or replaces the log of an open queue.
+
+    SQLite would go on writing to the removed log, and all that is committed to it would be lost with the process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Watch no log before the first `check`."""
+        self._path = path
+        self._log: tuple[int, int] | None = None
+
+    def check(self) -> None:
+        """Raise `QueueUnusable` if the log is not the same as at the first check. To be called after each commit."""
+        status = _status(_path_with_suffix(self._path, "-wal"))
+        log = None if status is None else _inode(status)
+        if log is None or log != (self._log or log):
+            raise QueueUnusable(
+                f"{self._path}: its -wal was removed or replaced while the queue was open; nothing more is sent. What "
+                "was recorded since may be lost, but nothing is paid again: the queue's .attempts file has each create "
+                "that was sent, and the next run asks the service for their results"
+            )
+        self._log = log
 
 
 def _unreadable(path: Path, error: OSError) -> QueueBusy:
