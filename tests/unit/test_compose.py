@@ -54,8 +54,9 @@ def test_image_keeps_the_journals_on_the_volume() -> None:
 
 
 def test_tables_are_made_once_before_anybody_works() -> None:
-    """`migrate` waits for a healthy server, and is not started again."""
+    """`migrate` waits until the server answers other containers, and is not started again."""
     assert SERVICES["migrate"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
+    assert "pg_isready --host " in SERVICES["postgres"]["healthcheck"]["test"][1]
     assert SERVICES["migrate"]["restart"] == "no"
     assert "synchronous_commit=on" in SERVICES["postgres"]["command"]
 
