@@ -39,6 +39,7 @@ def test_workers_have_addresses_of_their_own_and_time_to_end() -> None:
         assert SERVICES[name]["stop_grace_period"] == "120s"
         assert SERVICES[name]["healthcheck"]["test"][1:] == ["batchkiln", "workers", "--check", name]
         assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+        assert SERVICES[name]["depends_on"]["postgres"] == {"condition": "service_healthy"}
 
 
 def test_image_keeps_the_journals_on_the_volume() -> None:
@@ -54,8 +55,9 @@ def test_image_keeps_the_journals_on_the_volume() -> None:
 
 
 def test_tables_are_made_once_before_anybody_works() -> None:
-    """`migrate` waits for a healthy server, and is not started again."""
+    """`migrate` waits until the server answers other containers, and is not started again."""
     assert SERVICES["migrate"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
+    assert "pg_isready --host " in SERVICES["postgres"]["healthcheck"]["test"][1]
     assert SERVICES["migrate"]["restart"] == "no"
     assert "synchronous_commit=on" in SERVICES["postgres"]["command"]
 

@@ -386,7 +386,7 @@ class Queue(Changes):
                 continue
             if self._task is not None and (not self._task.done() or self._task.exception() is not None):
                 await self.join()  # the run is closing, or raises the error that stopped it
-            is_driven = await self.reader.read(_is_driven)
+            is_driven = await self.reader.read(Reader.is_driven)
             yield
             if not is_driven and self._engine is None:
                 return
@@ -521,12 +521,6 @@ def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:
 
 def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> list[ItemSummary]:
     return reader.items.page(job, state=state, after_id=after_id)
-
-
-def _is_driven(reader: Reader) -> bool:
-    """Return whether a living process drives the queue, or a living worker shares it."""
-    held = reader.lease()
-    return (held is not None and held.is_alive) or any(worker.is_alive for worker in reader.workers.all())
 
 
 AnyQueue = TypeVar("AnyQueue", bound=Queue)

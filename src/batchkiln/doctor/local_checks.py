@@ -301,6 +301,8 @@ def check_queue(path: QueueLocation) -> tuple[CheckResult, QueueHealth | None]:
     driver = "no process is running it"
     if health.driver is not None:
         driver = f"run by process {health.driver.pid} on {health.driver.host}"
+    elif health.workers:
+        driver = f"run by {plural(health.workers, 'worker')}"
     jobs = f"{health.jobs:,} job{'' if health.jobs == 1 else 's'}"
     return ok("queue", f"{path}: intact, schema {health.version}, {jobs}, {driver}"), health
 

@@ -50,8 +50,7 @@ def read_item_context(
 ) -> ItemContext:
     """Read the context of an item."""
     now = reader.jobs.service_time(detail.job, machine_now)
-    held = reader.lease()
-    is_driven = held is not None and held.is_alive
+    is_driven = reader.is_driven()
     profile = config.profiles.get(summary.profile)
     if profile is None:
         return ItemContext(now, is_driven, is_configured=False)

@@ -7,6 +7,7 @@ from batchkiln.core.queue_types import Scope
 from batchkiln.store.jobs import Jobs, Work
 from batchkiln.store.location import DatabaseUrl, QueueLocation
 from batchkiln.store.lock import Lease, lease
+from batchkiln.store.meta import is_shared
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -25,7 +26,10 @@ class UnresolvedKey:
 
 @dataclass(frozen=True, slots=True)
 class QueueHealth:
-    """An intact queue. `work` and the following fields are empty if `version` is older than this program's."""
+    """An intact queue. `work` and the following fields are empty if `version` is older than this program's.
+
+    `driver` is the living process that runs the queue alone, and `workers` is how many living workers share it.
+    """
 
     version: int
     size_bytes: int
@@ -34,6 +38,7 @@ class QueueHealth:
     work: Work = field(default_factory=lambda: Work((), frozenset()))
     unresolved: tuple[UnresolvedKey, ...] = ()
     driver: Lease | None = None
+    workers: int = 0
 
 
 def health_of(connection: Session, version: int, size_bytes: int) -> QueueHealth:
@@ -46,7 +51,17 @@ def health_of(connection: Session, version: int, size_bytes: int) -> QueueHealth
         work=Jobs(connection).work(Scope()),
         unresolved=tuple(UnresolvedKey(*row) for row in connection.execute(query("unresolved_keys"))),
         driver=driver if driver is not None and driver.is_alive else None,
+        workers=_living_workers(connection),
     )
+
+
+def _living_workers(connection: Session) -> int:
+    """Return how many workers share the queue and were seen lately."""
+    if not is_shared(connection):
+        return 0
+    from batchkiln.store.leases import Workers  # noqa: PLC0415  slow to import, and few need it
+
+    return sum(worker.is_alive for worker in Workers(connection).all())
 
 
 def server_checks(url: DatabaseUrl) -> "list[ServerCheck]":

@@ -115,6 +115,13 @@ class Reader:
         """Return the process that drives the queue, or was killed while it did; None if there is none."""
         return lease(self._connection)
 
+    def is_driven(self) -> bool:
+        """Return whether a living process drives the queue, or a living worker shares it."""
+        held = self.lease()
+        if held is not None and held.is_alive:
+            return True
+        return self.is_shared() and any(worker.is_alive for worker in self.workers.all())
+
     def preview_retry(self, job_name: str, item_names: Sequence[str]) -> "RetryReport":
         """Return the effect and the possible cost of `Writer.retry`. Raise `InputError` for unknown names."""
         from batchkiln.store.operations import preview_retry  # noqa: PLC0415  as above

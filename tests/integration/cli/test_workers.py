@@ -52,6 +52,8 @@ def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(unhurried:
     table = shared.call("workers", config=one)
     listed = shared.document("workers", config=one)["workers"]
     checks = [shared.call("workers", "--check", name, config=one)[0] for name in ("fra-1", "fra-3")]
+    queued = shared.call("show", "birds", "birds-900", config=one)
+    looked = shared.call("doctor", config=one)
 
     second.send_signal(signal.SIGTERM)
     assert second.wait(30) == 143, shared.said()
@@ -66,6 +68,9 @@ def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(unhurried:
         ("fra-2", True, 2),
     ]
     assert checks == [0, 1]
+    assert "queued" in queued[1]
+    assert "no process" not in queued[1]
+    assert "run by 2 workers" in looked[1]
     assert drained[0] == 0
     assert drained[1].startswith("Draining fra-1/")
     assert code in {0, 3, 5}, shared.said()
