@@ -984,8 +984,8 @@ BUGS: Final = (
     Bug(
         "nobody notices that the log is gone",
         "store/sqlite/file_database.py",
-        "        self._log.check()\n",
-        "",
+        "            self._watch.check()\n",
+        "            pass\n",
         caught_by="tests/integration/store/test_file_locks.py",
     ),
 )

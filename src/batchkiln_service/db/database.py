@@ -93,7 +93,9 @@ def connect(path: Path, schema: str) -> sqlite3.Connection:
     """
     if path != IN_MEMORY:
         # A new file is readable by its owner only, whatever the umask; SQLite copies the permissions to the WAL.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        # An existing file is not opened: to close it would release SQLite's locks of this process on it.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     try:
         connection.row_factory = sqlite3.Row

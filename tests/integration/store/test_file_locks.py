@@ -4,9 +4,8 @@ On POSIX systems, a process loses all of its locks on a file when it closes any 
 the last connection of another process deletes the log that this process still writes to.
 """
 
+import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -21,17 +20,8 @@ from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.sqlite.file_health import file_health, migrate
 from batchkiln.store.sqlite.file_session import reading_session
 from batchkiln.store.sqlite.preflight import check_file, check_there, make_private, was_used_before
+from support.other_programs import is_locked, run_program
 
-OTHER_PROGRAM = dedent(
-    """
-    import fcntl, sys
-    with open(sys.argv[1], "r+b") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            print("locked")
-    """
-)
 OTHER_CONNECTION = dedent(
     """
     import sqlite3, sys
@@ -42,17 +32,6 @@ OTHER_CONNECTION = dedent(
     """
 )
 JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
-
-
-def run_program(text: str, path: Path) -> str:
-    return subprocess.run(
-        [sys.executable, "-I", "-c", text, str(path)], check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether another process finds the file locked."""
-    return run_program(OTHER_PROGRAM, path) == "locked"
 
 
 def put(connection: Session, key: str) -> None:
@@ -79,13 +58,21 @@ def copy(path: Path) -> None:
         session.columns()
 
 
+def plan_migration(path: Path) -> None:
+    migrate(path, is_check=True)
+
+
+def migrate_to_this_version(path: Path) -> None:
+    migrate(path, is_check=False)
+
+
 OTHER_USES: list[Callable[[Path], object]] = [
     check_file,
     check_there,
     copy,
     file_health,
-    lambda path: migrate(path, is_check=True),
-    lambda path: migrate(path, is_check=False),
+    migrate_to_this_version,
+    plan_migration,
     make_private,
     read_in_a_session,
     was_used_before,
@@ -151,6 +138,7 @@ async def test_log_stays_when_the_connection_of_another_process_closes(queue: Sq
     before = log.stat().st_ino
 
     for number in range(3):
+        check_file(path)
         run_program(OTHER_CONNECTION.replace("other", f"other {number}"), path)
         await queue.write(put, f"ours {number}")
 
@@ -162,10 +150,84 @@ async def test_log_stays_when_the_connection_of_another_process_closes(queue: Sq
     assert keys == 6
 
 
-async def test_write_ends_the_run_if_the_log_was_removed(queue: SqliteDatabase, path: Path) -> None:
-    """Law 1: another program removes the log, so that what is committed from now on would be lost."""
-    await queue.write(put, "first")
-    Path(f"{path}-wal").replace(f"{path}-elsewhere")
+def lose_the_log(path: Path) -> None:
+    """Let another program move the log and its index away."""
+    for name in (f"{path}-wal", f"{path}-shm"):
+        Path(name).replace(f"{name}.moved")
 
-    with pytest.raises(QueueUnusable, match=r"-wal was removed or replaced"):
-        await queue.write(put, "second")
+
+def lose_the_locks(path: Path) -> None:
+    """Close the file in this process, so that the next connection of another process removes the log."""
+    path.open("rb").close()
+    run_program(OTHER_CONNECTION, path)
+
+
+def replace_the_file(path: Path) -> None:
+    """Let a backup take the place of the file."""
+    backup = path.with_suffix(".backup")
+    shutil.copy(path, backup)
+    backup.replace(path)
+
+
+LOSSES = [lose_the_log, lose_the_locks, replace_the_file]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_write_fails_if_the_files_are_not_those_that_were_opened(
+    queue: SqliteDatabase, path: Path, lose: Callable[[Path], None]
+) -> None:
+    """Law 1: what is committed from now on would be lost, also by the first write."""
+    lose(path)
+
+    with pytest.raises(QueueUnusable, match="was removed or replaced while it was open"):
+        await queue.write(put, "first")
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_idle_writer_notices(queue: SqliteDatabase, path: Path, lose: Callable[[Path], None]) -> None:
+    """A run that waits looks for changes of others, which it could not see any more."""
+    lose(path)
+
+    with pytest.raises(QueueUnusable, match="was removed or replaced while it was open"):
+        await queue.data_version()
+
+
+@pytest.mark.parametrize("lose", [lose_the_log, lose_the_locks])
+async def test_removed_log_is_not_merged(queue: SqliteDatabase, path: Path, lose: Callable[[Path], None]) -> None:
+    """What other programs have committed meanwhile stays, and the file stays whole."""
+    for number in range(20):
+        await queue.write(put, f"ours {number}")
+    lose(path)
+    run_program(OTHER_CONNECTION.replace("other", "another"), path)
+    with pytest.raises(QueueUnusable):
+        await queue.write(put, "late")
+
+    await queue.close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("SELECT value FROM meta WHERE key = 'another'").fetchall() == [("x",)]
+
+
+async def test_working_directory_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook opens a queue by a relative path, and goes to another folder."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    queue = await SqliteDatabase.open_for_writing(Path("queue.db"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    await queue.write(put, "first")
+
+    await queue.close()
+
+
+async def test_file_may_be_a_link(tmp_path: Path) -> None:
+    """SQLite has the log beside the file that the link leads to."""
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "queue.db"
+    link.symlink_to(tmp_path / "elsewhere" / "real.db")
+    queue = await SqliteDatabase.open_for_writing(link)
+
+    await queue.write(put, "first")
+
+    await queue.close()

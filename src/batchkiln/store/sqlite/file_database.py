@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -20,14 +20,8 @@ from batchkiln.store.sqlite.file_session import (
     prepare_for_writing,
     translated,
 )
-from batchkiln.store.sqlite.preflight import (
-    LogWatch,
-    check_file,
-    check_there,
-    corruption_error,
-    make_folder,
-    make_private,
-)
+from batchkiln.store.sqlite.file_watch import FileWatch
+from batchkiln.store.sqlite.preflight import check_file, check_there, corruption_error, make_folder, make_private
 from batchkiln.store.sqlite.wakeup import listen, notify
 
 SQLITE_VERSION: Final = sqlite3.sqlite_version_info
@@ -43,12 +37,13 @@ class SqliteDatabase(Database):
     halve the rate (5,190 to 2,770 transactions a second), so this class uses its internal method.
     """
 
+    _is_closed = False
+    _watch: FileWatch | None = None  # of the queue that is written to
+
     def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
         """Use `open_for_writing` or `open_for_reading`."""
         super().__init__()
         self._connection = connection
-        self._is_closed = False
-        self._log = LogWatch(path)
         self.path = path
         self.location = path
 
@@ -67,7 +62,9 @@ class SqliteDatabase(Database):
         except OSError as error:
             raise QueueUnusable(f"{path.parent}: the queue's folder cannot be created: {error.strerror}") from error
         make_private(path)
-        return await cls._open(f"{path.absolute().as_uri()}?mode=rwc", path, prepare_for_writing)
+        database = await cls._open(f"{path.absolute().as_uri()}?mode=rwc", path, prepare_for_writing)
+        database._watch = FileWatch(path)  # noqa: SLF001  its own
+        return database
 
     @classmethod
     async def open_for_reading(cls, path: Path) -> Self:
@@ -101,16 +98,23 @@ class SqliteDatabase(Database):
     async def close(self) -> None:
         """Close the connection; the last connection merges the write-ahead log into the file."""
         self._is_closed = True
-        await self._connection.close()
+        with nullcontext() if self._watch is None else self._watch.without_merge():
+            await self._connection.close()
 
     async def _write(self, write: PendingWrite) -> Any:  # noqa: ANN401  the caller knows its work's result
-        result = await super()._write(write)
-        self._log.check()
-        return result
+        try:
+            return await super()._write(write)
+        finally:  # also after an error, which may be due to a removed log
+            self._check_files()
 
     async def data_version(self) -> int:
         """Return a number that changes with each commit of other connections; it reads only a few bytes."""
+        self._check_files()
         return await self.run(_data_version)
+
+    def _check_files(self) -> None:
+        if self._watch is not None and not self._is_closed:
+            self._watch.check()
 
     def notify(self) -> None:
         """Wake the process that drives the queue, if there is one."""

@@ -9,7 +9,6 @@ from typing import Self, TypeVar
 
 from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.sqlite.file_session import BUSY_SECONDS, translated
-from batchkiln.store.sqlite.preflight import LogWatch
 
 T = TypeVar("T")
 
@@ -21,7 +20,6 @@ class InlineDatabase(SqliteDatabase):
         """Use `open_for_writing`."""
         self._raw = connection
         self._waiting = deque()
-        self._log = LogWatch(path)
         self.path = path
         self.location = path
 
@@ -37,6 +35,7 @@ class InlineDatabase(SqliteDatabase):
 
     async def close(self) -> None:
         """Close the connection."""
+        self._is_closed = True
         self._raw.close()
 
     async def _run_in_thread(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:

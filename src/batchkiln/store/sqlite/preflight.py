@@ -221,37 +221,14 @@ def _inode(status: os.stat_result) -> tuple[int, int]:
 def _close_those_of_deleted_files() -> None:
     """Close the descriptors of files without a name: no other process can open these any more."""
     for key, descriptor in list(_descriptors.items()):
-        if not os.fstat(descriptor).st_nlink:
-            os.close(_descriptors.pop(key))
+        with suppress(OSError):  # such as of a file on a server that was lost
+            if not os.fstat(descriptor).st_nlink:
+                os.close(_descriptors.pop(key))
 
 
 _descriptors_lock: Final = threading.Lock()
 _descriptors: Final[dict[tuple[int, int], int]] = {}
 """The open descriptors of queues that this process has checked, by device and inode."""
-
-
-class LogWatch:
-    """Notices when another program removes or replaces the log of an open queue.
-
-    SQLite would go on writing to the removed log, and all that is committed to it would be lost with the process.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Watch no log before the first `check`."""
-        self._path = path
-        self._log: tuple[int, int] | None = None
-
-    def check(self) -> None:
-        """Raise `QueueUnusable` if the log is not the same as at the first check. To be called after each commit."""
-        status = _status(_path_with_suffix(self._path, "-wal"))
-        log = None if status is None else _inode(status)
-        if log is None or log != (self._log or log):
-            raise QueueUnusable(
-                f"{self._path}: its -wal was removed or replaced while the queue was open; nothing more is sent. What "
-                "was recorded since may be lost, but nothing is paid again: the queue's .attempts file has each create "
-                "that was sent, and the next run asks the service for their results"
-            )
-        self._log = log
 
 
 def _unreadable(path: Path, error: OSError) -> QueueBusy:
