@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from batchkiln.store.sqlite.preflight import kept_descriptors
+
 from .virtual_loop import VirtualLoop
 
 _DESCRIPTORS = "/proc/self/fd"
@@ -20,5 +22,5 @@ def _files(folder: Path) -> Iterator[str]:
     for descriptor in os.listdir(_DESCRIPTORS) if os.path.isdir(_DESCRIPTORS) else ():  # noqa: PTH112, PTH208  often
         with suppress(OSError):  # the very descriptor that lists the folder
             target = os.readlink(f"{_DESCRIPTORS}/{descriptor}")  # noqa: PTH115
-            if target.startswith(f"{folder}/"):
+            if target.startswith(f"{folder}/") and int(descriptor) not in kept_descriptors.values():
                 yield f"{target} is left open"

@@ -977,7 +977,7 @@ BUGS: Final = (
         "            try:\n"
         "                return os.pread(descriptor, size_bytes, offset_bytes)\n"
         "            finally:\n"
-        "                _descriptors.clear()\n"
+        "                kept_descriptors.clear()\n"
         "                os.close(descriptor)\n",
         caught_by="tests/integration/store/test_file_locks.py",  # one process plays all programs of a world
     ),

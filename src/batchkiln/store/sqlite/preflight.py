@@ -202,11 +202,11 @@ def _read_queue(path: Path, size_bytes: int, offset_bytes: int) -> bytes:
     """
     try:
         with _descriptors_lock:
-            descriptor = _descriptors.get(_inode(path.stat()))
+            descriptor = kept_descriptors.get(_inode(path.stat()))
             if descriptor is None:
                 _close_those_of_deleted_files()
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                _descriptors.setdefault(_inode(os.fstat(descriptor)), descriptor)
+                kept_descriptors.setdefault(_inode(os.fstat(descriptor)), descriptor)
             return os.pread(descriptor, size_bytes, offset_bytes)
     except FileNotFoundError:
         return b""
@@ -220,14 +220,14 @@ def _inode(status: os.stat_result) -> tuple[int, int]:
 
 def _close_those_of_deleted_files() -> None:
     """Close the descriptors of files without a name: no other process can open these any more."""
-    for key, descriptor in list(_descriptors.items()):
+    for key, descriptor in list(kept_descriptors.items()):
         with suppress(OSError):  # such as of a file on a server that was lost
             if not os.fstat(descriptor).st_nlink:
-                os.close(_descriptors.pop(key))
+                os.close(kept_descriptors.pop(key))
 
 
 _descriptors_lock: Final = threading.Lock()
-_descriptors: Final[dict[tuple[int, int], int]] = {}
+kept_descriptors: Final[dict[tuple[int, int], int]] = {}
 """The open descriptors of queues that this process has checked, by device and inode."""
 
 
