@@ -1,5 +1,7 @@
 """`plan`, and the question that `run` asks on a terminal, as a person meets them (contract, section 4)."""
 
+import pytest
+
 from integration.cli.workspace import (
     HURRIED,
     UNHURRIED,
@@ -79,6 +81,19 @@ def test_a_manifest_on_standard_input_can_be_planned(workspace: Workspace) -> No
     text = (workspace.folder / workspace.manifest()).read_text("utf-8")
 
     assert "2 new" in workspace.call("plan", "-", stdin=text).out
+
+
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
+def test_two_manifests_of_one_job_are_refused_together(workspace: Workspace, command: str) -> None:
+    """The items of the second would replace those of the first, so nothing is enqueued."""
+    first, second = workspace.manifest(), "again.yaml"
+    (workspace.folder / second).write_text((workspace.folder / first).read_text("utf-8"), "utf-8")
+
+    result = workspace.call(command, first, second)
+
+    assert (result.exit, result.out) == (2, "")
+    assert "two of these manifests define the job foxes; nothing was enqueued" in result.err
+    assert workspace.call("items", "foxes").exit == 2  # there is no such job
 
 
 def test_a_mistake_in_a_manifest_is_no_plan(workspace: Workspace) -> None:
