@@ -199,6 +199,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         options=options,
         diagnostic_at=manifest.diagnostic_at,
     )
+    report = replace(report, warnings=(*manifest.warnings, *report.warnings))
     taken: tuple[str, ...] = ()
     if report.new and report.job_id is not None and not options.dry_run:
         names = writer.items.new_file_names(report.job_id, job, new=report.new)

@@ -54,7 +54,10 @@ class _ManifestText:
 
 
 class Manifest:
-    """A manifest with a valid header. `job` is the header; `items` reads the rest."""
+    """A manifest with a valid header. `job` is the header; `items` reads the rest.
+
+    `warnings` are those of the latest reading of the items: entries whose tables have no rows.
+    """
 
     def __init__(self, job: JobSpec, reader: "_ManifestReader") -> None:
         self.job = job
@@ -67,6 +70,11 @@ class Manifest:
         all errors after the last item: the caller must then discard the items that came before.
         """
         return self._reader.items(self.job.filename, catalogue)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """The warnings about the items that were read last; complete once all of them were."""
+        return tuple(self._reader.warnings)
 
     def diagnostic_at(
         self, file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
@@ -123,6 +131,7 @@ class _ManifestReader:
         self._header = MapNode(_Start(), {})
         self._has_items = False
         self._remote = RemoteSources()
+        self.warnings: list[Diagnostic] = []
         weakref.finalize(self, self._remote.close)
         self._read_header()
 
@@ -163,8 +172,9 @@ class _ManifestReader:
         )
 
     def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
-        """Yield the items, then raise `InputError` if there were errors."""
+        """Yield the items, then raise `InputError` if there were errors. `warnings` are made anew."""
         diagnostics = self.diagnostics.copy()
+        self.warnings = []
         defaults = self._header.pairs.get("defaults")
         images = Images(self._text.folder, self._access)
         context = ManifestContext(
@@ -177,6 +187,7 @@ class _ManifestReader:
             folder=self._text.folder,
             shown_folder=self._text.shown_folder,
             remote=self._remote,
+            warnings=self.warnings,
             access=self._access,
         )
         try:

@@ -286,7 +286,7 @@ def _compare_manifests(
             selection=selection,
             show=show,
         )
-        manifests.append(planned)
+        manifests.append(replace(planned, without_rows=manifest.warnings))
     digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}
     accounts = tuple(account for account in reader.accounts.summaries() if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}

@@ -96,6 +96,24 @@ def test_two_manifests_of_one_job_are_refused_together(workspace: Workspace, com
     assert workspace.call("items", "foxes").exit == 2  # there is no such job
 
 
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
+def test_a_table_without_rows_is_a_warning(workspace: Workspace, command: str) -> None:
+    """Each command names it, also for programs; a run of nothing is no silent success."""
+    (workspace.folder / "t.csv").write_text("prompt\n", "utf-8")
+    (workspace.folder / "t.yaml").write_text(
+        "version: 1\njob: t\nitems:\n- {from: t.csv, model: epsilon-2, mode: text-to-image}\n", "utf-8"
+    )
+
+    told = workspace.call(command, "t.yaml")
+    assert told.exit == 0
+    assert "t.yaml:4: t.csv has no rows" in told.out + told.err
+    if command != "run":  # whose --json are events
+        document = workspace.call(command, "t.yaml", "--json").document
+        (warning,) = document["warnings"] if command == "plan" else document["jobs"][0]["warnings"]
+        assert warning.get("code", "no_rows") == "no_rows"
+        assert "t.csv has no rows" in warning.get("message", warning.get("reason"))
+
+
 def test_a_mistake_in_a_manifest_is_no_plan(workspace: Workspace) -> None:
     """Exit 2 with the place, and nothing on standard output."""
     (workspace.folder / "bad.yaml").write_text("version: 1\njob: a\nitmes: []\n", "utf-8")

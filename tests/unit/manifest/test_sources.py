@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import InputFile
+from batchkiln.manifest import open_manifest
 
-from .manifest_texts import HEADER, mistakes, places, specs
+from .manifest_texts import HEADER, HEADER_LINES, mistakes, places, specs
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:
@@ -39,6 +41,36 @@ def test_each_kind_of_source(tmp_path: Path, name: str, content: str) -> None:
 
     assert [one.prompt for one in items] == ['a, "fox"', "owl"]
     assert items[0].name == "p-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "entry", "reason"),
+    [
+        ("p.csv", "prompt,kind\n", "- from: p.csv", "p.csv has no rows"),
+        ("p.txt", "", "- from: p.txt", "p.txt has no rows"),
+        (
+            "p.csv",
+            "prompt,kind\nowl,y\n",
+            "- {from: p.csv, where: kind == 'x', limit: 1}",
+            "p.csv has no rows that `where` and `limit` would leave",
+        ),
+        ("p.csv", "prompt\nowl\n", "- {from: p.csv, offset: 1}", "p.csv has no rows that `offset` would leave"),
+        (
+            "p.csv",
+            "",
+            "- {prompt: '{{ n }}', matrix: {n: [1, 2]}, where: n > 2}",
+            "the matrix has no rows that `where` would leave",
+        ),
+    ],
+)
+def test_an_entry_without_rows_is_a_warning(tmp_path: Path, name: str, content: str, entry: str, reason: str) -> None:
+    """It makes no item, which a person hardly wants; the warning names the entry's line, each time that it is read."""
+    written(tmp_path, name, content)
+    (tmp_path / "m.yaml").write_text(HEADER + "- a fox\n" + entry + "\n", "utf-8")
+    manifest = open_manifest("m.yaml", working_dir=tmp_path)
+
+    assert [len(list(manifest.items())) for _ in range(2)] == [1, 1]
+    assert manifest.warnings == (Diagnostic(reason, "m.yaml", HEADER_LINES + 2),)
 
 
 def test_packed_rows_may_share_a_long_text(tmp_path: Path) -> None:
