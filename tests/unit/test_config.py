@@ -359,6 +359,18 @@ def test_accounts_as_a_mapping_are_asked_for_as_a_list(tmp_path: Path) -> None:
         load_config(write(tmp_path, text), NOWHERE)
 
 
+@pytest.mark.parametrize("keys", ["[sk-123]", "[{env: A}, sk-123]", "sk-123"])
+def test_an_api_key_that_is_written_out_is_told_where_to_go(tmp_path: Path, keys: str) -> None:
+    """The remedy names the places for it, and the key itself is not repeated (Law 8)."""
+    text = f"profiles: {{studio: {{base_url: https://example.com/v1, accounts: [{{name: main, keys: {keys}}}]}}}}"
+
+    with pytest.raises(InputError) as error:
+        load_config(write(tmp_path, text), NOWHERE)
+
+    assert "name its place, as in {env: STUDIO_KEY} or {file: PATH}" in str(error.value)
+    assert "sk-123" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

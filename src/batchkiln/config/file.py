@@ -480,9 +480,14 @@ def _reason(problem: ErrorDetails) -> str:
             return f"{field}: {problem['msg'].replace('Input should be', 'the value must be', 1)}"
 
 
+_KEY_REMEDY: Final = "an API key does not belong in this file: name its place, as in {env: STUDIO_KEY} or {file: PATH}"
+
+
 def _remedy(problem: ErrorDetails) -> str | None:
-    """Return a question that suggests a similar known field for an unknown one; None if there is none."""
+    """Return the next step: the place for an API key that is written out, or the known field that was meant."""
     location = problem["loc"]
+    if "accounts" in location and "keys" in location[-2:] and isinstance(problem["input"], str):
+        return _KEY_REMEDY
     if problem["type"] not in _UNKNOWN:
         return None
     model: Any = _File
