@@ -260,6 +260,11 @@ def _print_usage_error(error: click.ClickException) -> None:
 
 def _message_of(error: click.ClickException) -> str:
     """Return a message of click as one line in the words of the other errors."""
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        from difflib import get_close_matches  # noqa: PLC0415  only for a mistake
+
+        closest = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
+        error = click.NoSuchOption(error.option_name, possibilities=closest, ctx=error.ctx)
     text = " ".join(error.format_message().split())
     text = _WRONG_NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
     text = _SUGGESTION.sub(lambda found: f"; did you mean {found[1]}?", text)
