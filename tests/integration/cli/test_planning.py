@@ -24,6 +24,7 @@ def test_a_plan_leaves_nothing_behind(workspace: Workspace) -> None:
 
     assert result.exit == 0, result.err
     assert "2 new, 0 known, 0 changed, 0 removed" in result.out
+    assert "SLOT TIME (service time)" in result.out  # the end below it is in real time
     assert "Nothing was sent, spent or changed." in result.out
     assert sorted(path.name for path in workspace.folder.iterdir()) == before
 
