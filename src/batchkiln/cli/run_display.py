@@ -52,7 +52,7 @@ class RunDisplay:
 
     async def run(self) -> ExitStatus:
         """Run to the end, print the summary, and return the exit status."""
-        self._signals.stop = self._engine.control.stop
+        self._signals.stop, self._signals.resuming = self._engine.control.stop, resume_command(self._common)
         try:
             result = await self._run_with_display()
             return await self._print_end(replace(result, signal_status=self._signals.exit_status))
