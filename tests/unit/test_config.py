@@ -129,6 +129,7 @@ def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pyt
         ("profiles: {a: {replies: {refusals: [{status: 422, means: over}]}}}", "means"),
         ("profiles: {a: {replies: {refusal: []}}}", "replies.refusal"),
         ("default_profile: missing", "missing"),
+        ("profiles: {studio: {}}\ndefault_profile: studo", r"batchkiln.yaml:2:18: .*\n +did you mean `studio`"),
         ("profiles: [", "batchkiln.yaml"),
     ],
 )

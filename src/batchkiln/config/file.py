@@ -411,6 +411,13 @@ def read_file(path: Path) -> Config:
             mistakes.append(_diagnostic(path, problem, *(place or (None, None))))
         mistakes.sort(key=lambda mistake: (mistake.line or 0, mistake.column or 0))
         raise InputError(mistakes) from error
+    known = {LOCAL, *file.profiles}
+    if file.default_profile is not None and file.default_profile not in known:
+        close = get_close_matches(file.default_profile, known, n=1)
+        remedy = f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}"
+        reason = f"`default_profile`: no profile `{file.default_profile}` is configured"
+        line, column = read.place(("default_profile",)) or (None, None)
+        raise InputError([Diagnostic(reason, str(path), line, column, remedy=remedy)])
     return file.config(path.absolute().parent)
 
 
