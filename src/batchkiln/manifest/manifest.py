@@ -26,6 +26,7 @@ from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.row_items import row_items
 from batchkiln.manifest.schema import Header, Settings
 from batchkiln.manifest.settings import SettingsReader
+from batchkiln.manifest.sources import source_for
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
 from batchkiln.yaml_reading.yaml_errors import encoding_error, may_have_root_keys_after, report_syntax
@@ -39,6 +40,7 @@ DEFAULT_FILENAME: Final = "{job}/{item}.{ext}"
 MAX_FOLDERS: Final = 16
 MAX_PATH_SIZE_BYTES: Final = 4000  # the limit of Linux, less room for the `~2` of a taken name
 MAX_ITEMS: Final = 10_000_000
+_ONLY_TABLES: Final = frozenset({"csv", "tsv", "jsonl", "parquet"})  # a manifest may well be json or txt
 _COPY_SIZE_BYTES: Final = 1 << 20
 _LIST_DASHES: Final = re.compile(r"\s*(?:-\s+)*")  # the text before an entry of `items` in its line
 
@@ -391,6 +393,10 @@ def _located(
         shown_path = os.fsencode(path).decode("utf-8", "replace")
         raise InputError([Diagnostic("the manifest's path is not UTF-8", shown_path, remedy="rename it")])
     text = _ManifestText(absolute, absolute.parent, shown_folder, str(absolute))
+    table = source_for(absolute.name, absolute, path)
+    if table is not None and table.kind in _ONLY_TABLES:
+        remedy = f"a table is read by a manifest with `from: {absolute.name}`; `batchkiln init` writes a first manifest"
+        raise InputError([Diagnostic("this is a table, and no manifest", path, remedy=remedy)])
     try:
         status = absolute.stat()
         if not stat.S_ISREG(status.st_mode):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from batchkiln.core.errors import Diagnostic
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import InputFile
 from batchkiln.manifest import open_manifest
 
@@ -71,6 +71,28 @@ def test_an_entry_without_rows_is_a_warning(tmp_path: Path, name: str, content: 
 
     assert [len(list(manifest.items())) for _ in range(2)] == [1, 1]
     assert manifest.warnings == (Diagnostic(reason, "m.yaml", HEADER_LINES + 2),)
+
+
+@pytest.mark.parametrize("name", ["file", "source"])
+def test_an_entry_that_names_its_table_otherwise_is_told_of_from(tmp_path: Path, name: str) -> None:
+    """The field is called `from`, which is not near to what people try first."""
+    written(tmp_path, "t.csv", "prompt\nowl\n")
+
+    found = mistakes(tmp_path, HEADER + f"- {name}: t.csv\n")
+
+    assert "did you mean `from`?" in [one.remedy for one in found]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl.gz"])
+def test_a_table_in_place_of_a_manifest_is_told_of_the_manifest(tmp_path: Path, name: str) -> None:
+    """Nobody guesses from the fields of a manifest that are missing in it."""
+    written(tmp_path, name, '{"prompt": "owl"}\n')
+
+    with pytest.raises(InputError) as error:
+        open_manifest(name, working_dir=tmp_path)
+
+    (one,) = error.value.mistakes
+    assert f"a table is read by a manifest with `from: {name}`" in (one.remedy or "")
 
 
 def test_packed_rows_may_share_a_long_text(tmp_path: Path) -> None:
