@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from batchkiln.cli.command import common_options
-from batchkiln.cli.output import print_json_lines, print_status
+from batchkiln.cli.output import print_error, print_json_lines, print_status
 from batchkiln.cli.recorded_help import recorded
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
@@ -231,7 +231,7 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
             _print_usage_error(error)
             return ExitStatus.USAGE
         case BatchkilnError():
-            print_status(f"batchkiln: {error}")
+            print_error(error)
             return error.exit_status
         case UnicodeEncodeError() if not can_encode_filenames():
             print_status(f"batchkiln: {FILENAME_ENCODING_ERROR}; all recorded data is safe")

@@ -12,7 +12,7 @@ from typing import Final
 from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
-from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_json_lines, print_status
+from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_error, print_json_lines, print_status
 from batchkiln.cli.progress import (
     LINE_EVERY_SECONDS,
     Display,
@@ -60,7 +60,7 @@ class RunDisplay:
             if not self._common.is_json:
                 raise
             print_json_lines([{"event": "run_ended", "exit": error.exit_status, "error": str(error), "jobs": []}])
-            print_status(f"batchkiln: {error}")
+            print_error(error)
             return error.exit_status
 
     # --- during the run ---

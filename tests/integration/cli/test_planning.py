@@ -97,6 +97,16 @@ def test_two_manifests_of_one_job_are_refused_together(workspace: Workspace, com
     assert workspace.call("items", "foxes").exit == 2  # there is no such job
 
 
+@pytest.mark.parametrize("more", [(), ("--detailed-exitcode",)])
+def test_each_of_several_mistakes_begins_in_the_same_way(workspace: Workspace, more: tuple[str, ...]) -> None:
+    """The lines that begin with the program's name are the mistakes, as many as there are."""
+    (workspace.folder / "bad.yaml").write_text("version: 1\njob: a\nitmes: []\norder: no\n", "utf-8")
+
+    told = workspace.call("plan", "bad.yaml", *more).err.splitlines()
+
+    assert [line.split()[0] for line in told if "bad.yaml:" in line] == ["batchkiln:"] * 3
+
+
 @pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
 def test_a_table_without_rows_is_a_warning(workspace: Workspace, command: str) -> None:
     """Each command names it, also for programs; a run of nothing is no silent success."""
