@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,18 @@ def test_a_second_signal_ends_with_the_command_that_resumes(
 
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["Stopping.", "Stopped; everything is saved.", "To resume: `batchkiln run birds.yaml`"]
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_the_note_on_a_local_service_is_not_repeated_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_live: bool
+) -> None:
+    """The block that is redrawn has shown it all the time; lines have not."""
+    monkeypatch.setattr("batchkiln.cli.run_display._can_redraw", lambda **_: is_live)
+
+    print_run_summary(RunResult((replace(DONE, is_embedded=True),)), common("run", "birds.yaml"))
+
+    assert ("Local service: its credits are made up" in capsys.readouterr().err) is not is_live
 
 
 def test_work_continues_a_manifest_from_standard_input() -> None:
