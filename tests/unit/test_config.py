@@ -129,6 +129,7 @@ def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pyt
         ("profiles: {a: {replies: {refusals: [{status: 422, means: over}]}}}", "means"),
         ("profiles: {a: {replies: {refusal: []}}}", "replies.refusal"),
         ("default_profile: missing", "missing"),
+        ("profiles: {studio: {}}\ndefault_profile: studo", r"batchkiln.yaml:2:18: .*\n +did you mean `studio`"),
         ("profiles: [", "batchkiln.yaml"),
     ],
 )
@@ -357,6 +358,18 @@ def test_accounts_as_a_mapping_are_asked_for_as_a_list(tmp_path: Path) -> None:
     text = "profiles: {studio: {base_url: https://example.com/v1, accounts: {main: {}}}}"
     with pytest.raises(InputError, match="accounts`: a list is expected: begin each entry with a hyphen"):
         load_config(write(tmp_path, text), NOWHERE)
+
+
+@pytest.mark.parametrize("keys", ["[sk-123]", "[{env: A}, sk-123]", "sk-123"])
+def test_an_api_key_that_is_written_out_is_told_where_to_go(tmp_path: Path, keys: str) -> None:
+    """The remedy names the places for it, and the key itself is not repeated (Law 8)."""
+    text = f"profiles: {{studio: {{base_url: https://example.com/v1, accounts: [{{name: main, keys: {keys}}}]}}}}"
+
+    with pytest.raises(InputError) as error:
+        load_config(write(tmp_path, text), NOWHERE)
+
+    assert "name its place, as in {env: STUDIO_KEY} or {file: PATH}" in str(error.value)
+    assert "sk-123" not in str(error.value)
 
 
 @pytest.mark.parametrize(

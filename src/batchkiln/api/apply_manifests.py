@@ -1,7 +1,7 @@
 """Applies manifests to the queue."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
@@ -80,7 +80,7 @@ async def apply_manifests(
     content that a person confirmed: other content is not enqueued, and the caller asks about existing files of new
     items. If `catalogue_of` is given, the items are checked against their service's catalogue.
 
-    Raise `InputError` with all mistakes of the first invalid manifest.
+    Raise `InputError` with all mistakes of the first invalid manifest, or if two of them define the same job.
     """
     if len(paths) != len(set(paths)):
         raise InputError("a manifest is named twice; nothing was enqueued")
@@ -92,10 +92,11 @@ async def apply_manifests(
     for path in paths:
         # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
         found = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
+        earlier = tuple(each.manifest.job.name for each, _ in ready)
+        refuse_second_of_job(found[0].job.name, earlier)
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
         if len(paths) > 1 and not options.dry_run:
-            earlier = tuple(each.manifest.job.name for each, _ in ready)
             await store.run(_apply, app, manifest, replace(wanted, dry_run=True, is_trial=True, earlier_jobs=earlier))
         ready.append((manifest, wanted))
     applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
@@ -109,6 +110,18 @@ async def apply_manifests(
                 remedy=TAKEN_REMEDY,
             )
     return applied
+
+
+def refuse_second_of_job(name: str, earlier: Collection[str]) -> None:
+    """Raise `InputError` if one of the earlier manifests of the same command defines the job, too.
+
+    The items of the second would replace those of the first that have the same ids.
+    """
+    if name in earlier:
+        raise InputError(
+            f"two of these manifests define the job {name}; nothing was enqueued. Use one command for each, one after "
+            "the other"
+        )
 
 
 async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: CatalogueOf | None) -> ReadManifest:
@@ -186,6 +199,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         options=options,
         diagnostic_at=manifest.diagnostic_at,
     )
+    report = replace(report, warnings=(*manifest.warnings, *report.warnings))
     taken: tuple[str, ...] = ()
     if report.new and report.job_id is not None and not options.dry_run:
         names = writer.items.new_file_names(report.job_id, job, new=report.new)

@@ -318,13 +318,17 @@ _FIRST = "Stopping: finishing the current work, and starting nothing new. A seco
 
 
 class Signals:
-    """The received signal, and the callback that stops the work. Without a callback, a signal exits immediately."""
+    """The received signal, and the callback that stops the work. Without a callback, a signal exits immediately.
+
+    `resuming` is the command that continues the work, if there is one.
+    """
 
     def __init__(self, first_text: str) -> None:
         """Start without a signal and without a callback; `first_text` is printed at the first signal."""
         self._first_text = first_text
         self.received: signal.Signals | None = None
         self.stop: Callable[[], None] | None = None
+        self.resuming: str | None = None
 
     @property
     def exit_status(self) -> int | None:
@@ -335,6 +339,8 @@ class Signals:
         """Stop gracefully on the first signal, and exit immediately on the second, which is as safe as a crash."""
         if self.stop is None or self.received is not None:
             print_status("Stopped; everything is saved.")
+            if self.resuming is not None:
+                print_status(f"To resume: `{self.resuming}`")
             ignore_closed_output()
             sys.stdout.flush()
             os._exit(128 + number)

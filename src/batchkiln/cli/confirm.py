@@ -46,24 +46,16 @@ async def ask_before_spending(
     The caller owns the queue's lock. Quotes and requests are recorded in the queue, so that no quote is requested
     twice and no limit is exceeded (Law 5). Raise `InputError` if the answer is no; nothing was enqueued then.
     """
-    from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  as above
+    from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
 
-    try:
-        plan = await make_plan(
-            access,
-            manifests,
-            options=options,
-            stdin=sys.stdin.buffer,
-            catalogues=catalogues,
-            selection=run_options.selection,
-        )
-    except SameJobTwice as error:  # a run may apply several manifests of one job in turn
-        await _confirm(
-            "an unknown number of credits"
-            if run_options.max_credits is None
-            else f"at most {plural(run_options.max_credits, 'credit')}"
-        )
-        return error.digests, options
+    plan = await make_plan(
+        access,
+        manifests,
+        options=options,
+        stdin=sys.stdin.buffer,
+        catalogues=catalogues,
+        selection=run_options.selection,
+    )
     await access.keep_prices(plan.quotes)
     if not common.is_quiet:
         _show(plan)

@@ -8,10 +8,10 @@ import click
 from batchkiln.api import LoggedEvent
 from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
-from batchkiln.cli.output import print_json_lines, print_result
+from batchkiln.cli.output import print_json_lines, print_result, print_status
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus
-from batchkiln.presentation.formatting import format_second, sanitize, zone_name
+from batchkiln.presentation.formatting import clock_note, format_second, sanitize, zone_name
 from batchkiln.presentation.item_documents import event_document
 
 _AT_ONCE: Final = 1000
@@ -47,12 +47,23 @@ async def _events(common: Common, job: str | None, *, is_following: bool, last: 
         async with open_reader(common.queue) as queue:
             if job is not None:
                 await queue.read(lambda reader: reader.jobs.id_of(job))  # an unknown job is an error
+            if not (common.is_json or common.is_quiet):
+                await _print_clocks(common, queue)
             newest = 0 if last is None else await queue.read(lambda reader: reader.events.last_id())
             after = await _print_after(common, queue, job, max(0, newest - (last or 0)))
             while is_following and not stopped.is_set():
                 await ticker.sleep_until(ticker.monotonic() + _LOOK_SECONDS, stopped)
                 after = await _print_after(common, queue, job, after)
     return ExitStatus.OK if signals.exit_status is None else ExitStatus(signals.exit_status)
+
+
+async def _print_clocks(common: Common, queue: QueueReader) -> None:
+    """Print whose clock shows the times of the queue's services, once for each clock that runs faster."""
+    profiles = common.load_config().profiles
+    accounts = await queue.read(lambda reader: reader.accounts.summaries())
+    for name in sorted({account.profile for account in accounts} & profiles.keys()):
+        if note := clock_note(profiles[name].time_scale):
+            print_status(f"Times of the profile {name} are those{note}.")
 
 
 async def _print_after(common: Common, queue: QueueReader, job: str | None, after: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from batchkiln.cli.command import common_options
-from batchkiln.cli.output import print_json_lines, print_status
+from batchkiln.cli.output import print_error, print_json_lines, print_status
 from batchkiln.cli.recorded_help import recorded
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
@@ -231,7 +231,7 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
             _print_usage_error(error)
             return ExitStatus.USAGE
         case BatchkilnError():
-            print_status(f"batchkiln: {error}")
+            print_error(error)
             return error.exit_status
         case UnicodeEncodeError() if not can_encode_filenames():
             print_status(f"batchkiln: {FILENAME_ENCODING_ERROR}; all recorded data is safe")
@@ -260,6 +260,11 @@ def _print_usage_error(error: click.ClickException) -> None:
 
 def _message_of(error: click.ClickException) -> str:
     """Return a message of click as one line in the words of the other errors."""
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        from difflib import get_close_matches  # noqa: PLC0415  only for a mistake
+
+        closest = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
+        error = click.NoSuchOption(error.option_name, possibilities=closest, ctx=error.ctx)
     text = " ".join(error.format_message().split())
     text = _WRONG_NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
     text = _SUGGESTION.sub(lambda found: f"; did you mean {found[1]}?", text)

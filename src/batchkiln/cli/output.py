@@ -12,6 +12,7 @@ from typing import Any, Final, TextIO
 import orjson
 
 from batchkiln.core.cell_widths import cell_width
+from batchkiln.core.errors import BatchkilnError, InputError
 
 _WORD: Final = re.compile(r"\s*(?:`[^`\n]*`|\S)+[^\S\n]*\n?")  # a command in backquotes is one word
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
@@ -54,6 +55,13 @@ def print_status(text: str) -> None:
     """Print a line of progress, a warning or an error to standard error."""
     sys.stderr.write(wrapped(printable(text), sys.stderr) + "\n")
     sys.stderr.flush()
+
+
+def print_error(error: BatchkilnError) -> None:
+    """Print an error to standard error; each of several mistakes begins in the same way."""
+    told = error.args[0] if error.args and isinstance(error.args[0], InputError) else error  # one may pass on another
+    for text in told.paragraphs if isinstance(told, InputError) else (error,):
+        print_status(f"batchkiln: {text}")
 
 
 def question_text(text: str) -> str:

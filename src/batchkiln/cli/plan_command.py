@@ -30,7 +30,7 @@ from batchkiln.planning.queue_access import open_access
     "--detailed-exitcode",
     "is_detailed",
     is_flag=True,
-    help="Exit code 2 if `run` would change or send anything, 0 if not.",
+    help="Exit code 2 if `run` would change or send anything, 0 if not, 1 after an error.",
 )
 @click.option(
     "--show",

@@ -52,7 +52,9 @@ def show_plan(plan: Plan) -> None:
         out.print()
     for outlook in plan.outlooks:
         if any(day.items or day.busy for day in outlook.forecast.days):
-            out.print(_calendar(outlook, is_one=len(plan.outlooks) == 1))
+            out.print(
+                _calendar(outlook, is_one=len(plan.outlooks) == 1, time_scale=plan.profiles[outlook.profile].time_scale)
+            )
             out.print()
     for line in _closing_lines(plan):
         out.print(line)
@@ -206,11 +208,12 @@ def _cost(plan: Plan) -> str:
     return f"at most {plan.most:,} credits: {plan.credits:,} by quotes, and {unpriced} without a price"
 
 
-def _calendar(outlook: JobForecast, *, is_one: bool) -> Table:
+def _calendar(outlook: JobForecast, *, is_one: bool, time_scale: float) -> Table:
+    """Return the days; where the clock runs faster, the slot's time is called service time: ends are in real time."""
     days = [day for day in outlook.forecast.days if day.items or day.busy]
     table = Table(box=None, pad_edge=False)
     table.add_column("DAY (UTC)" if is_one else f"DAY (UTC), {'+'.join(outlook.accounts)}", no_wrap=True)
-    for heading in ("ITEMS", "CREDITS", "SLOT TIME"):
+    for heading in ("ITEMS", "CREDITS", "SLOT TIME" if time_scale == 1 else "SLOT TIME (service time)"):
         table.add_column(heading, justify="right", no_wrap=True)
     for day in days[:DAYS_SHOWN]:
         busy = format_duration(day.busy.total_seconds())

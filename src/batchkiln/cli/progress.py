@@ -54,7 +54,8 @@ class WorkerState:
         """The wait as text, or None if it is not worth showing."""
         if self.reason is None or self.reason in _ORDINARY_WAITS:
             return None
-        until = f" (until {format_minute(self.until)})" if self.until is not None else ""
+        words = "next try at" if self.reason in _ERROR_WAITS else "until"
+        until = f" ({words} {format_minute(self.until)})" if self.until is not None else ""
         error = f": {sanitize(self.last_error)}" if self.last_error and self.reason in _ERROR_WAITS else ""
         return f"waiting for {REASONS[self.reason]}{until}{error}"
 
@@ -92,8 +93,14 @@ class ProgressState:
         self.problems = sum(summary.items[state] for summary in summaries for state in PROBLEM_STATES)
         self.left = sum(summary.items[state] for summary in summaries for state in WORKING_STATES)
         self.under_way = [(entry, view) for view in self.jobs for entry in view.summary.under_way]
-        self.end = end_of_all(view.end for view in self.jobs if not view.summary.is_finished)
+        ends = [view.end for view in self.jobs if not view.summary.is_finished]
+        self.end = None if self._is_cut_off else end_of_all(ends)
         self.notes = sorted({view.service_note for view in self.jobs if view.service_note is not None})
+
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether the service cannot be reached for any account, so that nobody knows when anything ends."""
+        return bool(self.workers) and all(worker.reason is WaitReason.UNREACHABLE for worker in self.workers)
 
     @property
     def time_text(self) -> str:

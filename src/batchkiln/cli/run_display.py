@@ -12,7 +12,7 @@ from typing import Final
 from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
 from batchkiln.cli.command import Common, Signals
-from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_json_lines, print_status
+from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_error, print_json_lines, print_status
 from batchkiln.cli.progress import (
     LINE_EVERY_SECONDS,
     Display,
@@ -52,7 +52,7 @@ class RunDisplay:
 
     async def run(self) -> ExitStatus:
         """Run to the end, print the summary, and return the exit status."""
-        self._signals.stop = self._engine.control.stop
+        self._signals.stop, self._signals.resuming = self._engine.control.stop, resume_command(self._common)
         try:
             result = await self._run_with_display()
             return await self._print_end(replace(result, signal_status=self._signals.exit_status))
@@ -60,7 +60,7 @@ class RunDisplay:
             if not self._common.is_json:
                 raise
             print_json_lines([{"event": "run_ended", "exit": error.exit_status, "error": str(error), "jobs": []}])
-            print_status(f"batchkiln: {error}")
+            print_error(error)
             return error.exit_status
 
     # --- during the run ---
@@ -134,11 +134,16 @@ class RunDisplay:
         return result.exit_status
 
 
+def _can_redraw(*, is_json: bool) -> bool:
+    """Return whether standard error is a terminal on which a block can be redrawn."""
+    return is_terminal(sys.stderr) and not is_dumb_terminal() and not is_json
+
+
 def choose_display(stack: ExitStack, *, is_quiet: bool, is_json: bool) -> Display | None:
     """Return a display on standard error: a block that is redrawn, or lines where it cannot be; None with -q."""
     if is_quiet:
         return None
-    if is_terminal(sys.stderr) and not is_dumb_terminal() and not is_json:
+    if _can_redraw(is_json=is_json):
         from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
 
         return stack.enter_context(LiveDisplay())
@@ -216,8 +221,10 @@ def _waits(views: Sequence[JobView]) -> Iterator[str]:
             yield f"{to_review}."
 
 
-def _viewing(result: RunResult) -> Iterator[str]:
-    """Yield how to look at the results, once a run has made all that it could."""
+def _viewing(result: RunResult, *, is_noted: bool) -> Iterator[str]:
+    """Yield the notes on local services unless the display had them all the time, and how to look at the results."""
+    if not is_noted:
+        yield from service_notes(result.views)
     names = [view.summary.name for view in result.views if view.summary.items[ItemState.DONE]]
     if names and result.did_anything and not result.left:
         job = command_arguments(names[0]) if len(names) == 1 else "JOB"
@@ -227,8 +234,7 @@ def _viewing(result: RunResult) -> Iterator[str]:
 def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     """Yield the problems that need a person, and the command that resumes."""
     if not common.is_quiet:
-        yield from service_notes(result.views)
-        yield from _viewing(result)
+        yield from _viewing(result, is_noted=_can_redraw(is_json=common.is_json))
     yield from _waits(result.views)
     for profile, account, error in result.blocked:
         yield (

@@ -14,7 +14,7 @@ from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.core.urls import is_url
 from batchkiln.presentation.chained_inputs import source_name
-from batchkiln.presentation.formatting import format_second, plural, sanitize, zone_name
+from batchkiln.presentation.formatting import clock_note, format_second, plural, sanitize, zone_name
 from batchkiln.presentation.show_documents import shown_item_document
 
 
@@ -96,7 +96,7 @@ def item_lines(report: ItemReport) -> Iterator[str]:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
     first = detail.arrival or next(iter(detail.events), None)
     if first is not None:
-        yield f"  history, times in {zone_name(first.at)}:"
+        yield f"  history, times in {zone_name(first.at)}{clock_note(report.context.time_scale)}:"
     if detail.arrival is not None:
         # The event's counts are left out, because they describe the whole manifest.
         manifest = sanitize(str(detail.arrival.detail.get("manifest", "")))

@@ -78,14 +78,20 @@ def job_lines(view: JobView) -> Iterator[Text]:
     if summary.is_paused:
         yield Text(f"paused: `batchkiln unpause {command_arguments(summary.name)}` resumes it", style="yellow")
     elif summary.is_finished:
-        end = "finished" if summary.has_ended else "the rest waits for a person"
-        yield Text(f"{end}; the files are in {sanitize(summary.files_dir)}")
+        yield Text(_finished_line(view))
     elif view.end is not None:
         yield Text(f"ends {view.end}")
     if view.service_note is not None:
         yield Text(view.service_note, style="dim")
     for warning in alerts_of(view):
         yield Text(f"Warning: {warning}.", style="yellow")
+
+
+def _finished_line(view: JobView) -> str:
+    if not view.summary.total:
+        return view.end_text
+    end = "finished" if view.summary.has_ended else "the rest waits for a person"
+    return f"{end}; the files are in {sanitize(view.summary.files_dir)}"
 
 
 def problem_lines(view: JobView) -> Iterator[Text]:

@@ -411,6 +411,13 @@ def read_file(path: Path) -> Config:
             mistakes.append(_diagnostic(path, problem, *(place or (None, None))))
         mistakes.sort(key=lambda mistake: (mistake.line or 0, mistake.column or 0))
         raise InputError(mistakes) from error
+    known = {LOCAL, *file.profiles}
+    if file.default_profile is not None and file.default_profile not in known:
+        close = get_close_matches(file.default_profile, known, n=1)
+        remedy = f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}"
+        reason = f"`default_profile`: no profile `{file.default_profile}` is configured"
+        line, column = read.place(("default_profile",)) or (None, None)
+        raise InputError([Diagnostic(reason, str(path), line, column, remedy=remedy)])
     return file.config(path.absolute().parent)
 
 
@@ -480,9 +487,14 @@ def _reason(problem: ErrorDetails) -> str:
             return f"{field}: {problem['msg'].replace('Input should be', 'the value must be', 1)}"
 
 
+_KEY_REMEDY: Final = "an API key does not belong in this file: name its place, as in {env: STUDIO_KEY} or {file: PATH}"
+
+
 def _remedy(problem: ErrorDetails) -> str | None:
-    """Return a question that suggests a similar known field for an unknown one; None if there is none."""
+    """Return the next step: the place for an API key that is written out, or the known field that was meant."""
     location = problem["loc"]
+    if "accounts" in location and "keys" in location[-2:] and isinstance(problem["input"], str):
+        return _KEY_REMEDY
     if problem["type"] not in _UNKNOWN:
         return None
     model: Any = _File

@@ -71,10 +71,15 @@ class InputError(BatchkilnError):
         self.omitted = omitted
         super().__init__(self.mistakes, omitted)
 
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The text of each mistake, and the number of those that are not listed."""
+        tail = (f"… and {self.omitted} more like these",) if self.omitted else ()
+        return (*map(str, self.mistakes), *tail)
+
     def __str__(self) -> str:
         """Return the mistakes, one paragraph each."""
-        tail = [f"… and {self.omitted} more like these"] if self.omitted else []
-        return "\n".join([str(mistake) for mistake in self.mistakes] + tail)
+        return "\n".join(self.paragraphs)
 
 
 class QueueUnusable(InputError):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
+from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, VariantGroup
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.remote_sources import RemoteSources
@@ -52,7 +53,8 @@ class ManifestContext:
 
     `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
     `folder`, which the person wrote as `shown_folder`; those at URLs are in `remote`. `combinations_left` limits the
-    matrices of the whole manifest together, because a few words can ask for many combinations.
+    matrices of the whole manifest together, because a few words can ask for many combinations. `warnings` name the
+    entries without rows.
     """
 
     diagnostics: Diagnostics
@@ -62,6 +64,7 @@ class ManifestContext:
     folder: Path
     shown_folder: str
     remote: RemoteSources
+    warnings: list[Diagnostic]
     access: FileAccess | None = None
     combinations_left: int = MAX_COMBINATIONS
 

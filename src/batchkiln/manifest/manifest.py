@@ -26,6 +26,7 @@ from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.row_items import row_items
 from batchkiln.manifest.schema import Header, Settings
 from batchkiln.manifest.settings import SettingsReader
+from batchkiln.manifest.sources import source_for
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
 from batchkiln.yaml_reading.yaml_errors import encoding_error, may_have_root_keys_after, report_syntax
@@ -39,6 +40,7 @@ DEFAULT_FILENAME: Final = "{job}/{item}.{ext}"
 MAX_FOLDERS: Final = 16
 MAX_PATH_SIZE_BYTES: Final = 4000  # the limit of Linux, less room for the `~2` of a taken name
 MAX_ITEMS: Final = 10_000_000
+_ONLY_TABLES: Final = frozenset({"csv", "tsv", "jsonl", "parquet"})  # a manifest may well be json or txt
 _COPY_SIZE_BYTES: Final = 1 << 20
 _LIST_DASHES: Final = re.compile(r"\s*(?:-\s+)*")  # the text before an entry of `items` in its line
 
@@ -54,7 +56,10 @@ class _ManifestText:
 
 
 class Manifest:
-    """A manifest with a valid header. `job` is the header; `items` reads the rest."""
+    """A manifest with a valid header. `job` is the header; `items` reads the rest.
+
+    `warnings` are those of the latest reading of the items: entries whose tables have no rows.
+    """
 
     def __init__(self, job: JobSpec, reader: "_ManifestReader") -> None:
         self.job = job
@@ -67,6 +72,11 @@ class Manifest:
         all errors after the last item: the caller must then discard the items that came before.
         """
         return self._reader.items(self.job.filename, catalogue)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """The warnings about the items that were read last; complete once all of them were."""
+        return tuple(self._reader.warnings)
 
     def diagnostic_at(
         self, file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
@@ -123,6 +133,7 @@ class _ManifestReader:
         self._header = MapNode(_Start(), {})
         self._has_items = False
         self._remote = RemoteSources()
+        self.warnings: list[Diagnostic] = []
         weakref.finalize(self, self._remote.close)
         self._read_header()
 
@@ -163,8 +174,9 @@ class _ManifestReader:
         )
 
     def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
-        """Yield the items, then raise `InputError` if there were errors."""
+        """Yield the items, then raise `InputError` if there were errors. `warnings` are made anew."""
         diagnostics = self.diagnostics.copy()
+        self.warnings = []
         defaults = self._header.pairs.get("defaults")
         images = Images(self._text.folder, self._access)
         context = ManifestContext(
@@ -177,6 +189,7 @@ class _ManifestReader:
             folder=self._text.folder,
             shown_folder=self._text.shown_folder,
             remote=self._remote,
+            warnings=self.warnings,
             access=self._access,
         )
         try:
@@ -380,6 +393,10 @@ def _located(
         shown_path = os.fsencode(path).decode("utf-8", "replace")
         raise InputError([Diagnostic("the manifest's path is not UTF-8", shown_path, remedy="rename it")])
     text = _ManifestText(absolute, absolute.parent, shown_folder, str(absolute))
+    table = source_for(absolute.name, absolute, path)
+    if table is not None and table.kind in _ONLY_TABLES:
+        remedy = f"a table is read by a manifest with `from: {absolute.name}`; `batchkiln init` writes a first manifest"
+        raise InputError([Diagnostic("this is a table, and no manifest", path, remedy=remedy)])
     try:
         status = absolute.stat()
         if not stat.S_ISREG(status.st_mode):

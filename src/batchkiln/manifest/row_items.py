@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from batchkiln.core.errors import Diagnostic
 from batchkiln.core.urls import is_url, redacted
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
 from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of
 from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
-from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, source_for
+from batchkiln.manifest.sources import KINDS, Row, Rows, Source, SourceUnreadable, source_for
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.yaml_reading.diagnostics import InvalidValue, Location, Mark, open_bytes
 from batchkiln.yaml_reading.yaml_tree import MapNode, Node
@@ -61,7 +62,7 @@ def _rows_to_items(
         if fields.offset or fields.limit is not None:
             offset = fields.offset or 0
             matching = itertools.islice(matching, offset, None if fields.limit is None else offset + fields.limit)
-        yield from template.items(matching)
+        yield from template.items(_warned_if_empty(context, entry, matching, file))
     except SourceUnreadable as error:
         context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
 
@@ -134,7 +135,18 @@ def _matrix_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedI
         (line, number, dict(zip(names, combination, strict=True)))
         for number, combination in enumerate(itertools.product(*values), 1)
     )
-    yield from template.items(template.matching(rows))
+    yield from template.items(_warned_if_empty(context, entry, template.matching(rows), "the matrix"))
+
+
+def _warned_if_empty(context: ManifestContext, entry: MapNode, rows: Iterator[Row], what: str) -> Iterator[Row]:
+    """Return the rows that are left of an entry's; without any, add a warning, because they make no item."""
+    first = next(rows, None)
+    if first is not None:
+        return itertools.chain((first,), rows)
+    filters = " and ".join(f"`{name}`" for name in ("where", "offset", "limit") if name in entry.pairs)
+    reason = f"{what} has no rows" + (f" that {filters} would leave" if filters else "")
+    context.warnings.append(Diagnostic(reason, context.diagnostics.file, entry.start_mark.line + 1))
+    return rows
 
 
 def _check_combinations(context: ManifestContext, count: int, mark: Mark) -> None:

@@ -103,9 +103,15 @@ def check_names(
             diagnostics.at(key.start_mark, f"unknown field `{quoted(name)}`", remedy)
 
 
+_TABLE_WORDS: Final = frozenset({"csv", "file", "path", "rows", "source", "table"})
+"""Names that people give to the field `from` of an entry."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return a remedy for an unknown name: the name probably meant, or the known names."""
     names = sorted(set(known))
+    if name in _TABLE_WORDS and "from" in names:
+        return "did you mean `from`?"
     compared = [one for one in names if len(one) <= _COMPARED_LENGTH][:_COMPARED_NAMES]
     close = difflib.get_close_matches(name[:_COMPARED_LENGTH], compared, n=2, cutoff=0.75)
     close = close or difflib.get_close_matches(name[:_COMPARED_LENGTH], compared, n=1, cutoff=0.6)

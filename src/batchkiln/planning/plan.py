@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
-from types import MappingProxyType
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.apply_manifests import ReadManifest, read_manifest, with_catalogue
+from batchkiln.api.apply_manifests import ReadManifest, read_manifest, refuse_second_of_job, with_catalogue
 from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
@@ -37,14 +36,8 @@ from batchkiln.store import (
     RecipeCount,
 )
 
-
-class SameJobTwice(InputError):
-    """Raised when two manifests define the same job; each would be planned without the other.
-
-    `digests` maps the paths of all manifests to their digests.
-    """
-
-    digests: Mapping[str, str] = MappingProxyType({})
+if TYPE_CHECKING:
+    from batchkiln.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +221,8 @@ async def make_plan(
     """Plan manifests: check their items against the catalogue, and ask for prices that the queue does not know.
 
     Only the items of `selection` are to be sent; the first `show` of each job are described in full. Neither the queue
-    nor the account changes. Raise `InputError` with the errors of the first invalid manifest, and `SameJobTwice`.
+    nor the account changes. Raise `InputError` with the errors of the first invalid manifest, or if two define
+    the same job.
     """
     if "-" in paths and len(paths) > 1:
         raise InputError("standard input cannot be combined with other manifests")
@@ -236,7 +230,11 @@ async def make_plan(
         raise InputError("a manifest is named twice")
     store, app = access.store, access.app
     catalogues = catalogues or Catalogues(access)
-    found = [await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name) for path in paths]
+    found: list[tuple[Manifest, Profile]] = []
+    for path in paths:
+        manifest, profile = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
+        refuse_second_of_job(manifest.job.name, [each.job.name for each, _ in found])
+        found.append((manifest, profile))
     profiles = app.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found):
         refuse_shared_keys(profiles, name)
@@ -288,9 +286,8 @@ def _compare_manifests(
             selection=selection,
             show=show,
         )
-        manifests.append(planned)
+        manifests.append(replace(planned, without_rows=manifest.warnings))
     digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}
-    _check_jobs_differ(manifests, digests)
     accounts = tuple(account for account in reader.accounts.summaries() if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
@@ -303,15 +300,6 @@ def _compare_manifests(
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
         digests=digests,
     )
-
-
-def _check_jobs_differ(manifests: Sequence[ManifestPlan], digests: Mapping[str, str]) -> None:
-    names = [manifest.spec.name for manifest in manifests]
-    for name in names:
-        if names.count(name) > 1:
-            error = SameJobTwice(f"two of these manifests define the job {name}; plan them one after the other")
-            error.digests = digests
-            raise error
 
 
 def _paying_accounts(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) -> list[tuple[str, str]]:

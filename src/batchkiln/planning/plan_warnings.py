@@ -63,6 +63,8 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             "new ids to generate both versions, or pass --on-change keep or --on-change redo",
         )
     yield from _duplicate_warnings(job)
+    for warning in job.manifest.without_rows:
+        yield PlanWarning("no_rows", name, one_line_diagnostic(warning))
     for warning in report.warnings:
         yield PlanWarning("catalogue", name, one_line_diagnostic(warning))
     if taken := taken_names(job.manifest.spec.output_dir, job.manifest.new_names):
@@ -172,7 +174,7 @@ def _duplicate_warnings(job: JobPlan) -> Iterator[PlanWarning]:
 
 
 def one_line_diagnostic(warning: Diagnostic) -> str:
-    """Return the catalogue's objection to an item in one line, with its place."""
+    """Return a warning about a part of the manifest in one line, with its place."""
     place = ":".join(str(part) for part in (warning.file, warning.line, warning.column) if part is not None)
     return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 

@@ -91,6 +91,11 @@ def service_note(*, is_embedded: bool, time_scale: float) -> str | None:
     return f"local service: its credits are made up{speed}"
 
 
+def clock_note(time_scale: float) -> str:
+    """Return whose clock shows the times of a service whose clock runs faster; empty if it runs as any other."""
+    return "" if time_scale == 1 else f" of the local service's clock ({time_scale:g} times as fast)"
+
+
 def plural(number: int, one: str, many: str | None = None) -> str:
     """Format a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -37,12 +37,14 @@ class ItemContext:
     """The facts outside an item that explain its state. `wait` is None if no account can continue the item.
 
     `is_configured` is true if the configuration contains the job's profile. `now` is service time.
+    `time_scale` is service seconds per real second.
     """
 
     now: datetime
     is_driven: bool
     is_configured: bool = True
     wait: Wait | None = None
+    time_scale: float = 1.0
 
 
 def read_item_context(
@@ -59,7 +61,7 @@ def read_item_context(
         for standing in _accounts(reader, detail, profile, now)
     ]
     soonest = min(waits, key=lambda entry: entry[0], default=(0.0, None))
-    return ItemContext(now, is_driven, wait=soonest[1])
+    return ItemContext(now, is_driven, wait=soonest[1], time_scale=profile.time_scale)
 
 
 def _accounts(reader: Reader, detail: ItemDetail, profile: Profile, now: datetime) -> list[AccountStanding]:

@@ -63,6 +63,8 @@ class JobView(Shown):
     @property
     def end_text(self) -> str:
         """The estimated end, or the reason why there is none, as text."""
+        if not self.summary.total:
+            return "empty: its manifest has no items"
         if self.summary.has_ended:
             return "finished"
         if self.summary.is_paused:

@@ -75,8 +75,8 @@ class ApplyReport:
     again with their new request; they may cost `redo_cost` credits by the known quotes, `redo_unquoted` of them have no
     quote. `missing` items are in the job, not canceled and not in the manifest; `pruned` of them were canceled.
     `digest` is a hash of the manifest's whole content, images included. `warnings` are the catalogue's objections that
-    are uncertain or concern queued items. `paid_before` counts new items whose requests equal those of items of the job
-    that are done or under way.
+    are uncertain or concern queued items, after those of the manifest. `paid_before` counts new items whose requests
+    equal those of items of the job that are done or under way.
     """
 
     job_id: int | None

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.budget import JobCredits
-from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
@@ -279,7 +279,7 @@ class Jobs:
                 found[name] = (row[0], ItemState(row[1]))
                 continue
             near = _names_near(self._connection, job_id, name)
-            remedy = f"run `batchkiln items {job}` for a list of its items"
+            remedy = f"run `batchkiln items {command_arguments(job)}` for a list of its items"
             mistakes.append(_unknown(f"the job {job!r} has no item {name!r}", name, near, remedy))
         if mistakes:
             raise InputError(mistakes)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.core.durations import Durations
+from batchkiln.core.errors import Diagnostic
 from batchkiln.core.forecast import JobLoad
 from batchkiln.core.job import JobSpec, Recipe
 from batchkiln.core.rate_limits import Limits
@@ -93,7 +94,7 @@ class ManifestPlan:
     first new items whose requests equal those of items that are done or under way. `equal_requests` is the number of
     items that repeat the request of an earlier item of the manifest, and the first such pairs. `unselected` counts
     items to send that a selection leaves out; `counts` has the others, among them `needed` sources of selected items.
-    `shown` are the first items that would be sent.
+    `shown` are the first items that would be sent. `without_rows` are the manifest's tables that make no item.
     """
 
     spec: JobSpec
@@ -116,6 +117,7 @@ class ManifestPlan:
     needed: int = 0
     unselected: int = 0
     shown: tuple[PlannedItem, ...] = ()
+    without_rows: tuple[Diagnostic, ...] = ()
 
     def priced(self, prices: Mapping[str, int]) -> "ManifestPlan":
         """Return a copy with prices by price key; known prices remain."""

@@ -30,6 +30,12 @@ ANSWERS_ABOUT_TIME: Final = 5
 """The contradicting replies about the time after which this machine's clock is used."""
 
 
+_TIME_REMEDY: Final = (
+    "if the service is `batchkiln serve` with a --time-scale, set BATCHKILN_TIME_SCALE, or the profile's time_scale, "
+    "to the same number"
+)
+
+
 async def resume_held(worker: AccountWorker) -> None:
     """Resume the items whose API key is configured again, so that they count before the run decides on its end."""
     fingerprints, now = worker.ports.service.fingerprints, worker.ports.clock.now()
@@ -61,7 +67,12 @@ async def sync_clock(worker: AccountWorker) -> None:
             await worker.ports.clock.sleep_until(again_at, worker.control.stopping)
     now = worker.ports.clock.now()
     if answers >= ANSWERS_ABOUT_TIME and not worker.ports.clock.is_observed:
-        log.warning("service_time_unknown", account=worker.viewpoint.account, reason="no two replies agree on the time")
+        log.warning(
+            "service_time_unknown",
+            account=worker.viewpoint.account,
+            reason="no two replies agree on the time",
+            remedy=_TIME_REMEDY,
+        )
     holds = HoldsCapped(logged[-1].sent_at if logged else None)
     for change in (TimeKnown(), holds, CircumstancesKnown(worker.circumstances)):
         await worker.ports.queue.update_account(worker.account_id, change, now)

@@ -1,5 +1,7 @@
 """`plan`, and the question that `run` asks on a terminal, as a person meets them (contract, section 4)."""
 
+import pytest
+
 from integration.cli.workspace import (
     HURRIED,
     UNHURRIED,
@@ -22,6 +24,7 @@ def test_a_plan_leaves_nothing_behind(workspace: Workspace) -> None:
 
     assert result.exit == 0, result.err
     assert "2 new, 0 known, 0 changed, 0 removed" in result.out
+    assert "SLOT TIME (service time)" in result.out  # the end below it is in real time
     assert "Nothing was sent, spent or changed." in result.out
     assert sorted(path.name for path in workspace.folder.iterdir()) == before
 
@@ -79,6 +82,47 @@ def test_a_manifest_on_standard_input_can_be_planned(workspace: Workspace) -> No
     text = (workspace.folder / workspace.manifest()).read_text("utf-8")
 
     assert "2 new" in workspace.call("plan", "-", stdin=text).out
+
+
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
+def test_two_manifests_of_one_job_are_refused_together(workspace: Workspace, command: str) -> None:
+    """The items of the second would replace those of the first, so nothing is enqueued."""
+    first, second = workspace.manifest(), "again.yaml"
+    (workspace.folder / second).write_text((workspace.folder / first).read_text("utf-8"), "utf-8")
+
+    result = workspace.call(command, first, second)
+
+    assert (result.exit, result.out) == (2, "")
+    assert "two of these manifests define the job foxes; nothing was enqueued" in result.err
+    assert workspace.call("items", "foxes").exit == 2  # there is no such job
+
+
+@pytest.mark.parametrize("more", [(), ("--detailed-exitcode",)])
+def test_each_of_several_mistakes_begins_in_the_same_way(workspace: Workspace, more: tuple[str, ...]) -> None:
+    """The lines that begin with the program's name are the mistakes, as many as there are."""
+    (workspace.folder / "bad.yaml").write_text("version: 1\njob: a\nitmes: []\norder: no\n", "utf-8")
+
+    told = workspace.call("plan", "bad.yaml", *more).err.splitlines()
+
+    assert [line.split()[0] for line in told if "bad.yaml:" in line] == ["batchkiln:"] * 3
+
+
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
+def test_a_table_without_rows_is_a_warning(workspace: Workspace, command: str) -> None:
+    """Each command names it, also for programs; a run of nothing is no silent success."""
+    (workspace.folder / "t.csv").write_text("prompt\n", "utf-8")
+    (workspace.folder / "t.yaml").write_text(
+        "version: 1\njob: t\nitems:\n- {from: t.csv, model: epsilon-2, mode: text-to-image}\n", "utf-8"
+    )
+
+    told = workspace.call(command, "t.yaml")
+    assert told.exit == 0
+    assert "t.yaml:4: t.csv has no rows" in told.out + told.err
+    if command != "run":  # whose --json are events
+        document = workspace.call(command, "t.yaml", "--json").document
+        (warning,) = document["warnings"] if command == "plan" else document["jobs"][0]["warnings"]
+        assert warning.get("code", "no_rows") == "no_rows"
+        assert "t.csv has no rows" in warning.get("message", warning.get("reason"))
 
 
 def test_a_mistake_in_a_manifest_is_no_plan(workspace: Workspace) -> None:

@@ -191,6 +191,17 @@ def test_times_are_those_of_the_person(done: Workspace) -> None:
     assert indian.call("events", "--json", TZ="Asia/Kolkata").lines == done.call("events", "--json").lines
 
 
+def test_times_of_a_faster_clock_are_named_as_such(done: Workspace) -> None:
+    """A time of the local service may lie in the future; what is made for programs stays as it is."""
+    shown, events = done.call("show", "foxes", "fox-1"), done.call("events")
+
+    note = "of the local service's clock (600 times as fast)"
+    assert sum(note in line for line in shown.out.splitlines() if "history, times in" in line) == 1
+    assert events.err.splitlines() == [f"Times of the profile local are those {note}."]
+    assert note not in events.out
+    assert not done.call("events", "--json").err
+
+
 def test_an_error_is_json_where_json_was_asked_for(done: Workspace) -> None:
     """A program reads the message and the mistakes with their places; a person reads the same on standard error."""
     wrong = done.call("plan", "gone.yaml", "--json")

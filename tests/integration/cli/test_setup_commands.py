@@ -184,6 +184,7 @@ def test_help_and_version_need_no_queue(workspace: Workspace) -> None:
         (("xyzzy",), "`batchkiln --help` explains its use"),
         (("run", "--max-credits", "lots", "x.yaml"), "'lots' is not a whole number"),
         (("run", "--max-credit", "5", "x.yaml"), "did you mean '--max-credits'?"),
+        (("run", "--profil", "x", "x.yaml"), "did you mean '--profile'?"),
         (("run", "--contact-timeout", "long", "x.yaml"), "'long' is not a number"),
     ],
 )

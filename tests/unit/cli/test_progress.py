@@ -105,6 +105,17 @@ def test_a_wait_is_reported_with_its_reason_and_end() -> None:
     assert "until 2030-01-02 00:00 UTC" in told
 
 
+def test_an_outage_has_a_next_try_and_no_end() -> None:
+    """The wait is only that of the next try, and nobody knows when a service that cannot be reached is back."""
+    for told in (drawn(state(WaitReason.UNREACHABLE)), plain_line(state(WaitReason.UNREACHABLE))):
+        assert "cannot be reached (next try at 2030-01-02 00:00 UTC)" in told
+        assert "until" not in told
+        assert "ends" not in told
+
+    reached = replace(state(), workers=(worker(WaitReason.UNREACHABLE), worker()))
+    assert reached.end is not None  # another account of the run goes on
+
+
 def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
     """Polling is work, not a wait."""
     assert "waits" not in drawn(state(WaitReason.POLL_INTERVAL))

@@ -1,11 +1,14 @@
 """How a run ends: the exit status of the contract's section 4, and the words beside it."""
 
+import signal
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from batchkiln.api.run import RunResult
-from batchkiln.cli.command import Common
+from batchkiln.cli.command import Common, Signals
 from batchkiln.cli.run_display import print_run_summary, resume_command
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import ExitStatus
@@ -144,6 +147,35 @@ def test_json_keeps_words_off_standard_output(capsys: pytest.CaptureFixture[str]
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "To resume" in captured.err
+
+
+def test_a_second_signal_ends_with_the_command_that_resumes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line is the one that a person needs next."""
+    monkeypatch.setattr("os._exit", sys.exit)
+    monkeypatch.setattr("batchkiln.cli.command.ignore_closed_output", lambda: None)
+    signals = Signals("Stopping.")
+    signals.stop, signals.resuming = (lambda: None), "batchkiln run birds.yaml"
+
+    signals.receive(signal.SIGINT)
+    with pytest.raises(SystemExit, match="130"):
+        signals.receive(signal.SIGINT)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["Stopping.", "Stopped; everything is saved.", "To resume: `batchkiln run birds.yaml`"]
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_the_note_on_a_local_service_is_not_repeated_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_live: bool
+) -> None:
+    """The block that is redrawn has shown it all the time; lines have not."""
+    monkeypatch.setattr("batchkiln.cli.run_display._can_redraw", lambda **_: is_live)
+
+    print_run_summary(RunResult((replace(DONE, is_embedded=True),)), common("run", "birds.yaml"))
+
+    assert ("Local service: its credits are made up" in capsys.readouterr().err) is not is_live
 
 
 def test_work_continues_a_manifest_from_standard_input() -> None:

@@ -56,6 +56,15 @@ def test_what_waits_for_a_person_is_not_finished() -> None:
     assert "the rest waits for a person; the files are in out" in lines
 
 
+def test_a_job_without_items_is_called_empty() -> None:
+    """Nothing of it waits for a person, and nothing has finished."""
+    view = job_view({})
+
+    assert view.end_text == "empty: its manifest has no items"
+    assert view.end_text in [line.plain for line in job_lines(view)]
+    assert "waits for a person" not in _printed(view, 120)
+
+
 def test_the_commands_below_problems_can_be_copied() -> None:
     """They stand in backquotes, within which no line is broken."""
     view = job_view({ItemState.FAILED: 1}, name="-birds", problems=[ProblemGroup(ItemState.FAILED, "timed_out", 1, "")])

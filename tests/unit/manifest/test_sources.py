@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import InputFile
+from batchkiln.manifest import open_manifest
 
-from .manifest_texts import HEADER, mistakes, places, specs
+from .manifest_texts import HEADER, HEADER_LINES, mistakes, places, specs
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:
@@ -39,6 +41,58 @@ def test_each_kind_of_source(tmp_path: Path, name: str, content: str) -> None:
 
     assert [one.prompt for one in items] == ['a, "fox"', "owl"]
     assert items[0].name == "p-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "entry", "reason"),
+    [
+        ("p.csv", "prompt,kind\n", "- from: p.csv", "p.csv has no rows"),
+        ("p.txt", "", "- from: p.txt", "p.txt has no rows"),
+        (
+            "p.csv",
+            "prompt,kind\nowl,y\n",
+            "- {from: p.csv, where: kind == 'x', limit: 1}",
+            "p.csv has no rows that `where` and `limit` would leave",
+        ),
+        ("p.csv", "prompt\nowl\n", "- {from: p.csv, offset: 1}", "p.csv has no rows that `offset` would leave"),
+        (
+            "p.csv",
+            "",
+            "- {prompt: '{{ n }}', matrix: {n: [1, 2]}, where: n > 2}",
+            "the matrix has no rows that `where` would leave",
+        ),
+    ],
+)
+def test_an_entry_without_rows_is_a_warning(tmp_path: Path, name: str, content: str, entry: str, reason: str) -> None:
+    """It makes no item, which a person hardly wants; the warning names the entry's line, each time that it is read."""
+    written(tmp_path, name, content)
+    (tmp_path / "m.yaml").write_text(HEADER + "- a fox\n" + entry + "\n", "utf-8")
+    manifest = open_manifest("m.yaml", working_dir=tmp_path)
+
+    assert [len(list(manifest.items())) for _ in range(2)] == [1, 1]
+    assert manifest.warnings == (Diagnostic(reason, "m.yaml", HEADER_LINES + 2),)
+
+
+@pytest.mark.parametrize("name", ["file", "source"])
+def test_an_entry_that_names_its_table_otherwise_is_told_of_from(tmp_path: Path, name: str) -> None:
+    """The field is called `from`, which is not near to what people try first."""
+    written(tmp_path, "t.csv", "prompt\nowl\n")
+
+    found = mistakes(tmp_path, HEADER + f"- {name}: t.csv\n")
+
+    assert "did you mean `from`?" in [one.remedy for one in found]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl.gz"])
+def test_a_table_in_place_of_a_manifest_is_told_of_the_manifest(tmp_path: Path, name: str) -> None:
+    """Nobody guesses from the fields of a manifest that are missing in it."""
+    written(tmp_path, name, '{"prompt": "owl"}\n')
+
+    with pytest.raises(InputError) as error:
+        open_manifest(name, working_dir=tmp_path)
+
+    (one,) = error.value.mistakes
+    assert f"a table is read by a manifest with `from: {name}`" in (one.remedy or "")
 
 
 def test_packed_rows_may_share_a_long_text(tmp_path: Path) -> None:

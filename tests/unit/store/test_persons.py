@@ -1,5 +1,7 @@
 """What a person may ask: retry, cancel, pause; what each may cost, and what is left as it is and why."""
 
+from dataclasses import replace
+
 import pytest
 
 from batchkiln.core.errors import InputError
@@ -7,7 +9,7 @@ from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.store import operations
 from batchkiln.store.operations import Skipped, cancel, pause, preview_cancel, preview_retry, redo, retry, unpause
 from batchkiln.store.resolution import Decision, resolve
-from support.queue_file import NOW, RECIPE, QueueFile, spec
+from support.queue_file import JOB, NOW, RECIPE, QueueFile, spec
 
 
 @pytest.fixture
@@ -203,6 +205,14 @@ def test_unknown_items_are_reported_all_at_once_and_nothing_is_done(queue: Queue
     assert first.remedy == "did you mean 'red-fox'? run `batchkiln items birds` for a list of its items"
     assert second.reason == "the job 'birds' has no item 'zebra'"
     assert queue.names() == ["red-fox", "owl"]
+
+
+def test_the_command_that_lists_the_items_can_be_copied(queue: QueueFile) -> None:
+    """A job's name that begins with a hyphen is no option."""
+    queue.apply([spec("owl")], job=replace(JOB, name="-birds"))
+
+    with pytest.raises(InputError, match="`batchkiln items -- -birds`"):
+        cancel(queue.connection, "-birds", ["zebra"], NOW)
 
 
 def test_each_state_is_either_moved_or_explained() -> None:

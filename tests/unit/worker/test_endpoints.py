@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import structlog
 
 from batchkiln.core.calls import Call
 from batchkiln.core.rate_limits import Limits
@@ -198,6 +199,19 @@ async def test_description_that_is_not_understood_holds_up_nothing(world: World)
 
     assert world.state(item) is ItemState.DONE
     assert len(times_of(world, "other")) == 2
+
+
+async def test_a_time_on_which_no_two_replies_agree_names_the_likely_cause(world: World) -> None:
+    """A local service with a faster clock, of which this process was not told, is the usual one."""
+    world.clock.distrust(timedelta(days=1))
+    world.service.dates_needed = 99
+    world.enqueue()
+
+    with structlog.testing.capture_logs() as told:
+        await world.run()
+
+    (unknown,) = (one for one in told if one["event"] == "service_time_unknown")
+    assert "set BATCHKILN_TIME_SCALE" in unknown["remedy"]
 
 
 # --- each call's own backoff ---
