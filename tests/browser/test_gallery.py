@@ -144,11 +144,14 @@ def test_new_files_come_in_and_a_selection_stays(gallery: Opened, tmp_path: Path
 
 
 def test_file_that_is_gone_is_told_in_words(gallery: Opened, tmp_path: Path) -> None:
-    """In place of the browser's own broken picture, and of a link to it."""
+    """In place of the browser's own broken picture, and of a link to it; by the browser, where the server had it."""
     (tmp_path / "fox.png").unlink()
+    gallery.page.route("**/media/**", lambda route: route.fulfill(status=404))
+    gallery.go("/jobs/birds/items?text=owl-1&large=1")
+    expect(gallery.page.get_by_text("This file cannot be shown.")).to_be_visible()
     gallery.go("/jobs/birds/items?text=snow&large=1")
 
-    expect(gallery.page.get_by_text("This file is gone, or cannot be shown.")).to_be_visible()
+    expect(gallery.page.get_by_text("fox.png is missing.")).to_be_visible()
     expect(gallery.page.locator(".view a")).to_have_count(0)
 
 
