@@ -2,10 +2,11 @@
 # journals of attempts, and the results, are below /data, which has to be a volume.
 # docker build -f docs/containers/batchkiln.Dockerfile -t batchkiln .
 FROM python:3.12-slim
+ARG EXTRAS=postgres,watch
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
 COPY docs /src/docs
-RUN pip install --no-cache-dir '/src[postgres,watch]' \
+RUN pip install --no-cache-dir "/src[${EXTRAS}]" \
     && rm -r /src \
     && useradd --create-home --uid 10001 batchkiln \
     && mkdir /data \
@@ -13,6 +14,7 @@ RUN pip install --no-cache-dir '/src[postgres,watch]' \
 USER batchkiln
 WORKDIR /data
 VOLUME /data
-ENV XDG_STATE_HOME=/data/state
+# Neither is below the home of a user: `docker run --user` may name one that has none.
+ENV XDG_STATE_HOME=/data/state XDG_CACHE_HOME=/tmp/cache
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["batchkiln"]

@@ -77,6 +77,7 @@ _ENDPOINTS: Final = {
     "POST /faults": "adds a rule, with the fields of `faults` in the configuration",
     "DELETE /faults": "none any more",
     "DELETE /faults/{number}": "one rule less",
+    "GET /clock": "service time and its speed",
     "POST /clock": 'advances service time by that many seconds, once pending files are drawn: {"advance": 600}',
     "POST /reset": "starts over, as in a new folder: only API keys, the clock and the ports stay",
     "POST /generations/{id}/end": 'ends an active generation, as support would: {"outcome": "success|failed|canceled"}',
@@ -97,6 +98,7 @@ def build_admin_app(admin: AdminContext) -> web.Application:
             web.post("/faults", _add_fault),
             web.delete("/faults", _clear_faults),
             web.delete("/faults/{number:[0-9]{1,9}}", _withdraw_fault),
+            web.get("/clock", _clock),
             web.post("/clock", _advance),
             web.post("/reset", _reset),
             web.post("/generations/{id}/end", _end),
@@ -221,6 +223,11 @@ async def _withdraw_fault(request: web.Request) -> web.Response:
     if not request.app[ADMIN].faults.withdraw(int(number)):
         raise ApiError(404, "not_found", f"no rule {number} is active; GET /faults lists them")
     return _json({"withdrawn": 1})
+
+
+async def _clock(request: web.Request) -> web.Response:
+    admin = request.app[ADMIN]
+    return _json({"now": iso(admin.clock.now_ms()), "time_scale": admin.time_scale})
 
 
 async def _advance(request: web.Request) -> web.Response:

@@ -55,6 +55,25 @@ def test_range_is_selected_and_kept(gallery: Opened) -> None:
     assert verdicts(gallery) == {f"owl-{number}": "kept" for number in range(1, 5)}
 
 
+def test_selection_takes_two_rows_of_a_phone(gallery: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its longest words and all its buttons; the rest of the window is for the pictures."""
+    monkeypatch.setattr(batchkiln.dashboard.gallery, "TILES", 3)
+    gallery.queue.connection.execute("UPDATE item SET verdict = 'kept' WHERE name = 'fox'")
+    gallery.page.set_viewport_size({"width": 390, "height": 844})
+    gallery.go("/jobs/birds/items")
+    gallery.page.get_by_role("checkbox", name="Select owl-1").check()
+    gallery.page.get_by_role("link", name="Next page").click()
+    gallery.page.get_by_role("checkbox", name="Select fox", exact=True).check()
+    expect(gallery.page.locator("[data-count]")).to_have_text("2 selected, 1 elsewhere")
+
+    bar = gallery.page.locator(".selection")
+    count, buttons = bar.locator("[data-count]"), bar.locator(".buttons")
+
+    expect(buttons.get_by_role("button")).to_have_text(["Keep", "Drop", "Take verdict back", "Make again…"])
+    assert count.bounding_box() is not None
+    assert (bar.bounding_box() or {"height": 0})["height"] < 2.5 * (buttons.bounding_box() or {"height": 0})["height"]
+
+
 def test_selection_goes_along_from_page_to_page(gallery: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is decided as one, with what another page shows; then nothing is selected, also after a reload."""
     monkeypatch.setattr(batchkiln.dashboard.gallery, "TILES", 3)
@@ -63,16 +82,16 @@ def test_selection_goes_along_from_page_to_page(gallery: Opened, monkeypatch: py
     gallery.page.get_by_role("checkbox", name="Select owl-1").check()
     gallery.page.get_by_role("checkbox", name="Select owl-3").check()
     press(gallery, "n")
-    expect(told).to_have_text("2 selected, 2 on other pages")
+    expect(told).to_have_text("2 selected, 2 elsewhere")
     gallery.page.get_by_role("checkbox", name="Select fox", exact=True).check()
     press(gallery, "p")
-    expect(told).to_have_text("3 selected, 1 on other pages")
+    expect(told).to_have_text("3 selected, 1 elsewhere")
     gallery.page.get_by_role("checkbox", name="Select owl-3").uncheck()
     gallery.page.get_by_role("link", name="owl-2, large").click()
     press(gallery, "k")
     expect(gallery.page.get_by_text("1 item kept.")).to_be_visible()
     press(gallery, "Escape")
-    expect(told).to_have_text("2 selected, 2 on other pages")  # it begins with the item that was large
+    expect(told).to_have_text("2 selected, 2 elsewhere")  # it begins with the item that was large
     gallery.page.get_by_role("button", name="Make again").click()
     expect(gallery.page.locator(".cost")).to_contain_text("making 2 done items again")
     gallery.page.get_by_role("link", name="Back").click()
@@ -95,9 +114,9 @@ def test_selection_is_cleared_on_all_pages(gallery: Opened, monkeypatch: pytest.
     gallery.page.get_by_label("select page").check()
     press(gallery, "n")
     gallery.page.get_by_role("checkbox", name="Select owl-4").check()
-    expect(told).to_have_text("4 selected, 3 on other pages")
+    expect(told).to_have_text("4 selected, 3 elsewhere")
     press(gallery, "Escape")
-    expect(told).to_have_text("3 selected, 3 on other pages")
+    expect(told).to_have_text("3 selected, 3 elsewhere")
     gallery.page.get_by_role("button", name="clear").click()
 
     expect(told).to_have_text("none selected")
@@ -113,7 +132,7 @@ def test_selection_that_no_form_holds_is_not_sent(gallery: Opened) -> None:
     gallery.page.evaluate(f"sessionStorage.setItem(place, JSON.stringify({names}))")
     gallery.page.reload()
 
-    expect(gallery.page.locator("[data-count]")).to_contain_text("900 on other pages, too many to send at once")
+    expect(gallery.page.locator("[data-count]")).to_contain_text("900 elsewhere, too many to send at once")
     expect(gallery.page.get_by_role("button", name="Keep")).to_be_disabled()
 
 
@@ -144,11 +163,14 @@ def test_new_files_come_in_and_a_selection_stays(gallery: Opened, tmp_path: Path
 
 
 def test_file_that_is_gone_is_told_in_words(gallery: Opened, tmp_path: Path) -> None:
-    """In place of the browser's own broken picture, and of a link to it."""
+    """In place of the browser's own broken picture, and of a link to it; by the browser, where the server had it."""
     (tmp_path / "fox.png").unlink()
+    gallery.page.route("**/media/**", lambda route: route.fulfill(status=404))
+    gallery.go("/jobs/birds/items?text=owl-1&large=1")
+    expect(gallery.page.get_by_text("This file cannot be shown.")).to_be_visible()
     gallery.go("/jobs/birds/items?text=snow&large=1")
 
-    expect(gallery.page.get_by_text("This file is gone, or cannot be shown.")).to_be_visible()
+    expect(gallery.page.get_by_text("fox.png is missing.")).to_be_visible()
     expect(gallery.page.locator(".view a")).to_have_count(0)
 
 

@@ -40,6 +40,22 @@ def test_a_page_fits_a_phone_and_says_nothing_in_the_console(seen: Opened, path:
     assert [fault for fault in seen.faults if "404" not in fault] == []  # a file that is gone has no picture
 
 
+def test_attempts_fit_a_wide_window(opened: Opened) -> None:
+    """With an id of the service's length, beside its status."""
+    sent = opened.queue.send(
+        "queued", generation_id="gen_" + "0123456789ab" * 2, account="studio-berlin-north-two-7c1e"
+    )
+    opened.queue.end(sent, "succeeded")
+    opened.queue.connection.execute("UPDATE attempt SET generation_status = 'processing' WHERE id = ?", (sent,))
+    opened.page.set_viewport_size({"width": 1440, "height": 900})
+    opened.go("/jobs/birds/item?id=queued")
+
+    attempts = opened.page.get_by_role("region", name="Attempts")
+
+    expect(attempts).to_contain_text("processing")
+    assert attempts.evaluate("(one) => one.scrollWidth - one.clientWidth") == 0
+
+
 def test_the_token_is_gone_from_the_address(seen: Opened) -> None:
     """Neither a screenshot nor the history holds it."""
     seen.page.goto(seen.served.link)

@@ -1,4 +1,4 @@
-"""The container file of the local service: its parts are there, and its command is one of the program's."""
+"""The container files: their parts are there, the commands are the program's, and any user may run it."""
 
 import io
 import json
@@ -18,6 +18,7 @@ from batchkiln_service.config import ServiceConfig
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATH: Final = ROOT / "docs" / "containers" / "serve.Dockerfile"
+PROGRAM: Final = PATH.with_name("batchkiln.Dockerfile")
 IMAGE: Final = "batchkiln-serve-test"
 
 
@@ -76,6 +77,28 @@ def test_service_does_not_run_as_root_and_stops_in_order() -> None:
     """SIGTERM is what `serve` completes its replies for."""
     assert value_of("USER") == "batchkiln"
     assert value_of("STOPSIGNAL") == "SIGTERM"
+
+
+def test_program_runs_as_the_owner_of_a_folder() -> None:
+    """`--user` is a user without a home in the image: what the program keeps is elsewhere, and the manual says it."""
+    environment = DockerfileParser(fileobj=io.BytesIO(PROGRAM.read_bytes())).envs
+    runs = (ROOT / "docs" / "pipelines.md").read_text("utf-8").split("docker run ")[1:]
+
+    assert environment == {"XDG_STATE_HOME": "/data/state", "XDG_CACHE_HOME": "/tmp/cache"}
+    assert runs
+    assert [run for run in runs if '--user "$(id -u):$(id -g)"' not in run.partition("```")[0]] == []
+
+
+def test_program_has_the_extras_that_were_asked_for() -> None:
+    """The manual's build argument is the file's, and names extras of the program."""
+    parser = DockerfileParser(fileobj=io.BytesIO(PROGRAM.read_bytes()))
+    (argument,) = (each["value"] for each in parser.structure if each["instruction"] == "ARG")
+    manual = (ROOT / "docs" / "pipelines.md").read_text("utf-8").partition("--build-arg ")[2].split()[0]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+
+    assert [name for name, _, _ in (argument.partition("="), manual.partition("="))] == ["EXTRAS"] * 2
+    assert {*argument.partition("=")[2].split(","), *manual.partition("=")[2].split(",")} <= set(extras)
+    assert '"/src[${EXTRAS}]"' in PROGRAM.read_text("utf-8")  # in double quotes, so that the shell puts them in
 
 
 @pytest.mark.long

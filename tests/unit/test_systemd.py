@@ -64,6 +64,15 @@ def test_worker_keeps_its_journals_on_the_machine() -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_unit_starts_without_a_shared_folder(unit: Path) -> None:
+    """Only the folder it works in has to exist: systemd ends a unit whose ReadWritePaths= is missing without `-`."""
+    found = settings(unit)
+    (paths,) = found["ReadWritePaths"]
+
+    assert [path for path in paths.split() if not path.startswith("-")] == found["WorkingDirectory"]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
     """`systemd-analyze verify` finds nothing; the program itself is not installed here."""
     verify = shutil.which("systemd-analyze")

@@ -46,14 +46,14 @@ class Thumbnails:
         """The size of the cached thumbnails."""
         return self._size
 
-    async def of(self, path: Path, sha256: str, media_type: str) -> Thumbnail | None:
-        """Return the thumbnail of a file, or None if the file is missing or cannot be drawn."""
+    async def of(self, path: Path, sha256: str, media_type: str) -> Thumbnail | NoThumbnail:
+        """Return the thumbnail of a file, or why there is none."""
         if sha256 not in self._kept:
             async with self._places:
                 if sha256 not in self._kept:  # another request may have drawn it while this one waited
                     made = await asyncio.to_thread(make_thumbnail, path, media_type=media_type, edge=EDGE_PIXELS)
                     if isinstance(made, NoThumbnail):
-                        return None
+                        return made
                     self._keep(sha256, made)
         self._kept.move_to_end(sha256)
         return self._kept[sha256]

@@ -13,6 +13,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.urls import is_url
 from batchkiln.dashboard.context import context_of
 from batchkiln.object_storage import local_file
+from batchkiln.outputs.thumbnails import NoThumbnail
 
 DISPLAYED_TYPES: Final = frozenset(
     {
@@ -31,18 +32,27 @@ DISPLAYED_TYPES: Final = frozenset(
 _KEPT: Final = "private, max-age=31536000, immutable"
 _NO_PICTURE: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 96" fill="none" stroke="#888" stroke-width="2">'
-    '<rect x="32" y="36" width="32" height="24" rx="2"/><path d="M30 64 66 32"/></svg>'
+    '<rect x="32" y="30" width="32" height="24" rx="2"/><path d="M30 58 66 26"/>'
+    '<text x="48" y="74" fill="#888" stroke="none" text-anchor="middle" font-family="sans-serif" font-size="9">'
+    "{}</text></svg>"
 )
+_REASONS: Final = {NoThumbnail.GONE: "missing", NoThumbnail.UNREADABLE: "broken"}
 
 
 async def thumbnail(request: web.Request) -> web.StreamResponse:
-    """Return a file's thumbnail."""
+    """Return a file's thumbnail, or a picture that names the reason why there is none."""
     file = await _file(request)
     path = await _local(request, file)
-    picture = None if path is None else await context_of(request).thumbnails.of(path, file.sha256, file.media_type)
-    if picture is None:
-        return web.Response(status=404, text=_NO_PICTURE, content_type="image/svg+xml")
+    if path is None:
+        return _no_picture("cannot be read")
+    picture = await context_of(request).thumbnails.of(path, file.sha256, file.media_type)
+    if isinstance(picture, NoThumbnail):
+        return _no_picture(_REASONS[picture])
     return web.Response(body=picture.content, content_type=picture.media_type, headers={"Cache-Control": _KEPT})
+
+
+def _no_picture(reason: str) -> web.Response:
+    return web.Response(status=404, text=_NO_PICTURE.format(reason), content_type="image/svg+xml")
 
 
 async def media(request: web.Request) -> web.StreamResponse:

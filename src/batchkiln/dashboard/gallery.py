@@ -14,6 +14,7 @@ from batchkiln.core.job import InputFile
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import state_bar
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
+from batchkiln.dashboard.file_faults import faults_of
 from batchkiln.dashboard.messages import button_label, done_message
 from batchkiln.dashboard.rendering import action_url, items_url
 
@@ -172,13 +173,14 @@ async def show(request: web.Request) -> web.Response:
 
 async def gallery_sections(context: Context, view: View) -> dict[str, str]:
     """Render the parts of a gallery that change while the queue is run. Raise `InputError` for an unknown job."""
-    return _sections(context, view, await context.reader.read(_read, view))
+    return await _sections(context, view, await context.reader.read(_read, view))
 
 
-def _sections(context: Context, view: View, shown: Shown) -> dict[str, str]:
+async def _sections(context: Context, view: View, shown: Shown) -> dict[str, str]:
     values = {
         "view": view,
         "shown": shown,
+        "faults": await faults_of(shown.page.items) if view.is_large else {},
         "state_bar": state_bar,
         "actions": {action: _LABELS[action] for action, states in _SELECTABLE.items() if states & shown.states},
     }
@@ -190,7 +192,7 @@ async def _page(
     context: Context, view: View, *, note: str | None = None, refused: Sequence[str | Skipped] = (), status: int = 200
 ) -> web.Response:
     shown = await context.reader.read(_read, view)
-    parts = _sections(context, view, shown)
+    parts = await _sections(context, view, shown)
     return context.page(
         "gallery.html", status=status, view=view, shown=shown, parts=parts, note=note, refused=refused, orders=_SORTINGS
     )

@@ -10,6 +10,7 @@ from batchkiln.api.reading import read_item_report
 from batchkiln.core.states import FINAL_STATES, RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
+from batchkiln.dashboard.file_faults import faults_of
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
 
 HOURS_SHOWN: Final = 24
@@ -73,6 +74,7 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     html = context.render(
         "sections/item.html",
         detail=detail,
+        faults=await faults_of([detail.item]),
         events=list(reversed(events))[:EVENTS_SHOWN],
         events_total=len(events),
         explanation=explanation,

@@ -13,6 +13,9 @@ from markupsafe import Markup, escape
 
 from batchkiln.api import OutputSummary
 from batchkiln.core.byte_sizes import format_size
+from batchkiln.core.errors import command_arguments
+from batchkiln.core.polling import RETENTION
+from batchkiln.dashboard.file_faults import MISSING
 from batchkiln.presentation.chained_inputs import source_name, waiting_lines
 from batchkiln.presentation.formatting import (
     STYLES,
@@ -54,7 +57,10 @@ def environment() -> Environment:
         "thousands": lambda number: f"{number:,}",
     }
     made.globals |= {
+        "MISSING": MISSING,
+        "RETENTION": RETENTION,
         "STATES": tuple(STYLES),
+        "command_arguments": command_arguments,
         "item_url": item_url,
         "service_notes": service_notes,
         "source_name": source_name,

@@ -10,6 +10,7 @@ from aiohttp import web
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
 from batchkiln.core.urls import is_url
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
+from batchkiln.dashboard.file_faults import faults_of
 from batchkiln.dashboard.rendering import review_url
 
 _DIGITS_MAX: Final = 18
@@ -56,11 +57,11 @@ async def _page(
     job, is_all = request.match_info["job"], _is_all(request)
     place = at if at is not None else _number(request.query.get("at"))
     step, last, left = await context.reader.read(_read, job, place, _number(request.query.get("last")), is_all=is_all)
-    gone, gone_inputs = (frozenset[int](),) * 2 if step is None else await asyncio.to_thread(_gone, step)
+    inputs = [] if step is None else [(number, file.path) for number, file in step.inputs]
     return context.page(
         "review.html",
-        gone=gone,
-        gone_inputs=gone_inputs,
+        faults=await faults_of(() if step is None else step.items),
+        gone_inputs=await asyncio.to_thread(_missing, inputs),
         status=409 if refused else 200,
         job=job,
         step=step,
@@ -79,16 +80,8 @@ def _read(
     return step, None if last is None else reader.reviews.item(job, last), left
 
 
-def _gone(step: ReviewStep) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the ids of the outputs and of the inputs that were moved or deleted.
-
-    Objects are not asked for: that takes too long.
-    """
-    files = [(output.id, output.path) for item in step.items for output in item.outputs]
-    return _missing(files), _missing([(number, file.path) for number, file in step.inputs])
-
-
 def _missing(files: Sequence[tuple[int, str]]) -> frozenset[int]:
+    """Return the numbers of the files that were moved or deleted. Objects are not asked for: that takes too long."""
     return frozenset(number for number, path in files if not is_url(path) and not Path(path).is_file())
 
 

@@ -215,6 +215,8 @@ def headline(now: PageSnapshot) -> Headline:
         more.insert(0, f"{plural(bad, 'item')} failed, rejected or expired. You can retry them at any time")
     if more:
         return Headline(Level.LOOK, "Some items failed" if bad else "Some items wait for a review", text, tuple(more))
+    if now.overview.jobs and not any(view.summary.total for view in now.overview.jobs):
+        return Headline(Level.LOOK, "Nothing to do", "no job has an item")
     return Headline(Level.FINE, "No problems", text)
 
 

@@ -13,17 +13,16 @@ from batchkiln.core.states import ItemState
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """The job of a report. `now` is service time; `estimated_end_at` is None if unknown, or if finished."""
+    """The job of a report. `now` is service time; `end_text` is when it ends, or why that is not known."""
 
     name: str
     description: str
     profile: str
     manifest: str
-    is_paused: bool
     is_finished: bool
+    end_text: str
     created_at: datetime
     now: datetime
-    estimated_end_at: datetime | None
     budget_credits: int | None
     budget_credits_per_day: int | None
     version: str

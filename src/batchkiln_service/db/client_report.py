@@ -63,7 +63,7 @@ def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
     """
     path = config.state_dir / FILE_NAME
     if not path.exists():
-        raise FileNotFoundError(f"there is no service database in {config.state_dir}")
+        raise FileNotFoundError(f"there is no service database in {config.state_dir}; --state-dir names another folder")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
         connection.execute("BEGIN")

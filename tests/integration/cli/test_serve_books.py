@@ -100,7 +100,10 @@ def test_configured_credits_that_do_nothing_are_reported(workspace: Workspace) -
         (["credits", "buy", "main", "-5"], "no such option"),
         (["credits", "buy", "main"], "missing argument 'N'"),
         (["credits", "bye", "main", "5"], "unexpected extra argument"),
-        (["report", "--state-dir", "nowhere"], "there is no service database in nowhere"),
+        (
+            ["report", "--state-dir", "nowhere"],
+            "there is no service database in nowhere; --state-dir names another folder",
+        ),
         (["--time-scale", "nan"], "--time-scale: must be a finite number"),
         (["--time-scale", "inf"], "--time-scale: must be a finite number"),
         (["--time-scale", "1e300"], "--time-scale: must be less than or equal to 1000000"),

@@ -1,7 +1,11 @@
 """Files and small pictures: by key, in parts, and none but the queue's own."""
 
 import io
+import os
 import re
+import shlex
+from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,7 +19,7 @@ from support.queue_file import QueueFile
 
 async def link(browser: Browser, item: str, kind: str) -> str:
     page = await browser.get(f"/jobs/birds/item?id={item}")
-    found = re.search(rf'"(/{kind}/\d+/[0-9a-f]{{16}})"', page.text)
+    found = re.search(rf'"(/{kind}/\d+/[0-9a-f]{{16}})["?]', page.text)
     assert found is not None
     return found[1]
 
@@ -51,6 +55,43 @@ async def test_a_file_that_is_gone_is_a_gap(browser: Browser) -> None:
     """And not an accident."""
     assert (await browser.get(await link(browser, "gone", "media"))).status == 404
     assert (await browser.get(await thumb_of(browser, "gone"))).headers["Content-Type"].startswith("image/svg+xml")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (Path.unlink, ("is missing", "missing")),
+        (lambda path: path.write_text("broken\n"), ("has 7 bytes, not {size}", "broken")),
+        (lambda path: os.truncate(path, 900), ("has 900 bytes, not {size}", "broken")),
+    ],
+)
+@pytest.mark.parametrize("address", ["item?id=picture", "items?text=picture&large=1", "review?all=1"])
+async def test_broken_file_is_told_with_its_remedy(
+    browser: Browser, tmp_path: Path, spoil: Callable[[Path], object], told: tuple[str, str], address: str
+) -> None:
+    """By its recorded size, on each page that shows it large; the small picture tells what was found in drawing it."""
+    path = tmp_path / "picture.png"
+    large, tile = (words.format(size=f"{path.stat().st_size:,}") for words in told)
+    whole, small = await browser.get(f"/jobs/birds/{address}"), await thumb_of(browser, "picture")
+    spoil(path)
+
+    page = await browser.get(f"/jobs/birds/{address}")
+
+    assert "batchkiln fetch" not in whole.text
+    assert f"<strong>picture.png</strong> {large}. <code>batchkiln fetch birds picture</code>" in page.text
+    assert f">{tile}</text>" in (await browser.get(small)).text
+
+
+async def test_remedy_is_a_command_that_a_shell_takes(browser: Browser, queue: QueueFile, tmp_path: Path) -> None:
+    """The id of an item may hold anything."""
+    (tmp_path / "picture.png").unlink()
+    queue.connection.execute("UPDATE item SET name = ? WHERE name = 'picture'", ("-it's a fox",))
+
+    page = await browser.get("/jobs/birds/item?id=-it%27s%20a%20fox")
+
+    found = re.search(r"<code>(batchkiln fetch [^<]*)</code>", page.text)
+    assert found is not None
+    assert shlex.split(unescape(found[1])) == ["batchkiln", "fetch", "--", "birds", "-it's a fox"]
 
 
 async def test_a_file_is_saved_under_its_own_name(browser: Browser, queue: QueueFile, tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from urllib.parse import quote
 
 import aiohttp
 import pytest
 
 from integration.dashboard.sample_queue import SCRIPT, STRANGE, Browser
-from support.queue_file import QueueFile
+from support.queue_file import JOB, QueueFile
 
 ITEM = "/jobs/birds/item?id="
 PAGES = [
@@ -56,6 +57,17 @@ async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser
     assert re.search(r"active</span>\s*<a [^>]*>active</a>", page.text)
     assert "generation_failed" in page.text
     assert "of 2,000 credits today" in page.text
+
+
+async def test_job_without_items_is_called_empty(browser: Browser, queue: QueueFile) -> None:
+    """Not ended: nothing was ever to do."""
+    queue.apply([], job=replace(JOB, name="none"))
+
+    page = await browser.get("/jobs/none")
+
+    assert "<strong>The job is empty.</strong>" in page.text
+    assert "No job has an item." in page.text
+    assert "Everything has ended" not in page.text
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs/birds"])

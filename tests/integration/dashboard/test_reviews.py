@@ -187,6 +187,6 @@ async def test_file_that_is_gone_is_said_so(browser: Browser, queue: QueueFile, 
 
     page = await browser.get("/jobs/birds/review")
 
-    assert page.text.count("The file was moved or deleted. <code>batchkiln fetch birds</code> gets it back") == 1
+    assert page.text.count("<strong>owl-2.png</strong> is missing. <code>batchkiln fetch birds owl-2</code>") == 1
     assert f'<img src="/media/{id_of_gone}/' not in page.text
     assert page.text.count('<img src="/media/') == 3

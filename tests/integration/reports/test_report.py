@@ -23,7 +23,7 @@ from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.reports.report_writer import ReportWriter, WrittenReport
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
-JOB: Final = ReportJob("birds", "", "local", "birds.yaml", False, True, NOW, NOW, None, None, None, "1.2.3")  # noqa: FBT003
+JOB: Final = ReportJob("birds", "", "local", "birds.yaml", True, "finished", NOW, NOW, None, None, "1.2.3")  # noqa: FBT003
 FOREIGN: Final = "<html>the minutes of a meeting</html>"
 
 

@@ -282,6 +282,15 @@ async def test_time_advances_on_request(world: World) -> None:
     assert (ended.body["status"], expired.body["status"]) == ("success", "expired")
 
 
+async def test_time_is_told(world: World) -> None:
+    """With its speed, before and after it was advanced."""
+    await ask(world, "POST", "/clock", body={"advance": 600})
+
+    told = await ask(world, "GET", "/clock")
+
+    assert told.body == {"now": iso(START_MS + 600_000), "time_scale": 1.0}
+
+
 @pytest.mark.parametrize("body", [{"advance": 0}, {"advance": -1}, {"advance": 1e12}, {"advance": "soon"}, {}])
 async def test_time_neither_goes_back_nor_leaves_the_calendar(world: World, body: object) -> None:
     """422 names the field, and the clock stands where it was."""

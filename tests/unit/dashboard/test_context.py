@@ -5,6 +5,7 @@ from pathlib import Path
 from PIL import Image
 
 from batchkiln.dashboard.context import Thumbnails
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 
 
 def still(path: Path) -> Path:
@@ -16,7 +17,7 @@ async def test_the_memory_has_a_bound(tmp_path: Path) -> None:
     """The oldest goes first; what was shown just now is kept."""
     path = still(tmp_path / "a.png")
     drawn = await Thumbnails().of(path, "hash", "image/png")
-    assert drawn is not None
+    assert isinstance(drawn, Thumbnail)
     one = len(drawn.content)
     kept = Thumbnails(kept_bytes=3 * one)
 
@@ -33,7 +34,7 @@ async def test_a_picture_is_drawn_once(tmp_path: Path) -> None:
     first = await kept.of(path, "hash", "image/png")
     path.unlink()
 
-    assert first is not None
+    assert isinstance(first, Thumbnail)
     assert await kept.of(path, "hash", "image/png") == first
 
 
@@ -43,6 +44,6 @@ async def test_a_picture_that_has_come_back_is_drawn(tmp_path: Path) -> None:
     missed = await kept.of(tmp_path / "a.png", "hash", "image/png")
     still(tmp_path / "a.png")
 
-    assert missed is None
-    assert await kept.of(tmp_path / "a.png", "hash", "image/png") is not None
+    assert missed is NoThumbnail.GONE
+    assert isinstance(await kept.of(tmp_path / "a.png", "hash", "image/png"), Thumbnail)
     assert kept.size_bytes > 0

@@ -54,6 +54,8 @@ def test_an_end_by_a_faster_clock_is_told_without_its_date(scale: int, end: str)
     [
         (snapshot(), Level.FINE, "empty"),
         (snapshot(job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
+        (snapshot(job_view({}), lease=None), Level.LOOK, "no job has an item"),
+        (snapshot(job_view({}), job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
         (snapshot(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
         (snapshot(job_view({ItemState.QUEUED: 3}), lease=None), Level.HELP, "batchkiln work"),
         (shared(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),

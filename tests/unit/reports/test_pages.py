@@ -19,7 +19,7 @@ from batchkiln.reports.totals import MAX_CAUSES, MAX_EXAMPLES, MAX_SETTINGS, Cre
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 DAY: Final = datetime(2030, 1, 31, tzinfo=UTC)
 HOSTILE: Final = "\"><script>alert(1)</script><img src=//evil.invalid onerror='alert(1)'>{{ 7*7 }}"
-JOB: Final = ReportJob("birds", "", "local", "birds.yaml", False, True, NOW, NOW, None, None, None, "1.2.3")  # noqa: FBT003
+JOB: Final = ReportJob("birds", "", "local", "birds.yaml", True, "finished", NOW, NOW, None, None, "1.2.3")  # noqa: FBT003
 FILE: Final = ReportFile(Path("/home/anna/out/fox.png"), "birds/fox.png", 2048, "image/png", NOW)
 ITEM: Final = ReportItem(
     "fox", 0, ItemState.DONE, "A fox", "epsilon-2", Mode.TEXT_TO_IMAGE, (), (), {}, None, "gen_1", (FILE,), ()
@@ -165,13 +165,13 @@ def test_what_cannot_be_written_on_a_page_is_dropped() -> None:
 
 
 def test_an_unfinished_job_is_reported_as_such() -> None:
-    """With the time of the report, and when it is expected to end; a page beyond the first names the first."""
+    """With the time of the report, and its end in the words of `status`; a page beyond the first names the first."""
     links = [PageLink("birds.html", 0, 0), PageLink("birds-2.html", 1, 1)]
-    job = replace(JOB, is_finished=False, estimated_end_at=NOW + timedelta(hours=2))
+    job = replace(JOB, is_finished=False, end_text="ends in about 2 h 0 min, at 2030-01-31 20:30 UTC")
 
     first, second = Seen(whole([ITEM], job=job)), Seen(whole([ITEM], links=links, page=1))
 
-    assert "Not finished : as of 2030-01-31 18:30 UTC, expected to end 2030-01-31 20:30 UTC" in first.text
+    assert "Not finished : as of 2030-01-31 18:30 UTC, ends in about 2 h 0 min, at 2030-01-31 20:30 UTC" in first.text
     assert "Page 2 of 2; the totals are on the first" in second.text
     assert "Credits by model" not in second.text
 

@@ -37,7 +37,7 @@ function show() {
     const number = selected.size;
     const isTooMuch = number && `${new URLSearchParams([...selected.values()].map((field) => ["item", field]))}`.length > FIELDS_MAX;
     const others = number - here.length;
-    const words = [`${number || "none"} selected`, others && `${others} on other pages`, isTooMuch && "too many to send at once"];
+    const words = [`${number || "none"} selected`, others && `${others} elsewhere`, isTooMuch && "too many to send at once"];
     const all = bar.querySelector("[data-all]");
     bar.querySelector("[data-count]").textContent = words.filter(Boolean).join(", ");
     all.checked = here.length === every.length;

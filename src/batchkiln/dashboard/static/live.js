@@ -158,7 +158,7 @@ function tellBroken(picture) {
     return;
   }
   const isSmall = picture.matches(".frame img");
-  const text = isSmall ? "no picture" : "This file is gone, or cannot be shown.";
+  const text = isSmall ? "no picture" : "This file cannot be shown.";
   picture.dataset.told = text;
   const words = Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text });
   if (!isSmall && picture.closest("a")) {

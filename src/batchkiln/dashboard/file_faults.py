@@ -1,0 +1,39 @@
+"""What is wrong with saved files: found by their recorded sizes, for the pages that show single items."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from batchkiln.api import ItemSummary
+from batchkiln.core.urls import is_url
+from batchkiln.presentation.formatting import plural
+
+MISSING: Final = "is missing"
+
+
+async def faults_of(items: Iterable[ItemSummary]) -> Mapping[int, str]:
+    """Return what is wrong with the files of items, in words that follow the file's name, by the id of the output.
+
+    `batchkiln fetch` finds the same files. Objects are not asked for, because that takes too long, and a file that
+    cannot be examined is not in the mapping.
+    """
+    files = [(output.id, output.path, output.size_bytes) for item in items for output in item.outputs]
+    return await asyncio.to_thread(_faults, files)
+
+
+def _faults(files: Iterable[tuple[int, str, int]]) -> dict[int, str]:
+    found = ((number, _fault(path, size_bytes)) for number, path, size_bytes in files)
+    return {number: fault for number, fault in found if fault is not None}
+
+
+def _fault(path: str, size_bytes: int) -> str | None:
+    if is_url(path) or not Path(path).is_absolute():  # relative: in a shared folder that this machine does not know
+        return None
+    try:
+        found = Path(path).stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    except OSError:
+        return None
+    return None if found == size_bytes else f"has {plural(found, 'byte')}, not {size_bytes:,}"
