@@ -13,7 +13,7 @@ from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import print_json, print_result, print_status
-from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
 from batchkiln.presentation.confirmations import cost_of_resolve
@@ -141,7 +141,15 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatu
     else:
         before, after = ("was already", "is") if is_paused else ("was not", "is no longer")
         print_result(f"{job} {after if is_changed else before} paused.")
+        print_status(
+            _hint_after_pause(job) if is_paused else "`batchkiln work` sends its items if no process runs them."
+        )
     return ExitStatus.OK
+
+
+def _hint_after_pause(job: str) -> str:
+    unpause = f"`batchkiln unpause {command_arguments(job)}`"
+    return f"A run ends once only paused jobs are left. To resume: {unpause}, then `batchkiln work`."
 
 
 def is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> bool:

@@ -36,7 +36,10 @@ _ERROR_WAITS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """One account during a run: its usage and limits, and the wait of its slot with the end in service time."""
+    """One account during a run: its usage and limits, and the wait of its slot.
+
+    `until` is the wait's end in service time, and `wait_seconds` the real time that is left.
+    """
 
     account: str
     credits_today: int
@@ -47,6 +50,7 @@ class WorkerState:
     reads_limit: int
     reason: WaitReason | None
     until: datetime | None
+    wait_seconds: float = 0.0
     last_error: str | None = None  # the latest error, as the service or the client worded it
 
     @property
@@ -54,10 +58,12 @@ class WorkerState:
         """The wait as text, or None if it is not worth showing."""
         if self.reason is None or self.reason in _ORDINARY_WAITS:
             return None
-        words = "next try at" if self.reason in _ERROR_WAITS else "until"
-        until = f" ({words} {format_minute(self.until)})" if self.until is not None else ""
-        error = f": {sanitize(self.last_error)}" if self.last_error and self.reason in _ERROR_WAITS else ""
-        return f"waiting for {REASONS[self.reason]}{until}{error}"
+        if self.reason not in _ERROR_WAITS:
+            until = f" (until {format_minute(self.until)})" if self.until is not None else ""
+            return f"waiting for {REASONS[self.reason]}{until}"
+        then = f" (next try in {format_duration(self.wait_seconds)})" if self.until is not None else ""
+        error = f": {sanitize(self.last_error)}" if self.last_error else ""
+        return f"waiting for {REASONS[self.reason]}{then}{error}"
 
 
 @dataclass(slots=True)

@@ -154,6 +154,7 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
     now = worker.ports.clock.now()
     usage = next((view.usage for view in overview.accounts if view.summary.id == worker.account_id), None)
     due = worker.control.slot_wait(worker.account_id)
+    time_scale = next((view.time_scale for view in overview.jobs), 1.0)
     return WorkerState(
         account=f"{worker.viewpoint.profile}/{worker.viewpoint.account}",
         credits_today=usage.credits if usage else 0,
@@ -165,6 +166,7 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
         reason=due.reason if due is not None else None,
         last_error=worker.backoffs.last_failure,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
+        wait_seconds=max(0.0, due.at - now.monotonic) / time_scale if due is not None else 0.0,
     )
 
 
