@@ -10,7 +10,7 @@ from batchkiln.api import Reader, UnderWay
 from batchkiln.config import Config
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
-from batchkiln.core.states import NOT_DELIVERED, WORKING_STATES, ItemState
+from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.presentation.account_errors import misunderstanding
@@ -244,12 +244,7 @@ def _open_problems(now: PageSnapshot) -> Iterator[str]:
 
 def _left(now: PageSnapshot) -> int:
     """Return the number of items that a run would continue."""
-    return sum(
-        view.summary.items[state]
-        for view in now.overview.jobs
-        for state in WORKING_STATES
-        if state is not ItemState.QUEUED or not view.summary.is_paused
-    )
+    return sum(view.summary.left for view in now.overview.jobs)
 
 
 def _progress_text(now: PageSnapshot) -> str:
@@ -259,7 +254,10 @@ def _progress_text(now: PageSnapshot) -> str:
         return "The queue is empty"
     if not _left(now):
         paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
-        return f"All remaining work is paused ({plural(paused, 'job')})" if paused else "Everything has ended"
+        if paused:
+            return f"All remaining work is paused ({plural(paused, 'job')})"
+        has_ended = all(view.summary.has_ended or not view.summary.total for view in jobs)
+        return "Everything has ended" if has_ended else "All remaining work waits for a person"
     ends = end_of_all(view.end for view in jobs if not view.summary.is_finished)
     end = "" if ends is None else f"; ends {ends}"
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]

@@ -39,6 +39,12 @@ def snapshot(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None =
     return PageSnapshot(Overview(jobs, (), lease), slots, is_all=True)
 
 
+def stuck_job(*, queued: int) -> JobView:
+    """Return a job whose queued items are made from something that a person has yet to choose."""
+    view = job_view({ItemState.DONE: 8, ItemState.QUEUED: queued})
+    return replace(view, summary=replace(view.summary, waiting=queued, stuck=queued))
+
+
 @pytest.mark.parametrize(
     ("scale", "end"), [(1, "in about 19 d 0 h, at 2030-01-20 12:00 UTC"), (60, "in about 7 h 36 min")]
 )
@@ -58,6 +64,7 @@ def test_an_end_by_a_faster_clock_is_told_without_its_date(scale: int, end: str)
         (snapshot(job_view({}), job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
         (snapshot(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
         (snapshot(job_view({ItemState.QUEUED: 3}), lease=None), Level.HELP, "batchkiln work"),
+        (snapshot(stuck_job(queued=4), lease=None), Level.FINE, "All remaining work waits for a person"),
         (shared(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
         (shared(job_view({ItemState.QUEUED: 3}), silent_seconds=60.0), Level.HELP, "batchkiln work"),
         (
