@@ -1,4 +1,4 @@
-"""What is wrong with saved files: found by their recorded sizes, for the pages that show single items."""
+"""Finds missing and changed files by their recorded sizes, for the pages that show single items."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ MISSING: Final = "is missing"
 
 
 async def faults_of(items: Iterable[ItemSummary]) -> Mapping[int, str]:
-    """Return what is wrong with the files of items, in words that follow the file's name, by the id of the output.
+    """Return the faults of items' files by the id of the output, such as `is missing`, to be read after a file's name.
 
     `batchkiln fetch` finds the same files. Objects are not asked for, because that takes too long, and a file that
     cannot be examined is not in the mapping.

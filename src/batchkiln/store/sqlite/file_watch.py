@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from batchkiln.core.errors import QueueUnusable
+from batchkiln.store.sqlite.preflight import inode
 
 
 class FileWatch:
@@ -53,7 +54,6 @@ class FileWatch:
 
 def _inode(path: Path) -> tuple[int, int] | None:
     try:
-        status = path.stat()
+        return inode(path.stat())
     except OSError:
         return None
-    return status.st_dev, status.st_ino

@@ -202,11 +202,11 @@ def _read_queue(path: Path, size_bytes: int, offset_bytes: int) -> bytes:
     """
     try:
         with _descriptors_lock:
-            descriptor = kept_descriptors.get(_inode(path.stat()))
+            descriptor = kept_descriptors.get(inode(path.stat()))
             if descriptor is None:
                 _close_those_of_deleted_files()
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                kept_descriptors.setdefault(_inode(os.fstat(descriptor)), descriptor)
+                kept_descriptors.setdefault(inode(os.fstat(descriptor)), descriptor)
             return os.pread(descriptor, size_bytes, offset_bytes)
     except FileNotFoundError:
         return b""
@@ -214,7 +214,8 @@ def _read_queue(path: Path, size_bytes: int, offset_bytes: int) -> bytes:
         raise _unreadable(path, error) from error
 
 
-def _inode(status: os.stat_result) -> tuple[int, int]:
+def inode(status: os.stat_result) -> tuple[int, int]:
+    """Return the device and the inode of a file, which identify it whatever its name."""
     return status.st_dev, status.st_ino
 
 
