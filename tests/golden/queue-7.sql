@@ -8,15 +8,15 @@ CREATE TABLE account (
     creates_held_until  INTEGER,          -- Retry-After is waited out across restarts as well
     creates_held_reason TEXT,
     reads_held_until    INTEGER,
-    reads_held_reason   TEXT,
+    reads_held_reason   TEXT, outage_since INTEGER, outage_reason TEXT CHECK ((outage_since IS NULL) = (outage_reason IS NULL)),
     UNIQUE (profile, name),
     CHECK ((creates_held_until IS NULL) = (creates_held_reason IS NULL)),
     CHECK ((reads_held_until IS NULL) = (reads_held_reason IS NULL))
 ) STRICT;
-INSERT INTO "account" VALUES(1,'test','main',NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES(2,'test','second',NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES(3,'test','third',NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES(4,'test','fourth',NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES(1,'test','main',NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES(2,'test','second',NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES(3,'test','third',NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES(4,'test','fourth',NULL,NULL,NULL,NULL,NULL,NULL);
 CREATE TABLE account_day (
     account_id   INTEGER NOT NULL REFERENCES account (id),
     day_start_at INTEGER NOT NULL,

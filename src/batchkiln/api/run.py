@@ -10,7 +10,7 @@ import structlog
 
 from batchkiln.clock import machine_now
 from batchkiln.config import Traces
-from batchkiln.core.calls import Misunderstood
+from batchkiln.core.calls import Misunderstood, PastOutage
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.responses import AccountBlocked, AccountProblem
@@ -92,7 +92,7 @@ class RunResult(Shown):
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
     run was not to begin; None for a run without a selection. `needed` counts the sources that the run was to begin
     because selected items are made from them. `paused` holds the other paused jobs of the queue, each with the number
-    of its queued items.
+    of its queued items. `outages` holds the times in which the service did not answer an account.
     """
 
     views: tuple[JobView, ...]
@@ -105,6 +105,7 @@ class RunResult(Shown):
     unselected: int | None = None
     needed: int = 0
     paused: tuple[tuple[str, int], ...] = ()
+    outages: tuple[PastOutage, ...] = ()
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "exit status", f"{int(self.exit_status)} ({self.exit_status.name.lower().replace('_', ' ')})"
@@ -291,6 +292,7 @@ class Run:
             blocked=tuple((profile, account, blocked[profile, account]) for profile, account in sorted(blocked)),
             last_waits=(*waits, *(rest.reason for rest in elsewhere.values())),
             did_anything=bool(seen) or _items(after) != _items(before),
+            outages=tuple(self.engine.control.outages),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts

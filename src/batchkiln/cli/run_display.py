@@ -32,6 +32,7 @@ from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.item_documents import event_document
 from batchkiln.presentation.job_documents import job_document
+from batchkiln.presentation.outages import past_outages
 from batchkiln.presentation.overview import JobView, Overview, review_line, service_notes
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
@@ -233,11 +234,10 @@ def _viewing(result: RunResult, *, is_noted: bool) -> Iterator[str]:
         yield f"To look at the results: `batchkiln dashboard`, or `batchkiln report {job}` for one HTML file."
 
 
-def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
-    """Yield the problems that need a person, and the command that resumes."""
-    if not common.is_quiet:
-        yield from _viewing(result, is_noted=_can_redraw(is_json=common.is_json))
-    yield from _waits(result.views)
+def _accounts(result: RunResult) -> Iterator[str]:
+    """Yield when the service did not answer, the accounts that cannot work, and what was not understood."""
+    for line in past_outages(result.outages):
+        yield f"{line}."
     for profile, account, error in result.blocked:
         yield (
             f"The account {profile}/{account} cannot work: {blocked_text(error)}. "
@@ -245,6 +245,14 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         )
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."
+
+
+def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
+    """Yield the problems that need a person, and the command that resumes."""
+    if not common.is_quiet:
+        yield from _viewing(result, is_noted=_can_redraw(is_json=common.is_json))
+    yield from _waits(result.views)
+    yield from _accounts(result)
     if result.left and WaitReason.HELD in result.last_waits:
         yield (
             "A held item occupies an account's only slot, and its API key is not configured: configure that API key "

@@ -12,6 +12,7 @@ from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
+from batchkiln.presentation.outages import present_outages
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line, service_notes
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
         yield Text(f"Warning: {warning}.", style="yellow")
     for note in service_notes(overview.jobs):
         yield Text(note, style="dim")
+    yield from _outage_lines(overview, overview.accounts)
     yield from _unread_reply_lines(overview.accounts)
     for view in overview.jobs:
         if to_review := review_line(view.summary):
@@ -53,7 +55,9 @@ def job_blocks(overview: Overview) -> Iterator[RenderableType]:
     yield title
     yield _counts(view)
     yield from job_lines(view)
-    yield from _unread_reply_lines(each for each in overview.accounts if each.summary.profile == summary.profile)
+    own = [each for each in overview.accounts if each.summary.profile == summary.profile]
+    yield from _outage_lines(overview, own)
+    yield from _unread_reply_lines(own)
     yield _driver(overview)
 
 
@@ -185,6 +189,12 @@ def _waits(view: AccountView) -> str:
 
         waits += [f"not understood: {CALLS[entry.call]}" for entry in view.summary.misunderstood]
     return "; ".join(waits)
+
+
+def _outage_lines(overview: Overview, views: Iterable[AccountView]) -> Iterator[Text]:
+    """Yield a warning for each service that does not answer."""
+    for message in present_outages(views, is_driven=overview.is_driven):
+        yield Text(f"Warning: {message}.", style="yellow")
 
 
 def _unread_reply_lines(views: Iterable[AccountView]) -> Iterator[Text]:

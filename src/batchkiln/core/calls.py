@@ -1,4 +1,4 @@
-"""The service's calls that fail independently of each other, and calls whose replies cannot be read."""
+"""The service's calls that fail independently of each other, calls whose replies cannot be read, and outages."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,3 +40,20 @@ class Misunderstood:
     shape: str
     status: int
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time in which the service does not answer an account's calls. `reason` describes the last failure noticed."""
+
+    since: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PastOutage:
+    """An outage of a profile's service that has ended. Both instants are service time."""
+
+    profile: str
+    since: datetime
+    until: datetime

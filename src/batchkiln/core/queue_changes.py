@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.budget import BudgetLimit
-from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.calls import Call, Misunderstood, Outage
 from batchkiln.core.job import SavedOutput
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import Observation
@@ -171,6 +171,18 @@ class TimeKnown:
 
 
 @dataclass(frozen=True, slots=True)
+class OutageBegan:
+    """The service has not answered an account's calls for a minute; the account keeps trying."""
+
+    outage: Outage
+
+
+@dataclass(frozen=True, slots=True)
+class OutageEnded:
+    """The service answers the account's calls again."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeysConfigured:
     """All configured API keys, as fingerprints. Items that were held for one of them are resumed."""
 
@@ -178,5 +190,13 @@ class KeysConfigured:
 
 
 AccountChange = (
-    HoldImposed | HoldsCapped | CallMisunderstood | CallUnderstood | CircumstancesKnown | TimeKnown | KeysConfigured
+    HoldImposed
+    | HoldsCapped
+    | CallMisunderstood
+    | CallUnderstood
+    | CircumstancesKnown
+    | OutageBegan
+    | OutageEnded
+    | TimeKnown
+    | KeysConfigured
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
-from batchkiln.core.calls import Misunderstood
+from batchkiln.core.calls import Misunderstood, Outage
 from batchkiln.core.filenames import VERSIONS, render
 from batchkiln.core.job import Attempt, InputFile, Order, SavedOutput, Sidecar
 from batchkiln.core.origin import Origin
@@ -141,6 +141,7 @@ class Snapshot:
     last_read_at: datetime | None
     active_kind: Kind | None = None
     misunderstood: tuple[Misunderstood, ...] = ()
+    outage: Outage | None = None
 
 
 @dataclass(frozen=True, slots=True)

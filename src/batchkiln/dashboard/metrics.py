@@ -113,15 +113,19 @@ def _slot_metrics(slots: Iterable[Slot]) -> Iterator[Metric]:
         "The wait of an account's slot: 1 for the current reason.",
         labels=(*account, "reason"),
     )
+    outage = GaugeMetricFamily(
+        "batchkiln_outage", "Whether the service has not answered an account for a minute or longer.", labels=account
+    )
     for slot in slots:
         whose = (slot.view.summary.profile, slot.view.summary.name)
         for gauge in (*((slot.credits,) if slot.credits else ()), *slot.gauges):
             used.add_metric((*whose, gauge.window), gauge.used)
             limit.add_metric((*whose, gauge.window), gauge.limit)
         busy.add_metric(whose, slot.is_busy)
+        outage.add_metric(whose, slot.view.summary.outage is not None)
         if slot.wait is not None:
             waits.add_metric((*whose, slot.wait.reason), 1)
-    yield from (used, limit, busy, waits)
+    yield from (used, limit, busy, waits, outage)
 
 
 def request_metrics(meter: RequestMeter | None) -> Iterator[Metric]:

@@ -88,6 +88,8 @@ def _wait(
     now: datetime,
 ) -> tuple[float, Wait]:
     """Return the seconds until the item continues on an account, and the wait, as if it were the only queued item."""
+    if standing.outage is not None:
+        return _timed(NotBefore(inf, WaitReason.UNREACHABLE), replace(standing, holder=None), now)
     reading = ClockReading(0.0, now, now)
     account = account_view(standing, RateLimits.of(profile.limits, profile.day), reading)
     if detail.item.state is not ItemState.QUEUED:

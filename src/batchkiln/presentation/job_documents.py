@@ -200,6 +200,13 @@ class HeldDocument(TypedDict):
     reason: str
 
 
+class OutageDocument(TypedDict):
+    """A time in which the service does not answer an account."""
+
+    since: str | None
+    reason: str
+
+
 class MisunderstoodDocument(TypedDict):
     """A call whose reply was not understood."""
 
@@ -217,6 +224,7 @@ class _Account(TypedDict):
     today: TodayDocument
     creates_held: HeldDocument | None
     reads_held: HeldDocument | None
+    outage: OutageDocument | None
     not_understood: list[MisunderstoodDocument]
 
 
@@ -228,7 +236,7 @@ class AccountDocument(_Account, total=False):
 
 def account_document(view: AccountView, shared_by: SharedBy | None = None) -> AccountDocument:
     """Return an account as `status --json` prints it."""
-    limits = view.limits
+    limits, outage = view.limits, view.summary.outage
     document: AccountDocument = {
         "profile": view.summary.profile,
         "account": view.summary.name,
@@ -244,6 +252,7 @@ def account_document(view: AccountView, shared_by: SharedBy | None = None) -> Ac
         },
         "creates_held": _held_document(view.summary.creates_held, view),
         "reads_held": _held_document(view.summary.reads_held, view),
+        "outage": None if outage is None else {"since": iso(outage.since), "reason": outage.reason},
         "not_understood": [
             {
                 "call": entry.call.value,

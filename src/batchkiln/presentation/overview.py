@@ -1,7 +1,7 @@
 """Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -177,6 +177,8 @@ def read_accounts(
 
 def _account(account: AccountSummary, config: Config, now: datetime) -> AccountView:
     profile = config.profiles.get(account.profile)
+    if profile is None or account.name not in {each.name for each in profile.accounts}:
+        account = replace(account, outage=None)  # nobody asks for it any more, so nobody records the end
     usage = account.usage if profile is None else usage_today(account, profile, now)
     return AccountView(account, usage, profile.limits if profile else None, now)
 

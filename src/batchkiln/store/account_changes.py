@@ -2,6 +2,7 @@
 
 from typing import Final, assert_never
 
+from batchkiln.core.calls import Outage
 from batchkiln.core.job import AttemptState
 from batchkiln.core.queue_changes import (
     AccountChange,
@@ -11,6 +12,8 @@ from batchkiln.core.queue_changes import (
     HoldImposed,
     HoldsCapped,
     KeysConfigured,
+    OutageBegan,
+    OutageEnded,
     TimeKnown,
 )
 from batchkiln.core.states import Event, ItemState
@@ -19,7 +22,7 @@ from batchkiln.store import misunderstood
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import transition
+from batchkiln.store.transitions import Detail, log_job_event, transition
 from batchkiln.store.usage import cap_holds
 
 _RESUMED: Final = {
@@ -60,6 +63,10 @@ def update_account(
             misunderstood.forget_misunderstood(connection, account_id, call)
         case CircumstancesKnown(circumstances=circumstances):
             misunderstood.forget_other_circumstances(connection, account_id, circumstances)
+        case OutageBegan(outage=outage):
+            _begin_outage(connection, profile, account_id, outage, to_milliseconds(now.instant))
+        case OutageEnded():
+            _end_outage(connection, profile, account_id, to_milliseconds(now.instant))
         case TimeKnown():
             remember_time(connection, profile, now)
         case KeysConfigured(fingerprints=fingerprints):
@@ -71,6 +78,36 @@ def update_account(
 def remember_time(connection: Session, profile: str, now: ClockReading) -> None:
     """Store the service's time. The next start estimates no earlier time."""
     write_meta(connection, f"service_time/{profile}", str(to_milliseconds(now.instant)))
+
+
+def _begin_outage(connection: Session, profile: str, account_id: int, outage: Outage, now: int) -> None:
+    """Store an account's outage. The first account of a profile also records it in the history of the jobs at work."""
+    is_first = not _is_known_outage(connection, profile)
+    since = to_milliseconds(outage.since)
+    values = {"account_id": account_id, "since": since, "reason": outage.reason}
+    connection.execute(query("begin_outage"), values)
+    if is_first:
+        detail: Detail = {"seconds": max(0, now - since) // 1000, "reason": outage.reason}
+        _log_for_jobs(connection, "service_unreachable", profile, now, detail)
+
+
+def _end_outage(connection: Session, profile: str, account_id: int, now: int) -> None:
+    """Delete an account's outage. The last account of a profile also records the end, as above."""
+    own = connection.execute(query("begun_outage"), {"account_id": account_id}).fetchone()[0]
+    connection.execute(query("end_outage"), {"account_id": account_id})
+    if own is not None and not _is_known_outage(connection, profile):
+        _log_for_jobs(connection, "service_reachable", profile, now, {"seconds": max(0, now - own) // 1000})
+
+
+def _is_known_outage(connection: Session, profile: str) -> bool:
+    """Return whether any account of the profile has an outage."""
+    found: int = connection.execute(query("accounts_without_service"), {"profile": profile}).fetchone()[0]
+    return found > 0
+
+
+def _log_for_jobs(connection: Session, kind: str, profile: str, now: int, detail: Detail) -> None:
+    for row in connection.execute(query("jobs_at_work_of"), {"profile": profile}).fetchall():
+        log_job_event(connection, kind, job_id=row["id"], now=now, detail=detail)
 
 
 def _resume_held_for_key(connection: Session, account_id: int, fingerprints: frozenset[str], now: int) -> None:

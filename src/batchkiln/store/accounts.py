@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from batchkiln.core.calls import Misunderstood
+from batchkiln.core.calls import Misunderstood, Outage
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import all_misunderstood, misunderstood
-from batchkiln.store.row_types import held_of, input_ids_of, instant
+from batchkiln.store.row_types import held_of, input_ids_of, instant, outage_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import logged_requests, usages
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AccountSummary:
-    """An account's usage on its latest day, and the wait that the service imposed."""
+    """An account's usage on its latest day, the waits that the service imposed, and its present outage."""
 
     id: int
     profile: str
@@ -31,6 +31,7 @@ class AccountSummary:
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
     misunderstood: tuple[Misunderstood, ...] = ()
+    outage: Outage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class AccountStanding:
     reads_held: HeldUntil | None
     is_ready: bool
     misunderstood: tuple[Misunderstood, ...] = ()
+    outage: Outage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class Accounts:
             reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
             is_ready=ready_inputs(self._connection, row["id"], inputs) >= set(inputs),
             misunderstood=misunderstood(self._connection, row["id"]),
+            outage=outage_of(row),
         )
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
@@ -147,6 +150,7 @@ def _account(row: Row, not_understood: tuple[Misunderstood, ...]) -> AccountSumm
         creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
         reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
         misunderstood=not_understood,
+        outage=outage_of(row),
     )
 
 

@@ -17,7 +17,7 @@ LEFT JOIN account_day AS d ON d.account_id = c.id
 ORDER BY c.profile, c.id;
 
 -- name: account_named
-SELECT id, creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
+SELECT id, creates_held_until, creates_held_reason, reads_held_until, reads_held_reason, outage_since, outage_reason
 FROM account WHERE profile = :profile AND name = :name;
 
 -- name: slot_holder

@@ -14,7 +14,16 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.jobs import WAITING
 from batchkiln.store.misunderstood import ask_misunderstood, entry_of
-from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, kind_of, order_of
+from batchkiln.store.row_types import (
+    attempt_of,
+    held_of,
+    input_ids_of,
+    instant,
+    is_for,
+    kind_of,
+    order_of,
+    outage_of,
+)
 from batchkiln.store.selected_items import ask_selected, selected_heads, selected_queued, selected_ready_inputs
 from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
@@ -64,6 +73,7 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
         last_read_at=instant(row["last_read_at"]) if row else None,
         active_kind=kind_of(row) if row else None,
         misunderstood=tuple(entry_of(entry) for entry in not_understood),
+        outage=outage_of(holds[0]),
     )
 
 

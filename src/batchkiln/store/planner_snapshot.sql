@@ -1,5 +1,6 @@
 -- name: account_standing -- its waits, with a row for each of the days that it used; at least one row; and what to ask
 SELECT account.creates_held_until, account.creates_held_reason, account.reads_held_until, account.reads_held_reason,
+       account.outage_since, account.outage_reason,
        account_day.day_start_at, account_day.creates, account_day.reads, account_day.credits,
        account_day.upload_files, account_day.upload_bytes,
        EXISTS (

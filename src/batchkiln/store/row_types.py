@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from batchkiln.core.calls import Outage
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
 from batchkiln.core.queue_types import Kind
 from batchkiln.core.rate_limits import HeldUntil
@@ -91,6 +92,12 @@ def input_ids_of(text: str | None) -> tuple[int, ...]:
 def held_of(until: int | None, reason: str | None) -> HeldUntil | None:
     """Build a hold from its two columns."""
     return None if until is None or reason is None else HeldUntil(from_milliseconds(until), WaitReason(reason))
+
+
+def outage_of(row: Row) -> Outage | None:
+    """Build an account's present outage from its two columns."""
+    since, reason = row["outage_since"], row["outage_reason"]
+    return None if since is None else Outage(from_milliseconds(since), reason)
 
 
 def order_of(text: str) -> Order:

@@ -15,13 +15,21 @@ import structlog
 
 from batchkiln.core.account_view import AccountView, Permission, account_view
 from batchkiln.core.backoff import RAREST_SECONDS
-from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.calls import Call, Misunderstood, Outage, PastOutage
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import LOST_AFTER
-from batchkiln.core.queue_changes import CallMisunderstood, CallUnderstood, Committed, Facts, HoldImposed
+from batchkiln.core.queue_changes import (
+    CallMisunderstood,
+    CallUnderstood,
+    Committed,
+    Facts,
+    HoldImposed,
+    OutageBegan,
+    OutageEnded,
+)
 from batchkiln.core.queue_types import Circumstances, QueueView, Snapshot, Viewpoint
 from batchkiln.core.rate_limits import RECENT_MINUTES, LoggedRequest, RateLimits, RequestKind, RequestNote
 from batchkiln.core.responses import (
@@ -29,6 +37,7 @@ from batchkiln.core.responses import (
     AccountProblem,
     EdgeBlocked,
     ErrorInfo,
+    NoResponse,
     NotUnderstood,
     Throttled,
     TransientError,
@@ -50,6 +59,9 @@ log = structlog.get_logger()
 
 STANDSTILL_SECONDS: Final = 5.0
 """The service seconds between record and send after which a request is recorded again."""
+
+OUTAGE_SECONDS: Final = 60.0
+"""The seconds without an answer to an account's calls after which the queue records an outage."""
 
 STALE_PLANS_IN_A_ROW: Final = 1000
 """The overtaken plans in a row that count as a bug: other accounts and people overtake fewer."""
@@ -103,6 +115,7 @@ class AccountWorker:
     _cached: _CachedSnapshot | None = None  # the last snapshot, while it is valid
     _misunderstood: frozenset[Call] = frozenset()  # as of the last snapshot
     _understood: set[Call] = field(default_factory=set)  # the calls among these that were understood since
+    _outage: Outage | None = None  # as of the last snapshot
 
     def __post_init__(self) -> None:
         """Register the account's use of the run's credits."""
@@ -133,6 +146,8 @@ class AccountWorker:
         """
         while self._understood:
             await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
+        if self._outage is not None and self.host.is_answering:
+            await self._end_outage(self._outage, now)
         async with self._reading:  # the tracks wake together, and one of them reads for all
             look, days = self._cached, self.rates.days(now)
             if look is None or not self._is_valid(look, days, is_current=is_current):
@@ -140,6 +155,9 @@ class AccountWorker:
                 found = await self.ports.queue.snapshot(self.viewpoint, days)
                 look = self._cached = _CachedSnapshot(found, version, days, self.viewpoint, released)
         self._notice_understood(look.snapshot)
+        self._outage = look.snapshot.outage
+        if self._outage is not None:
+            self.host.without_service.add(self.account_id)
         return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
 
     def is_overtaken(self, version: int) -> bool:
@@ -343,6 +361,9 @@ class AccountWorker:
         `key` is the fingerprint of the API key that the service accepted, if it may be an older key.
         """
         self.host.answered += 1
+        self.host.unanswered = None
+        for account_id in self.host.without_service:
+            self.ports.queue.changes.announce(Change.ACCOUNT, account_id)  # it ends the outage that it has recorded
         if self.backoffs.calls[call].failures:
             self.announce(Change.ACCOUNT)  # another track may still wait because of the last failure
         self.backoffs.reset(call)
@@ -389,10 +410,27 @@ class AccountWorker:
             ):
                 await self.report_misunderstood(call, failure, now)
             await self._hold_window(call, failure, now)
+            if isinstance(failure, NoResponse | Unavailable) and not is_alone:
+                await self._notice_outage(described, now)
             if self.host.is_given_up(failure, now.monotonic):
                 silent = AccountBlocked(AccountProblem.UNREACHABLE, ErrorInfo("unreachable", described))
                 self.control.block(self.account_id, silent, is_cut_off=True)
         self.announce(Change.ACCOUNT)
+
+    async def _notice_outage(self, described: str, now: ClockReading) -> None:
+        """Record an outage once no call of this machine was answered for a minute, so that people see it elsewhere."""
+        self.host.unanswered = first = self.host.unanswered or now
+        if not self.host.without_service and now.monotonic - first.monotonic >= OUTAGE_SECONDS:
+            self.host.without_service.add(self.account_id)
+            self._outage = Outage(first.instant, described)
+            await self.ports.queue.update_account(self.account_id, OutageBegan(self._outage), now)
+
+    async def _end_outage(self, outage: Outage, now: ClockReading) -> None:
+        """Record that the service answers again."""
+        self._outage = None
+        self.host.without_service.discard(self.account_id)
+        self.control.outages.append(PastOutage(self.viewpoint.profile, outage.since, now.instant))
+        await self.ports.queue.update_account(self.account_id, OutageEnded(), now)
 
     def _log_failure(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
         """Log a failure. Log it as a warning only when it changes, so that a night without network logs one warning."""

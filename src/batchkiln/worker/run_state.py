@@ -7,6 +7,7 @@ from datetime import datetime
 from math import inf
 from typing import Final
 
+from batchkiln.core.calls import PastOutage
 from batchkiln.core.job import Attempt
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import HostRateLimit
@@ -29,7 +30,8 @@ class HostState:
     `answered` counts requests with a definite reply. `description` is a digest of the service's public description,
     once it is read. No create and no read is sent before the monotonic moment `quiet_until`, because a restored queue
     has lost the windows. Without any reply for `contact_seconds` after the first failure, the run ends; None waits
-    forever.
+    forever. `unanswered` is the first failure since the last answer, while the service does not answer at all.
+    `without_service` holds the accounts whose outage the queue records.
     """
 
     rates: HostRateLimit
@@ -37,9 +39,16 @@ class HostState:
     contact_seconds: float | None = None
     answered: int = 0
     description: str | None = None
+    unanswered: ClockReading | None = None
+    without_service: set[int] = field(default_factory=set)
     _silent_since: float | None = None  # the monotonic moment of the first failure; None before it
     _is_silent: bool = True  # nothing but failed connections so far
     _zero: float | None = None  # the instant of the monotonic zero, in seconds since 1970
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the service has answered in this run, and no request has failed since."""
+        return self.answered > 0 and self.unanswered is None
 
     def is_given_up(self, failure: TransientError, monotonic: float) -> bool:
         """Return whether to stop waiting for a service that has never answered in this run.
@@ -86,6 +95,7 @@ class RunState:
     at_work: set[tuple[int, str]] = field(default_factory=set)  # tracks that waited before and now work
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
     cut_off: set[int] = field(default_factory=set)  # blocked accounts whose reads are refused as well
+    outages: list[PastOutage] = field(default_factory=list)
     given_back: set[int] = field(default_factory=set)  # accounts that another worker takes over
     winding_down: frozenset[int] = frozenset()  # accounts that begin nothing new, so that others can be driven
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -97,6 +97,10 @@ CREATE INDEX item_to_review ON item (job_id, id, verdict)
 -- What is beside each file: nothing, or its origin as JSON or as a caption.
 ALTER TABLE job ADD COLUMN sidecar TEXT CHECK (sidecar IN ('json', 'txt'));
 
+-- Since when the service of an account has not answered, and what the last try met. NULL: it answered last.
+ALTER TABLE account ADD COLUMN outage_since INTEGER;
+ALTER TABLE account ADD COLUMN outage_reason TEXT CHECK ((outage_since IS NULL) = (outage_reason IS NULL));
+
 -- Sources in a state, for the items that wait for one that has ended badly.
 CREATE INDEX item_sources ON item (state, id) WHERE is_source = 1;
 CREATE INDEX item_source_open ON item_source (source_id) WHERE made_by IS NULL AND source_id IS NOT NULL;

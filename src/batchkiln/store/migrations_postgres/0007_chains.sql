@@ -192,6 +192,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
+ALTER TABLE account ADD COLUMN outage_since BIGINT;
+ALTER TABLE account ADD COLUMN outage_reason TEXT COLLATE "C";
+ALTER TABLE account ADD CHECK ((outage_since IS NULL) = (outage_reason IS NULL));
+
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;
 DROP INDEX output_by_item;
 ALTER TABLE attempt DROP CONSTRAINT attempt_account_id_generation_id_key;
