@@ -43,6 +43,8 @@ _FETCHED_TOO_LATE: Final = """
 UPSET_MS: Final = MINUTE_MS + LATE_MS  # for how long a late request can be in the way of others
 BLIND_MS: Final = MINUTE_MS + 15_000  # a minute and a poll interval, and the start
 TOO_MANY_REQUESTS: Final = 429
+SERVER_ERRORS: Final = 500
+UNSEEN_ANSWERS: Final = 5
 RETENTION_MS: Final = 14 * DAY_MS
 ATTEMPTS_MOST: Final = 40
 
@@ -124,6 +126,9 @@ class Aftermath:
             " (SELECT count(*) FROM event WHERE event.item_id = item.id AND event.kind = 'hook_redo') AS hook_redos"
             " FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id"
         ).fetchall()
+        self._outages = session.execute(
+            "SELECT name, outage_since FROM account WHERE outage_since IS NOT NULL"
+        ).fetchall()
         self._attempts = session.execute("SELECT * FROM attempt WHERE generation_id IS NOT NULL").fetchall()
         self._decisions = session.execute(
             "SELECT item.name, job.name AS job, hold.at AS asked_at, min(event.at) AS decided_at FROM event AS hold"
@@ -175,6 +180,7 @@ class Aftermath:
             *self._tries(),
             *self._budgets(),
             *self._made_from_others(),
+            *self._outages_over(),
         ]
 
     def account_days(self) -> int:
@@ -416,6 +422,17 @@ class Aftermath:
             allowed = row["tries_allowed"] * (1 + self._redone[_item(row)])
             if tries[row["id"]] > allowed:
                 yield f"item {row['name']} was tried {tries[row['id']]} times, {allowed} are allowed"
+
+    def _outages_over(self) -> Iterator[str]:
+        """The queue says that the service is away only until it answers; a few answers may be lost, or die unseen."""
+        for row in self._outages:
+            answered = [
+                request
+                for request in self._books.requests
+                if request["arrived_at_ms"] > row["outage_since"] and (request["status"] or 500) < SERVER_ERRORS
+            ]
+            if len(answered) > UNSEEN_ANSWERS:
+                yield f"{row['name']} is said to have no service, which has answered {len(answered)} times since"
 
     def _budgets(self) -> Iterator[str]:
         """Law 6: a job keeps its budgets, in the service's days and by the service's prices."""
