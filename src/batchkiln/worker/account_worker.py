@@ -146,8 +146,8 @@ class AccountWorker:
         """
         while self._understood:
             await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
-        if self._outage is not None and self.host.is_answering:
-            await self._end_outage(self._outage, now)
+        if self.host.is_answering:
+            await self._end_outage(now)
         async with self._reading:  # the tracks wake together, and one of them reads for all
             look, days = self._cached, self.rates.days(now)
             if look is None or not self._is_valid(look, days, is_current=is_current):
@@ -361,9 +361,7 @@ class AccountWorker:
         `key` is the fingerprint of the API key that the service accepted, if it may be an older key.
         """
         self.host.answered += 1
-        self.host.unanswered = None
-        for account_id in self.host.without_service:
-            self.ports.queue.changes.announce(Change.ACCOUNT, account_id)  # it ends the outage that it has recorded
+        self._notice_reply()
         if self.backoffs.calls[call].failures:
             self.announce(Change.ACCOUNT)  # another track may still wait because of the last failure
         self.backoffs.reset(call)
@@ -371,6 +369,12 @@ class AccountWorker:
             self._understood.add(call)
         if key is not None:
             self.failure_counts.key_accepted(key)
+
+    def _notice_reply(self) -> None:
+        """Record any reply, so that the accounts which recorded an outage end it."""
+        self.host.heard()
+        for account_id in self.host.without_service:
+            self.ports.queue.changes.announce(Change.ACCOUNT, account_id)
 
     async def on_failure(
         self,
@@ -389,6 +393,9 @@ class AccountWorker:
         now, described = self.ports.clock.now(), describe_failure(failure)
         is_old = any(described == each.last_error for each in (self.backoffs.calls[call], *own))
         self._log_failure(call, described, "request_troubled", is_old=is_old)
+        if not isinstance(failure, NoResponse | Unavailable):
+            self._notice_reply()
+            await self._end_outage(now)  # the worker may not look at the queue again
         if isinstance(failure, AccountBlocked):
             self.control.block(self.account_id, failure, is_cut_off=about_paid)
         else:
@@ -419,18 +426,19 @@ class AccountWorker:
 
     async def _notice_outage(self, described: str, now: ClockReading) -> None:
         """Record an outage once no call of this machine was answered for a minute, so that people see it elsewhere."""
-        self.host.unanswered = first = self.host.unanswered or now
+        first = self.host.unheard(now)
         if not self.host.without_service and now.monotonic - first.monotonic >= OUTAGE_SECONDS:
             self.host.without_service.add(self.account_id)
             self._outage = Outage(first.instant, described)
             await self.ports.queue.update_account(self.account_id, OutageBegan(self._outage), now)
 
-    async def _end_outage(self, outage: Outage, now: ClockReading) -> None:
-        """Record that the service answers again."""
-        self._outage = None
-        self.host.without_service.discard(self.account_id)
-        self.control.outages.append(PastOutage(self.viewpoint.profile, outage.since, now.instant))
-        await self.ports.queue.update_account(self.account_id, OutageEnded(), now)
+    async def _end_outage(self, now: ClockReading) -> None:
+        """Record that the service answers again, if this account has recorded an outage."""
+        outage, self._outage = self._outage, None
+        if outage is not None:
+            self.host.without_service.discard(self.account_id)
+            self.control.outages.append(PastOutage(self.viewpoint.profile, outage.since, now.instant))
+            await self.ports.queue.update_account(self.account_id, OutageEnded(), now)
 
     def _log_failure(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
         """Log a failure. Log it as a warning only when it changes, so that a night without network logs one warning."""

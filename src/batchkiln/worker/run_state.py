@@ -30,7 +30,7 @@ class HostState:
     `answered` counts requests with a definite reply. `description` is a digest of the service's public description,
     once it is read. No create and no read is sent before the monotonic moment `quiet_until`, because a restored queue
     has lost the windows. Without any reply for `contact_seconds` after the first failure, the run ends; None waits
-    forever. `unanswered` is the first failure since the last answer, while the service does not answer at all.
+    forever. `unanswered` is the first failure since the last reply; `is_answering`, whether the service replied last.
     `without_service` holds the accounts whose outage the queue records.
     """
 
@@ -40,15 +40,20 @@ class HostState:
     answered: int = 0
     description: str | None = None
     unanswered: ClockReading | None = None
+    is_answering: bool = False
     without_service: set[int] = field(default_factory=set)
     _silent_since: float | None = None  # the monotonic moment of the first failure; None before it
     _is_silent: bool = True  # nothing but failed connections so far
     _zero: float | None = None  # the instant of the monotonic zero, in seconds since 1970
 
-    @property
-    def is_answering(self) -> bool:
-        """Whether the service has answered in this run, and no request has failed since."""
-        return self.answered > 0 and self.unanswered is None
+    def heard(self) -> None:
+        """Record any reply of the service."""
+        self.unanswered, self.is_answering = None, True
+
+    def unheard(self, now: ClockReading) -> ClockReading:
+        """Record that the service did not answer; return the first such moment since its last reply."""
+        self.unanswered, self.is_answering = self.unanswered or now, False
+        return self.unanswered
 
     def is_given_up(self, failure: TransientError, monotonic: float) -> bool:
         """Return whether to stop waiting for a service that has never answered in this run.

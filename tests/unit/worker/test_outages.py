@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.core.calls import Call
-from batchkiln.core.responses import ErrorInfo, NoResponse, Unavailable
+from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo, NoResponse, Unavailable
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.accounts import Accounts
@@ -96,6 +96,19 @@ async def test_an_outage_outlasts_the_process(world: World) -> None:
     lasted = (to_milliseconds(world.clock.instant) - since) / 1000
     assert told(world)[-1][2]["seconds"] == pytest.approx(lasted, abs=300)
     assert (stored(world), world.state("fox")) == ([], ItemState.DONE)
+
+
+async def test_a_refusal_is_an_answer(world: World) -> None:
+    """The run ends, and the queue must not go on to say that nobody answers."""
+    world.enqueue("fox")
+    outage_ends = NOON + timedelta(seconds=600)
+    refusal = AccountBlocked(AccountProblem.KEY_REFUSED, ErrorInfo("invalid_api_key", "revoked"))
+    world.service.rule = lambda _asked, _account: SILENCE if world.clock.instant < outage_ends else refusal
+
+    await world.run()
+
+    assert ([kind for _, kind, _ in told(world)], stored(world)) == (list(OUTAGES), [])
+    assert world.state("fox") is ItemState.QUEUED
 
 
 async def test_a_refused_call_beside_answers_is_no_outage(world: World) -> None:
