@@ -988,6 +988,19 @@ BUGS: Final = (
         "            pass\n",
         caught_by="tests/integration/store/test_file_locks.py",
     ),
+    Bug(
+        "a run ends over a change that comes while its hook ends",
+        "worker/loop.py",
+        "            if is_settled and not control.recheck.is_set():",
+        "            if is_settled:",
+        caught_by="tests/unit/worker/test_run_end.py",  # one of some dozen worlds of a few
+    ),
+    Bug(
+        "an answer does not end the outage",
+        "worker/account_worker.py",
+        "        self.host.heard()\n",
+        "        pass\n",
+    ),
 )
 
 
