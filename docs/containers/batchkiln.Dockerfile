@@ -2,15 +2,19 @@
 # journals of attempts, and the results, are below /data, which has to be a volume.
 # docker build -f docs/containers/batchkiln.Dockerfile -t batchkiln .
 FROM python:3.12-slim
+RUN useradd --create-home --uid 10001 batchkiln \
+    && mkdir /data \
+    && chown batchkiln /data
 ARG EXTRAS=postgres,watch
-COPY pyproject.toml README.md LICENSE /src/
+# The libraries are a layer of their own. It is built again when their list changes, and not with each change of the source.
+COPY pyproject.toml docs/containers/libraries.py /src/
+RUN python /src/libraries.py "${EXTRAS}" > /src/libraries.txt \
+    && pip install --no-cache-dir -r /src/libraries.txt
+COPY README.md LICENSE /src/
 COPY src /src/src
 COPY docs /src/docs
 RUN pip install --no-cache-dir "/src[${EXTRAS}]" \
-    && rm -r /src \
-    && useradd --create-home --uid 10001 batchkiln \
-    && mkdir /data \
-    && chown batchkiln /data
+    && rm -r /src
 USER batchkiln
 WORKDIR /data
 VOLUME /data

@@ -1,14 +1,18 @@
 # The local service as a container, for tests of clients. docs/serve.md explains it.
 # docker build -f docs/containers/serve.Dockerfile -t batchkiln-serve .
 FROM python:3.12-slim
-COPY pyproject.toml README.md LICENSE /src/
+RUN useradd --create-home --uid 10001 batchkiln \
+    && mkdir /data \
+    && chown batchkiln /data
+# The libraries are a layer of their own. It is built again when their list changes, and not with each change of the source.
+COPY pyproject.toml docs/containers/libraries.py /src/
+RUN python /src/libraries.py > /src/libraries.txt \
+    && pip install --no-cache-dir -r /src/libraries.txt
+COPY README.md LICENSE /src/
 COPY src /src/src
 COPY docs /src/docs
 RUN pip install --no-cache-dir /src \
-    && rm -r /src \
-    && useradd --create-home --uid 10001 batchkiln \
-    && mkdir /data \
-    && chown batchkiln /data
+    && rm -r /src
 USER batchkiln
 WORKDIR /data
 VOLUME /data

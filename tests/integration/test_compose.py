@@ -25,7 +25,7 @@ from support.tcp_gate import free_port
 
 PATH: Final = Path(__file__).resolve().parents[2] / "docs" / "compose" / "compose.yaml"
 SERVICES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(PATH.read_text("utf-8"))["services"]
-CONFIGS: Final[dict[str, dict[str, Any]]] = yaml.safe_load(PATH.read_text("utf-8"))["configs"]
+SECRETS: Final = {"KILN_TOKEN": "0123456789abcdef" * 3, "KILN_PASSWORD": "fedcba9876543210" * 3}
 PAUSE_SECONDS: Final = 1.0  # each look is a process, which takes the time of those that it looks at
 FIRST_JOB: Final = "first-job"  # what `init` writes
 SOURCE: Final = str(PATH.parents[2] / "src")
@@ -38,18 +38,21 @@ class Composition:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ports = {name: free_port() for name in ("postgres", "service", "dashboard")}
+        self.ports = {name: free_port() for name in ("postgres", "service", "operator", "dashboard")}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("data", "service"):
             (folder / name).mkdir()
-        for name, volume in (("batchkiln", "data"), ("service", "service")):
-            (folder / f"{name}.yaml").write_text(self.here(CONFIGS[name]["content"], volume=volume), "utf-8")
+        for name, volume in (("batchkiln.yaml", "data"), ("service.yaml", "service")):
+            text = PATH.with_name(name).read_text("utf-8")
+            (folder / name).write_text(self.here(text, volume=volume), "utf-8")
 
     def here(self, text: str, *, volume: str) -> str:
         """Return a text of the file as it is for a process of this machine. `volume` is mounted at /data."""
-        text = re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", text)
-        text = text.replace("http://service:8080", f"http://127.0.0.1:{self.ports['service']}")
-        text = text.replace("port: 8080", f"port: {self.ports['service']}").replace("0.0.0.0", "127.0.0.1")
+        text = re.sub(r"\$\{(\w+):\?[^}]+\}", lambda found: SECRETS[found[1]], text)
+        text = text.replace("service:8080", "127.0.0.1:8080").replace("0.0.0.0", "127.0.0.1")
+        for port, name in (("8080", "service"), ("8081", "operator"), ("8642", "dashboard")):
+            text = re.sub(rf"\b{port}\b", f"{{{name}}}", text)
+        text = re.sub(r"\{(service|operator|dashboard)\}", lambda found: str(self.ports[found[1]]), text)
         text = text.replace("@postgres/", f"@127.0.0.1:{self.ports['postgres']}/")
         return text.replace("/etc/", f"{self.folder}/").replace("/data", f"{self.folder}/{volume}")
 
@@ -61,13 +64,12 @@ class Composition:
         return {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "HOME": str(self.folder)} | image | own
 
     def volume(self, name: str) -> str:
-        (mounted,) = SERVICES[name]["volumes"]
+        mounted, _ = SERVICES[name]["volumes"]
         return str(mounted).partition(":")[0]
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
         """Start a service's command."""
         command = [self.here(word, volume=self.volume(name)) for word in SERVICES[name]["command"]]
-        command = [word.replace("8642", str(self.ports["dashboard"])) for word in command]
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "batchkiln", *command],
@@ -80,9 +82,11 @@ class Composition:
         return self.processes[name]
 
     def call(self, name: str, command: Sequence[str]) -> tuple[int, str]:
-        """Run a command of the program within a service's container; return its exit status and what it said."""
+        """Run a command within a service's container; return its exit status and what it said."""
+        program, *arguments = command
+        words = [] if program == "python" else ["-m", program]
         done = subprocess.run(
-            [sys.executable, "-m", *command],
+            [sys.executable, *words, *arguments],
             cwd=self.folder / self.volume(name),
             env=self.environment(name),
             stdin=subprocess.DEVNULL,
@@ -97,7 +101,7 @@ class Composition:
         """Run a service's health check."""
         kind, *command = SERVICES[name]["healthcheck"]["test"]
         assert kind == "CMD"
-        return self.call(name, command)[0] == 0
+        return self.call(name, [self.here(word, volume=self.volume(name)) for word in command])[0] == 0
 
     @contextlib.contextmanager
     def postgres(self, place: Path) -> Iterator[None]:
@@ -164,7 +168,7 @@ def test_services_work_as_the_guide_says(composition: Composition) -> None:
     assert composition.start("migrate").wait(60) == 0, composition.said()
     for name in ("service", "worker-1", "worker-2", "dashboard"):
         composition.start(name)
-    for name in ("worker-1", "worker-2"):
+    for name in ("service", "worker-1", "worker-2", "dashboard"):
         is_healthy = partial(composition.is_healthy, name)
         wait_until(is_healthy, composition.said, seconds=60, pause_seconds=PAUSE_SECONDS)
 

@@ -1,5 +1,6 @@
 """Configuration: what is read, and how a mistake is told."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
@@ -46,6 +47,37 @@ def test_a_senseless_speed_is_refused(text: str) -> None:
         load_config(None, environ)
 
 
+@pytest.mark.parametrize(
+    ("base_url", "is_refused"),
+    [
+        ("https://example.invalid/api/v1", True),
+        ("https://localhost:1/api/v1", False),
+        ("http://127.0.0.1:1/api", False),
+    ],
+)
+def test_speed_of_a_rehearsal_never_reaches_a_real_service(tmp_path: Path, base_url: str, *, is_refused: bool) -> None:
+    """A variable left from `serve` would have it polled sixty times too often; a profile's field likewise."""
+    environ = {"BATCHKILN_BASE_URL": base_url, "BATCHKILN_API_KEY": "k"}
+    account = "accounts: [{name: m, keys: [{env: A}]}]"
+    path = write(tmp_path, f"profiles: {{a: {{base_url: '{base_url}', time_scale: 60, {account}}}}}")
+
+    for config, variables in ((None, environ | {"BATCHKILN_TIME_SCALE": "60"}), (path, {})):
+        refused = pytest.raises(InputError, match="speed of 60 is for a local service") if is_refused else nullcontext()
+        with refused:
+            load_config(config, variables)
+    assert load_config(None, environ | {"BATCHKILN_TIME_SCALE": "1"}).profile(None).time_scale == 1
+
+
+def test_speed_of_the_environment_is_for_its_own_profile(tmp_path: Path) -> None:
+    """Profiles of the file keep theirs."""
+    text = "profiles: {a: {base_url: 'https://example.invalid', accounts: [{name: m, keys: [{env: A}]}]}}"
+    environ = {"BATCHKILN_BASE_URL": "http://127.0.0.1:1", "BATCHKILN_API_KEY": "k", "BATCHKILN_TIME_SCALE": "60"}
+
+    config = load_config(write(tmp_path, text), environ)
+
+    assert {name: profile.time_scale for name, profile in config.profiles.items()} == {"a": 1, "env": 60, "local": 60}
+
+
 def test_without_a_file_there_is_the_local_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A first try needs no configuration. Contract, section 1."""
     monkeypatch.chdir(tmp_path)
@@ -65,7 +97,8 @@ def test_whole_profile_is_read(tmp_path: Path) -> None:
         default_profile: studio
         profiles:
           studio:
-            base_url: https://example.invalid/api/v1/
+            base_url: http://example.invalid/api/v1/
+            allow_http: true
             accounts:
               - name: main
                 keys: [{file: key.txt}]
@@ -85,7 +118,8 @@ def test_whole_profile_is_read(tmp_path: Path) -> None:
 
     profile = load_config(path, NOWHERE).profile(None)
 
-    assert profile.base_url == "https://example.invalid/api/v1"
+    assert profile.base_url == "http://example.invalid/api/v1"
+    assert profile.allows_http
     assert profile.keys("main") == ["secret"]
     assert profile.limits.creates_per_minute == 3
     assert profile.limits.reads_per_minute == 60

@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import subprocess
+import sys
 import tomllib
 import urllib.request
 from pathlib import Path
@@ -18,6 +19,8 @@ from batchkiln_service.config import ServiceConfig
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATH: Final = ROOT / "docs" / "containers" / "serve.Dockerfile"
+FILES: Final = sorted(PATH.parent.glob("*.Dockerfile"))
+IGNORED: Final = ROOT / ".dockerignore"
 PROGRAM: Final = PATH.with_name("batchkiln.Dockerfile")
 IMAGE: Final = "batchkiln-serve-test"
 
@@ -37,13 +40,14 @@ def test_everything_that_is_copied_is_there() -> None:
     """Paths are relative to the repository, and the package finds its readme, licence and manual pages."""
     sources = [source for name, value in instructions() if name == "COPY" for source in value.split()[:-1]]
 
-    assert {"pyproject.toml", "README.md", "LICENSE", "src", "docs"} == set(sources)
+    assert {"pyproject.toml", "README.md", "LICENSE", "src", "docs", "docs/containers/libraries.py"} == set(sources)
     assert [source for source in sources if not (ROOT / source).exists()] == []
 
 
-@pytest.mark.parametrize("path", sorted(PATH.parent.iterdir()), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_package_can_be_built_from_what_is_copied(path: Path) -> None:
     """The wheel contains pages of `docs`; without them, the build of an image ends with an error."""
+    ignored = IGNORED.read_text("utf-8").splitlines()
     copied = {
         source
         for each in DockerfileParser(fileobj=io.BytesIO(path.read_bytes())).structure
@@ -54,6 +58,40 @@ def test_package_can_be_built_from_what_is_copied(path: Path) -> None:
     needed = [*wheel["packages"], *wheel["shared-data"], *wheel["force-include"], "README.md", "LICENSE"]
 
     assert [need for need in needed if copied.isdisjoint({need, *map(str, Path(need).parents)})] == []
+    assert ignored[1] == "*"
+    assert {f"!{source.partition('/')[0]}" for source in copied} == {line for line in ignored if line.startswith("!")}
+    left_out = {line for line in ignored[2:] if not line.startswith("!")}
+    assert [each for each in (*needed, *copied) if not left_out.isdisjoint({each, *map(str, Path(each).parents)})] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_libraries_are_a_layer_before_the_source(path: Path) -> None:
+    """A change of the source does not install them again: they come from the list that is copied before it."""
+    steps = [
+        (each["instruction"], each["value"])
+        for each in DockerfileParser(fileobj=io.BytesIO(path.read_bytes())).structure
+        if each["instruction"] in {"COPY", "RUN"}
+    ]
+    (place,) = (number for number, (_, value) in enumerate(steps) if "-r /src/libraries.txt" in value)
+
+    assert steps[place - 1] == ("COPY", "pyproject.toml docs/containers/libraries.py /src/")
+    assert [value for name, value in steps[: place - 1] if name == "COPY"] == []
+
+
+def test_list_of_libraries_has_those_of_the_extras(tmp_path: Path) -> None:
+    """It is that of the package's metadata."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for name in ("pyproject.toml", "docs/containers/libraries.py"):
+        shutil.copy(ROOT / name, tmp_path)
+
+    for extras in ("", "postgres,watch"):
+        names = [name for name in extras.split(",") if name]
+        words = [sys.executable, str(tmp_path / "libraries.py"), *([extras] if extras else [])]
+        listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+        assert listed == project["dependencies"] + [
+            line for name in names for line in project["optional-dependencies"][name]
+        ]
 
 
 def test_command_is_one_of_the_programs() -> None:

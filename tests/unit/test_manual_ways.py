@@ -27,6 +27,7 @@ TASKS: Final = {
     "budgets",
     "several-accounts",
     "several-machines",
+    "containers",
     "held",
     "http",
     "new-account",

@@ -30,6 +30,7 @@ from batchkiln.config.model import (
     base_url_problem,
     clear_text_problem,
     is_loopback,
+    speed_problem,
     traces_enabled,
 )
 from batchkiln.core.errors import InputError
@@ -163,6 +164,8 @@ def _from_environment(environ: Mapping[str, str]) -> Profile:
         raise InputError(f"BATCHKILN_BASE_URL: {problem}")
     account = Account("main", (KeySource(env="BATCHKILN_API_KEY"),))
     scale = _time_scale(environ.get("BATCHKILN_TIME_SCALE"))
+    if problem := speed_problem(base_url, scale):
+        raise InputError(f"BATCHKILN_TIME_SCALE: {problem}; unset it; nothing was sent")
     return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,), allows_http=allows_http, scale=scale)
 
 

@@ -44,6 +44,7 @@ from batchkiln.config.model import (
     base_url_problem,
     clear_text_problem,
     is_web,
+    speed_problem,
 )
 from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import Diagnostic, InputError
@@ -189,7 +190,9 @@ class _Profile(_Model):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
     @model_validator(mode="after")
-    def _has_accounts(self) -> Self:
+    def _fits_together(self) -> Self:
+        if self.base_url is not None and (problem := speed_problem(self.base_url, self.time_scale)):
+            raise ValueError(f"time_scale: {problem}; remove it")
         names = [account.name for account in self.accounts]
         if len(set(names)) != len(names):
             raise ValueError("two accounts have the same name")

@@ -386,6 +386,18 @@ def clear_text_problem(base_url: str, *, remedy: str) -> str | None:
     return f"http:// would send API keys unencrypted to {host}: use https://, or {remedy} if that network is trusted"
 
 
+def speed_problem(base_url: str, scale: float | None) -> str | None:
+    """Return an error text if a rehearsal's speed would apply to another service, else None.
+
+    `scale` is service seconds per real second. Waits and polls are as much shorter, which a real service refuses.
+    `batchkiln serve`, whose clock may run faster, speaks http alone.
+    """
+    if scale in {None, 1} or urlsplit(base_url).scheme != "https" or is_loopback(base_url):
+        return None
+    host = urlsplit(base_url).hostname
+    return f"a speed of {scale:g} is for a local service, which has no https://; {host} would be asked too often"
+
+
 def _from_keyring(name: str) -> str | None:
     try:
         import keyring  # noqa: PLC0415  an optional extra
