@@ -243,7 +243,7 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
         elif ends := _end_text(job, plan):
             yield Text(f"{name}: ends {ends}")
         else:
-            yield Text(f"{name}: the end cannot be estimated yet")
+            yield Text(f"{name}: end not known yet: {job.end.reason}")
         if note := note_of_images_to_make(job, plan):
             yield Text(f"{name}: {note}")
         if job.manifest.needed:
@@ -269,8 +269,12 @@ def _service_notes(plan: Plan) -> Iterator[str]:
 def _end_text(job: JobPlan, plan: Plan) -> str | None:
     """Return when a job ends; None if it is not known. Nobody knows when a person reviews what others are made from."""
     end, to_choose = plan.end_of(job), job.manifest.chains.to_choose
-    if end is None or not to_choose:
-        return None if end is None else str(end)
+    if end is None:
+        return None
+    if job.end.reason is not None:
+        return f"{end}: {job.end.reason}"
+    if not to_choose:
+        return str(end)
     verb = "is" if to_choose == 1 else "are"
     return f"{end}, not counting the time until somebody chooses what {plural(to_choose, 'item')} {verb} made from"
 

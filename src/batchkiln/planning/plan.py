@@ -13,7 +13,7 @@ from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InputError
-from batchkiln.core.forecast import EndRange, Forecast, JobLoad, Unpayable, never_payable
+from batchkiln.core.forecast import JobLoad, Unpayable, never_payable
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.selection import Selection
@@ -23,8 +23,8 @@ from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_group
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_quotes
-from batchkiln.presentation.ends import End, end_of, end_of_all
-from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
+from batchkiln.presentation.ends import End, JobEnd, end_of_all
+from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import plural
 from batchkiln.store import (
     AccountSummary,
@@ -83,15 +83,13 @@ _ALL_ITEMS: Final = Selection()
 class JobPlan:
     """The plan of one manifest.
 
-    `end_at` is None if it cannot be estimated or the job is paused; `end_range` holds the end nine times of ten. `most`
-    is the maximum cost, with bounds for items without a price. `affected` names the first items of each group that
-    would be rejected; it is empty for a plan of selected items.
+    `end` is empty if the job is paused. `most` is the maximum cost, with bounds for items without a price. `affected`
+    names the first items of each group that would be rejected; it is empty for a plan of selected items.
     """
 
     manifest: ManifestPlan
     now: datetime
-    end_at: datetime | None
-    end_range: EndRange | None
+    end: JobEnd
     unpayable: tuple[Unpayable, ...]
     refused: tuple[RefusedClass, ...]
     unpriced: tuple[UnpricedGroup, ...]
@@ -160,7 +158,7 @@ class Plan(Shown):
 
     def end_of(self, job: JobPlan) -> End | None:
         """Return the estimated end of one of the jobs; None if it cannot be estimated."""
-        return end_of(job.end_at, job.now, self.profiles[job.manifest.profile].time_scale, job.end_range)
+        return job.end.seen_at(job.now, self.profiles[job.manifest.profile].time_scale)
 
     @property
     def warnings(self) -> list[str]:
@@ -332,9 +330,9 @@ def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_
         manifest.spec.name: manifest.load(limits[manifest.profile], is_new_day=not is_same_day[manifest.profile])
         for manifest in sorted(payable, key=_age)
     }
-    ahead = _under_way(comparison.other_loads)
+    ahead = only_under_way(comparison.other_loads)
     found = job_forecasts([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
-    forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
+    forecasts = {name: outlook for outlook in found for name in outlook.jobs}
     beyond = Counter({(each.job, each.cost): each.count for outlook in found for each in _over_budget(outlook)})
     jobs = [
         _job_plan(
@@ -362,7 +360,7 @@ def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_
 def _job_plan(
     manifest: ManifestPlan,
     sendable: ManifestPlan,
-    forecast: Forecast,
+    outlook: JobForecast,
     *,
     now: datetime,
     quotes: Quotes,
@@ -372,12 +370,11 @@ def _job_plan(
     name = manifest.spec.name
     accounts = manifest.spec.accounts or profile.account_names[:1]
     unpriced = tuple(unpriced_groups(sendable, quotes, profile.limits, accounts))
-    unpayable = tuple(each for each in forecast.unpayable if each.job == name)
+    unpayable = tuple(each for each in outlook.forecast.unpayable if each.job == name)
     return JobPlan(
         manifest=replace(manifest, chains=sendable.chains),
         now=now,
-        end_at=None if manifest.is_paused else forecast.ends.get(name),
-        end_range=None if manifest.is_paused else forecast.ranges.get(name),
+        end=JobEnd() if manifest.is_paused else outlook.end_of(name),
         unpayable=unpayable,
         refused=tuple(_refused(manifest, quotes)),
         unpriced=unpriced,
@@ -404,14 +401,6 @@ def _over_budget(outlook: JobForecast) -> Iterator[Unpayable]:
 def _age(manifest: ManifestPlan) -> float:
     """Return the sort key of the queue's job order: by id, with new jobs last."""
     return inf if manifest.report.job_id is None else manifest.report.job_id
-
-
-def _under_way(others: Iterable[QueuedLoad]) -> Iterator[QueuedLoad]:
-    """Yield the items under way of other jobs, which occupy slots first; this run excludes their queued items."""
-    for queued in others:
-        classes = tuple(entry for entry in queued.load.classes if entry.is_under_way)
-        if classes:
-            yield replace(queued, load=replace(queued.load, classes=classes))
 
 
 def _has_queued(load: JobLoad) -> bool:

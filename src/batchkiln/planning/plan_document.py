@@ -11,7 +11,7 @@ from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import warnings_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.item_documents import iso
-from batchkiln.presentation.job_documents import end_range_document
+from batchkiln.presentation.job_documents import job_end_document
 from batchkiln.store import ChangeKind, PlannedItem
 
 
@@ -150,8 +150,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
             }
             for each in job.refused
         ],
-        "estimated_end_at": iso(job.end_at),
-        **end_range_document(job.end_range),
+        **job_end_document(job.end, job.end.reason if job.to_send or under_way_of(job) else None),
         "needed_sources": manifest.needed,
         "unselected": manifest.unselected,
         "requests": [{"item": item.name, "prompt": item.prompt, **planned_request(item)} for item in manifest.shown],

@@ -103,12 +103,13 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
 
 def _retention_warnings(job: JobPlan) -> Iterator[PlanWarning]:
     """Warn of a job that may take longer than the service keeps results."""
-    latest_at = job.end_at if job.end_range is None else job.end_range.latest_at
-    if job.end_at is None or latest_at is None or latest_at - job.now <= RETENTION:
+    end_at = job.end.at
+    latest_at = end_at if job.end.range is None else job.end.range.latest_at
+    if end_at is None or latest_at is None or latest_at - job.now <= RETENTION:
         return
-    is_likely = job.end_at - job.now > RETENTION
+    is_likely = end_at - job.now > RETENTION
     at_most = ceil((latest_at - job.now) / timedelta(days=1))
-    takes = f"takes {(job.end_at - job.now).days}" if is_likely else f"may take {at_most}"
+    takes = f"takes {(end_at - job.now).days}" if is_likely else f"may take {at_most}"
     yield PlanWarning(
         "longer_than_retention",
         job.manifest.spec.name,
