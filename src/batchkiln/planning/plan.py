@@ -123,6 +123,19 @@ class JobPlan:
         return any(number for kind, number in numbers.items() if kind is not ChangeKind.LEFT_ALONE)
 
     @property
+    def rejected(self) -> int:
+        """The number of items of `to_send` that would be rejected."""
+        return sum(each.count for each in self.unpayable) + sum(each.count for each in self.refused)
+
+    def refusals(self, *, allows_duplicates: bool) -> Iterator[str]:
+        """Yield why `run` would refuse the manifest, without enqueueing any of its items."""
+        report = self.manifest.report
+        if report.changed_count and not report.kept:
+            yield f"{plural(report.changed_count, 'item')} changed after being sent"
+        if report.paid_before and not allows_duplicates:
+            yield f"{plural(report.paid_before, 'item')} would be paid for again under new ids"
+
+    @property
     def to_send(self) -> int:
         """The number of items to queue."""
         return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
@@ -133,7 +146,8 @@ class Plan(Shown):
     """The plan of a run.
 
     `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
-    the digests of their texts. `catalogue_warnings` explain missing catalogues, by profile.
+    the digests of their texts. `catalogue_warnings` explain missing catalogues, by profile. `allows_duplicates` is that
+    of the options.
     """
 
     jobs: tuple[JobPlan, ...]
@@ -144,6 +158,7 @@ class Plan(Shown):
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
     catalogue_warnings: Mapping[str, str]
+    allows_duplicates: bool = False
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "jobs", [f"{job.manifest.spec.name}: {plural(job.to_send, 'item')} to send" for job in self.jobs]
@@ -186,6 +201,20 @@ class Plan(Shown):
     def unpriced(self) -> int:
         """The number of items without a price."""
         return sum(cost.unpriced for cost in self.costs)
+
+    @property
+    def rejected(self) -> int:
+        """The number of items that would be rejected instead of sent. They cost nothing."""
+        return sum(job.rejected for job in self.jobs)
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why `run` would refuse the manifests and end with exit code 2; empty if it would not. One text a job."""
+        return [
+            f"{job.manifest.spec.name}: {' and '.join(reasons)}"
+            for job in self.jobs
+            if (reasons := list(job.refusals(allows_duplicates=self.allows_duplicates)))
+        ]
 
     @property
     def would_do_anything(self) -> bool:
@@ -249,7 +278,9 @@ async def make_plan(
         wants_balance=_paying_accounts(comparison.manifests, profiles),
         access=access,
     )
-    plan = _compose(comparison, quotes, app.config, catalogues.new_warnings())
+    plan = replace(
+        _compose(comparison, quotes, app.config, catalogues.new_warnings()), allows_duplicates=options.allow_duplicates
+    )
     if selection or not any(job.unpayable or job.refused for job in plan.jobs):
         return plan
     from batchkiln.planning.affected_items import with_affected_items  # noqa: PLC0415  it reads plans

@@ -32,6 +32,7 @@ class CostDocument(TypedDict):
     at_most: int | None
     is_estimate: bool
     unpriced_items: int
+    rejected_items: int
     models: list[ModelCostDocument]
 
 
@@ -52,6 +53,7 @@ class PlanDocument(TypedDict):
     accounts: list[dict[str, Any]]
     other_jobs_queued: list[str]
     has_work: bool
+    run_refuses: list[str]
     warnings: list[PlanWarningDocument]
 
 
@@ -64,6 +66,7 @@ def plan_document(plan: Plan) -> PlanDocument:
             "at_most": plan.most,
             "is_estimate": bool(plan.unpriced),
             "unpriced_items": plan.unpriced,
+            "rejected_items": plan.rejected,
             "models": [
                 {
                     "profile": cost.profile,
@@ -82,6 +85,7 @@ def plan_document(plan: Plan) -> PlanDocument:
         ],
         "other_jobs_queued": list(plan.others),
         "has_work": plan.would_do_anything,
+        "run_refuses": plan.refusals,
         "warnings": [
             {"code": warning.code, "job": warning.job, "message": warning.message} for warning in warnings_of(plan)
         ],

@@ -62,7 +62,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             f"{_items(report.changed_count)} changed after they were sent: `run` refuses the manifest (exit 2). Use "
             "new ids to generate both versions, or pass --on-change keep or --on-change redo",
         )
-    yield from _duplicate_warnings(job)
+    yield from _duplicate_warnings(job, allows_duplicates=plan.allows_duplicates)
     for warning in job.manifest.without_rows:
         yield PlanWarning("no_rows", name, one_line_diagnostic(warning))
     for warning in report.warnings:
@@ -154,10 +154,10 @@ def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
         )
 
 
-def _duplicate_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+def _duplicate_warnings(job: JobPlan, *, allows_duplicates: bool) -> Iterator[PlanWarning]:
     manifest = job.manifest
     name, number = manifest.spec.name, manifest.report.paid_before
-    if number:
+    if number and not allows_duplicates:
         some = ", ".join(f"{same.name} as {same.old_name}" for same in manifest.paid_before[:_NAMES])
         message = (
             f"{_items(number)} {'asks' if number == 1 else 'ask'} under a new id for what the job has paid for ({some}"

@@ -288,7 +288,7 @@ async def test_a_service_that_is_not_there_leaves_the_differences(make_ground: G
     assert plan.jobs[0].to_send == 4
     assert plan.jobs[0].end.at is None
     assert "does not answer" in plan.quotes.failures[0].reason
-    assert plan.quotes.failures[0].exit_status is ExitStatus.OK
+    assert plan.quotes.failures[0].exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
     (warning,) = plan.warnings  # one for prices and catalogue: they are missing for one cause
     assert "does not answer" in warning
     assert "4 items have no price" in warning
