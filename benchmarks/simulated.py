@@ -97,9 +97,10 @@ class Forecasts:
             connection.row_factory = sqlite3.Row
             config = load_config(world.program_folder / "batchkiln.yaml", {})
             job = read_overview(Reader(connection), config, [self.job], world.wall()).jobs[0]
-        if job.estimated_end_at is not None and job.end_range is not None:
-            self.told.append((job.now.timestamp(), job.estimated_end_at.timestamp()))
-            self.ranges.append((job.end_range.earliest_at.timestamp(), job.end_range.latest_at.timestamp()))
+        end = job.job_end
+        if end.at is not None and end.range is not None:
+            self.told.append((job.now.timestamp(), end.at.timestamp()))
+            self.ranges.append((end.range.earliest_at.timestamp(), end.range.latest_at.timestamp()))
 
     def error_at(self, share: float, began_at: float, ended_at: float) -> float:
         """Return how wrong it was at a share of the whole time, as a share of the whole time."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from batchkiln.core.forecast import EndRange
 from batchkiln.core.lease_types import Driver, WorkerState
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.ends import JobEnd
 from batchkiln.presentation.overview import JobView
 from batchkiln.presentation.worker_views import SharedBy, Undriven
 from batchkiln.store.jobs import Credits, JobSummary, ProblemGroup, UnderWay
@@ -22,6 +23,8 @@ def job_view(
     problems: Sequence[ProblemGroup] = (),
     ends_at: datetime | None = None,
     end_range: EndRange | None = None,
+    earliest_at: datetime | None = None,
+    end_reason: str | None = None,
     money: Credits | None = None,
     to_review: int = 0,
 ) -> JobView:
@@ -43,7 +46,7 @@ def job_view(
         problems=tuple(problems),
         to_review=to_review,
     )
-    return JobView(summary, NOW, ends_at, {}, end_range=end_range)
+    return JobView(summary, NOW, JobEnd(ends_at, end_range, earliest_at, end_reason), {})
 
 
 def under_way(

@@ -100,7 +100,7 @@ def _head(view: JobView) -> ReportJob:
         profile=summary.profile,
         manifest="standard input" if summary.manifest_path == "<stdin>" else PurePath(summary.manifest_path).name,
         is_finished=summary.is_finished,
-        end_text=f"ends {view.end}" if view.end and not summary.is_paused else view.end_text,
+        end_text=view.end_line,
         created_at=summary.created_at,
         now=view.now,
         budget_credits=summary.budget_credits,

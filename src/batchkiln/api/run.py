@@ -214,9 +214,13 @@ class Run:
         return sum(view.summary.items[ItemState.QUEUED] - waiting_in_pause(view) for view in views) - selected
 
     async def _overview(self, jobs: Sequence[str] | None) -> Overview:
-        """Read the jobs' progress, with the service times that this run has observed."""
+        """Read the jobs' progress, with the service times that this run has observed, and the ends of this run."""
         observed = self.engine.observed_times()
-        return await self._reader.read(read_overview, self.engine.app.config, jobs, machine_now(), observed)
+        return await self._reader.read(
+            lambda reader: read_overview(
+                reader, self.engine.app.config, jobs, machine_now(), observed, running=self._jobs
+            )
+        )
 
     async def progress(self) -> Overview:
         """Read the progress of the run's jobs; of the whole queue, that of the first `JOBS_SHOWN` jobs with work."""

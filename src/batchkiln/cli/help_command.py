@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +13,12 @@ import batchkiln
 from batchkiln.cli.command import Common, command
 from batchkiln.cli.output import is_terminal, print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.suggestions import closest
 
 _HEADING: Final = re.compile(r"^(##+) +(.+)$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
 _ENTRY: Final = re.compile(r"(?:-|\d+\.) \[[^\]]+\]\(([^)]+)\): (.+)")  # a page of an index, and what it is about
+_HINTS_SHOWN: Final = 8
 _DIAGRAM: Final = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
 
 
@@ -50,9 +51,7 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
         print_result()
     text = _text_of(topic)
     if text is None:
-        close = get_close_matches(topic, [*topics(), *SUMMARIES], n=1)
-        hint = f"did you mean {close[0]}?" if close else "`batchkiln help` lists the topics"
-        raise InputError(f"there is no topic {topic}; {hint}")
+        raise InputError(f"there is no topic {topic}; {_hint(topic)}")
     if common.is_json:
         print_json({"topic": topic, "text": text})
     elif is_terminal(sys.stdout):
@@ -63,6 +62,27 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
     else:
         print_result(text)
     return ExitStatus.OK
+
+
+def _hint(topic: str) -> str:
+    """Return the topics and sections that contain the word or its beginning, or else a name that is near."""
+    word = _slug(topic)
+    sections = dict.fromkeys(_slug(heading[2]) for page in pages().values() for heading in _headings(page))
+    named = [name for name in dict.fromkeys([*topics(), *sections]) if word and f"-{word}" in f"-{name}"]
+    if named:
+        more = f" and {len(named) - _HINTS_SHOWN} more" if len(named) > _HINTS_SHOWN else ""
+        return f"topics with this word: {', '.join(named[:_HINTS_SHOWN])}{more}"
+    close = closest(word, [*topics(), *sections])
+    return f"did you mean {close[0]}?" if close else "`batchkiln help` lists the topics"
+
+
+def _slug(heading: str) -> str:
+    """Return the name of a section: the words of its heading with hyphens between them."""
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+
+
+def _headings(page: Path) -> list[re.Match[str]]:
+    return list(_HEADING.finditer(page.read_text("utf-8")))
 
 
 def _list(common: Common) -> ExitStatus:
@@ -134,7 +154,7 @@ def _sections(page: Path, topic: str) -> Iterator[str]:
     text = page.read_text("utf-8")
     headings = list(_HEADING.finditer(text))
     for number, heading in enumerate(headings):
-        if re.sub(r"[^a-z0-9]+", "-", heading[2].lower()).strip("-") == topic:
+        if _slug(heading[2]) == topic:
             later = (each.start() for each in headings[number + 1 :] if len(each[1]) <= len(heading[1]))
             yield text[heading.start() : next(later, len(text))]
 

@@ -16,6 +16,7 @@ from batchkiln.cli.recorded_help import recorded
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
+from batchkiln.core.suggestions import closest
 
 _WRONG_NUMBER: Final = re.compile("is not a valid (integer|float)(?: range)?")
 _NUMBERS: Final = {"integer": "is not a whole number", "float": "is not a number"}
@@ -108,9 +109,7 @@ class Program(click.Group):
         if args and args[-1] in ctx.help_option_names and (found := recorded(" ".join(args[:-1]))) is not None:
             return found.name, found, [args[-1]]
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches  # noqa: PLC0415  only for a mistake
-
-            near = get_close_matches(args[0], _COMMANDS, n=1)
+            near = closest(args[0], _COMMANDS)
             near = [_OTHER_WORDS[args[0]]] if args[0] in _OTHER_WORDS else near
             hint = f"; did you mean `{near[0]}`?" if near else ""
             raise click.UsageError(f"there is no command `{args[0]}`{hint}", ctx)
@@ -261,10 +260,8 @@ def _print_usage_error(error: click.ClickException) -> None:
 def _message_of(error: click.ClickException) -> str:
     """Return a message of click as one line in the words of the other errors."""
     if isinstance(error, click.NoSuchOption) and error.possibilities:
-        from difflib import get_close_matches  # noqa: PLC0415  only for a mistake
-
-        closest = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
-        error = click.NoSuchOption(error.option_name, possibilities=closest, ctx=error.ctx)
+        near = closest(error.option_name, error.possibilities)
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     text = " ".join(error.format_message().split())
     text = _WRONG_NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
     text = _SUGGESTION.sub(lambda found: f"; did you mean {found[1]}?", text)

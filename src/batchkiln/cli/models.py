@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,6 +13,7 @@ from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.catalog_checks import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import ModelEntry
+from batchkiln.core.suggestions import closest
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess, open_access
 from batchkiln.presentation.formatting import plural, sanitize
@@ -125,7 +125,7 @@ def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[Mo
     if model is None or not listed:
         return list(listed.values())
     if model not in listed:
-        close = get_close_matches(model, listed, n=1)
+        close = closest(model, listed)
         remedy = f"did you mean {close[0]}?" if close else f"the models are: {', '.join(listed)}"
         raise InputError(f"the service lists no model {model}; {remedy}")
     return [listed[model]]

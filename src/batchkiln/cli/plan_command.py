@@ -30,7 +30,7 @@ from batchkiln.planning.queue_access import open_access
     "--detailed-exitcode",
     "is_detailed",
     is_flag=True,
-    help="Exit code 2 if `run` would change or send anything, 0 if not, 1 after an error.",
+    help="Exit code 2 if `run` would change or send anything, 0 if not, 1 after an error or if `run` would refuse.",
 )
 @click.option(
     "--show",
@@ -112,6 +112,8 @@ async def _plan(
 def _exit_status(made: Plan, *, is_detailed: bool) -> ExitStatus:
     """Return the error status that would end `run`; without one, 0, or the status of `--detailed-exitcode`."""
     status = max((failure.exit_status for failure in made.quotes.failures), default=ExitStatus.OK)
+    if made.refusals:
+        status = ExitStatus.USAGE
     if status is not ExitStatus.OK:
         return ExitStatus.UNEXPECTED if is_detailed else status
     return ExitStatus.USAGE if is_detailed and made.would_do_anything else ExitStatus.OK

@@ -47,7 +47,7 @@ def show_plan(plan: Plan) -> None:
     for job in plan.jobs:
         _show_job(out, job)
         out.print()
-    if plan.costs:
+    if plan.costs or plan.rejected:
         out.print(_cost_table(plan))
         out.print()
     for outlook in plan.outlooks:
@@ -65,7 +65,8 @@ def short_lines(plan: Plan) -> Iterator[str]:
     for job in plan.jobs:
         is_over = not job.to_send and not under_way_of(job)
         end = "" if is_over or not (ends := _end_text(job, plan)) else f", ends {ends}"
-        yield f"{job.manifest.spec.name}: {_totals(job)}; {_to_send(job)} to send{end}"
+        rejected = f", {job.rejected:,} of them would be rejected" if job.rejected else ""
+        yield f"{job.manifest.spec.name}: {_totals(job)}; {_to_send(job)} to send{rejected}{end}"
         if job.manifest.unselected:
             yield f"{job.manifest.spec.name}: {_unselected(job)}"
     if plan.costs:
@@ -178,9 +179,11 @@ def _cost_table(plan: Plan) -> Table:
         money = [price.of(cost.credits) if price is not None and priced else ""] if has_money else []
         known = f"{cost.credits:,}{unpriced}" if priced else "unknown"
         table.add_row(Text(sanitize(name)), f"{cost.items:,}", each, known, *money)
+    if plan.rejected:  # the warnings name them
+        table.add_row("rejected, not charged", f"{plan.rejected:,}", "0", "0", *([""] if has_money else []))
     table.add_row(
         Text("total", style="bold"),
-        f"{sum(cost.items for cost in plan.costs):,}",
+        f"{sum(cost.items for cost in plan.costs) + plan.rejected:,}",
         "",
         _cost_figure(plan),
         *([_total_money(plan, set(prices.values()))] if has_money else []),
@@ -243,7 +246,7 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
         elif ends := _end_text(job, plan):
             yield Text(f"{name}: ends {ends}")
         else:
-            yield Text(f"{name}: the end cannot be estimated yet")
+            yield Text(f"{name}: end not known yet: {job.end.reason}")
         if note := note_of_images_to_make(job, plan):
             yield Text(f"{name}: {note}")
         if job.manifest.needed:
@@ -254,7 +257,13 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
         yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
     for note in _service_notes(plan):
         yield Text(note, style="dim")
+    yield from _last_lines(plan)
+
+
+def _last_lines(plan: Plan) -> Iterator[Text]:
     yield Text("Nothing was sent, spent or changed.", style="dim")
+    if plan.refusals:
+        yield Text(f"`run` would refuse this (exit 2): {sanitize('; '.join(plan.refusals))}.", style="red")
 
 
 def _service_notes(plan: Plan) -> Iterator[str]:
@@ -269,8 +278,12 @@ def _service_notes(plan: Plan) -> Iterator[str]:
 def _end_text(job: JobPlan, plan: Plan) -> str | None:
     """Return when a job ends; None if it is not known. Nobody knows when a person reviews what others are made from."""
     end, to_choose = plan.end_of(job), job.manifest.chains.to_choose
-    if end is None or not to_choose:
-        return None if end is None else str(end)
+    if end is None:
+        return None
+    if job.end.reason is not None:
+        return f"{end}: {job.end.reason}"
+    if not to_choose:
+        return str(end)
     verb = "is" if to_choose == 1 else "are"
     return f"{end}, not counting the time until somebody chooses what {plural(to_choose, 'item')} {verb} made from"
 

@@ -11,7 +11,7 @@ from batchkiln.api import LoggedEvent, UnderWay
 from batchkiln.cli.output import print_status
 from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.ends import End, end_of_all
+from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import REASONS, format_age, format_duration, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
 
@@ -73,8 +73,9 @@ class ProgressState:
     `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` names the item that
     was done last. `problems` counts items that failed, were rejected, expired or are held; `left`, items that a run can
     still change. `under_way` are the items that were sent and have not ended, each with its
-    job. `end` is that of the last job, or None if the end of a job cannot be estimated. `notes` name the figures that
-    are simulated.
+    job. `end_text` says when the last job ends and why that is not known, as far as there is anything to say: the first
+    prices of a run are requested at its beginning, so an unknown end has no reason before its first item. `notes` name
+    the figures that are simulated.
     """
 
     jobs: tuple[JobView, ...]
@@ -89,7 +90,7 @@ class ProgressState:
     problems: int = field(init=False)
     left: int = field(init=False)
     under_way: list[tuple[UnderWay, JobView]] = field(init=False)
-    end: End | None = field(init=False)
+    end_text: str | None = field(init=False)
     notes: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,8 +100,7 @@ class ProgressState:
         self.problems = sum(summary.items[state] for summary in summaries for state in PROBLEM_STATES)
         self.left = sum(summary.items[state] for summary in summaries for state in WORKING_STATES)
         self.under_way = [(entry, view) for view in self.jobs for entry in view.summary.under_way]
-        ends = [view.end for view in self.jobs if not view.summary.is_finished]
-        self.end = None if self._is_cut_off else end_of_all(ends)
+        self.end_text = None if self._is_cut_off else self._end_text()
         self.notes = sorted({view.service_note for view in self.jobs if view.service_note is not None})
 
     @property
@@ -108,11 +108,21 @@ class ProgressState:
         """Whether the service cannot be reached for any account, so that nobody knows when anything ends."""
         return bool(self.workers) and all(worker.reason is WaitReason.UNREACHABLE for worker in self.workers)
 
+    def _end_text(self) -> str | None:
+        views = [view for view in self.jobs if not view.summary.is_finished]
+        end = end_of_all(view.end for view in views)
+        reason = next((view.end_reason for view in reversed(views) if view.end_reason is not None), None)
+        if reason is None:
+            return None if end is None else f"ends {end}"
+        if not self.done and not self.under_way:
+            return None
+        return f"end not known yet: {reason}" if end is None else f"ends {end}: {reason}"
+
     @property
     def time_text(self) -> str:
         """The age of the run and its estimated end as text."""
         age = f"{format_duration(self.seconds)} so far"
-        return age if self.end is None else f"{age}, ends {self.end}"
+        return age if self.end_text is None else f"{age}, {self.end_text}"
 
     @property
     def money_text(self) -> str:
@@ -192,8 +202,8 @@ def plain_line(state: ProgressState) -> str:
         parts.append(f"{whose}credits today {worker.credits_today:,} of {worker.credits_limit:,}")
         if worker.wait is not None:
             parts.append(worker.wait)
-    if state.end is not None:
-        parts.append(f"ends {state.end}")
+    if state.end_text is not None:
+        parts.append(state.end_text)
     return "; ".join(parts)
 
 

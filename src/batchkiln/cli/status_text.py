@@ -27,6 +27,9 @@ def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
         yield "The queue is empty. `batchkiln init` writes a first manifest, and `batchkiln run` runs it."
         return
     yield _job_table(overview.jobs)
+    for view in overview.jobs:
+        if view.end_reason is not None:
+            yield Text(f"{view.summary.name} {view.end_line}.", style="dim")
     if overview.accounts:
         yield ""
         yield _account_table(overview.accounts, overview.shared_by)
@@ -83,8 +86,8 @@ def job_lines(view: JobView) -> Iterator[Text]:
         yield Text(f"paused: `batchkiln unpause {command_arguments(summary.name)}` resumes it", style="yellow")
     elif summary.is_finished:
         yield Text(_finished_line(view))
-    elif view.end is not None:
-        yield Text(f"ends {view.end}")
+    else:
+        yield Text(view.end_line)
     if view.service_note is not None:
         yield Text(view.service_note, style="dim")
     for warning in alerts_of(view):

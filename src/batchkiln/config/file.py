@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, get_args, get_type_hints
 
@@ -51,6 +50,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.notifications import NotificationKind
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
+from batchkiln.core.suggestions import closest
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.core.urls import folder_url_problem, is_url
 from batchkiln.yaml_reading.diagnostics import excerpt, read_lines
@@ -416,7 +416,7 @@ def read_file(path: Path) -> Config:
         raise InputError(mistakes) from error
     known = {LOCAL, *file.profiles}
     if file.default_profile is not None and file.default_profile not in known:
-        close = get_close_matches(file.default_profile, known, n=1)
+        close = closest(file.default_profile, known)
         remedy = f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}"
         reason = f"`default_profile`: no profile `{file.default_profile}` is configured"
         line, column = read.place(("default_profile",)) or (None, None)
@@ -504,7 +504,7 @@ def _remedy(problem: ErrorDetails) -> str | None:
     for part in location[:-1]:
         if part in _annotations(model):  # otherwise an index, or a name that the file chose
             model = _model_in(_annotations(model)[str(part)])
-    close = get_close_matches(str(location[-1]), _annotations(model), n=1)
+    close = closest(str(location[-1]), _annotations(model))
     return f"did you mean `{close[0]}`?" if close else None
 
 

@@ -18,6 +18,7 @@ from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import ReplyRules
+from batchkiln.core.suggestions import closest
 from batchkiln.object_storage import StorageSettings
 
 LOCAL: Final = "local"
@@ -302,9 +303,7 @@ class Config:
         """Return a profile by name, or the default one. Raise `InputError` for an unknown name."""
         wanted = name or self.default
         if wanted not in self.profiles:
-            from difflib import get_close_matches  # noqa: PLC0415  only for a mistake
-
-            close = get_close_matches(wanted, self.profiles, n=1)
+            close = closest(wanted, self.profiles)
             hint = f"did you mean {close[0]}?" if close else f"configured: {', '.join(sorted(self.profiles))}"
             raise InputError(f"no profile `{wanted}` is configured; {hint}")
         return self.profiles[wanted]
@@ -325,9 +324,7 @@ class Config:
         """Raise `InputError` for the first name without a notifier."""
         for name in names:
             if name not in self.notifiers:
-                from difflib import get_close_matches  # noqa: PLC0415  as above
-
-                close = get_close_matches(name, self.notifiers, n=1)
+                close = closest(name, self.notifiers)
                 there = f"there are: {', '.join(sorted(self.notifiers))}" if self.notifiers else "none is configured"
                 raise InputError(f"there is no notifier {name}; {f'did you mean {close[0]}?' if close else there}")
 

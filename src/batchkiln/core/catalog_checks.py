@@ -8,12 +8,12 @@ that could not be read gives no objection: the service decides (contract, sectio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from batchkiln.core.job import Mode, Recipe
 from batchkiln.core.provider import DOCUMENTED_MODELS
 from batchkiln.core.responses import ModelEntry
+from batchkiln.core.suggestions import closest
 
 _LEAST_PROMPT_LIMIT: Final = 100
 """A smaller number is hardly a limit in characters; it may count words or images."""
@@ -68,7 +68,7 @@ class Catalogue:
 
     def _no_model(self, model: str) -> Objection:
         """Return the objection to a model that is not listed; a documented one may be on a page that was not read."""
-        close = get_close_matches(model, self.models, n=1, cutoff=0.6)
+        close = closest(model, self.models)
         remedy = (
             f"did you mean `{close[0]}`?" if close else f"the catalogue lists: {', '.join(sorted(self.models)[:40])}"
         )

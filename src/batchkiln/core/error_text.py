@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, assert_never
 
+from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
@@ -13,6 +14,20 @@ from batchkiln.core.responses import (
     TransientError,
     Unavailable,
 )
+
+
+def exit_status_of(failure: TransientError) -> ExitStatus:
+    """Return the exit code of a command that needed the reply (contract, section 4; `docs/commands.md`).
+
+    It is that of `run`: a service that gives no answer of its own is one that cannot be reached.
+    """
+    match failure:
+        case AccountBlocked() | NoResponse() | Unavailable() | EdgeBlocked():
+            return ExitStatus.ACCOUNT_CANNOT_WORK
+        case NotUnderstood() | Throttled():
+            return ExitStatus.UNEXPECTED
+        case _:
+            assert_never(failure)
 
 
 def describe_error(failure: TransientError) -> str:

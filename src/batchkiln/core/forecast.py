@@ -1,19 +1,21 @@
 """Forecasts when jobs end under all limits, by filling the service's days in the planner's order (contract, section 7).
 
 The forecast is an estimate. It uses mean durations, and counts a place in the minute's window as an equal share of the
-minute. Items without a price are left out; their job and the jobs behind it have no estimated end, because the price of
-another recipe says nothing about theirs. Failures, refusals and uploads are not included.
+minute. Failures, refusals and uploads are not included.
+
+The price of another recipe says nothing about items without a price. They take their time, and no credits. Each costs
+at most its bound: its cap, or what the budgets and the day leave. Where the bounds fit into the day, the price moves
+nothing, and the ends are known. From the first day on which they do not fit, the ends are the earliest possible ones.
 
 The days are filled once more with short and once with long durations, so that the real end is between both nine times
 of ten. Only the time since the slot last waited for a new day is uncertain: the reset is not.
 """
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import dropwhile
 from math import ceil, exp, hypot, inf, log, sqrt
 from typing import Final
 
@@ -50,6 +52,7 @@ class ItemClass:
     is_under_way: bool = False
     kind: str = ""
     began_at: datetime | None = None
+    model: str = ""
 
 
 def _left(entry: ItemClass, now: datetime) -> ItemClass:
@@ -97,6 +100,15 @@ class Unpayable:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpriced:
+    """Queued items of a job and a model that have no price."""
+
+    job: str
+    model: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndRange:
     """The range in which a job ends nine times of ten while the service keeps its pace, in service time."""
 
@@ -108,14 +120,18 @@ class EndRange:
 class Forecast:
     """The estimated end of each job, in service time, and the work of each day.
 
-    `ends` lacks jobs whose end cannot be estimated, such as those behind an item without a price. `days` includes only
-    items with a price, and is empty if no price is known. `ranges` is empty unless it was asked for.
+    A job whose end depends on an unknown price, its own or that of a job before it, is in `not_before` in place of
+    `ends`. Work that takes longer than `MOST_DAYS` is in neither. `days` counts items and credits of items with a price
+    only, and is empty if no price is known. `unpriced` is in the order of the jobs. `ranges` is empty unless it was
+    asked for.
     """
 
     ends: Mapping[str, datetime]
     days: tuple[CalendarDay, ...]
     unpayable: tuple[Unpayable, ...]
     ranges: Mapping[str, EndRange] = field(default_factory=dict)
+    not_before: Mapping[str, datetime] = field(default_factory=dict)
+    unpriced: tuple[Unpriced, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +181,8 @@ class _Busy:
 class _DayCapacity:
     """The remaining capacity of a day, for all accounts together, and the moment up to which it is filled.
 
-    Work that continues from the previous day occupies the time from `begins_at` to the first `at`.
+    Work that continues from the previous day occupies the time from `begins_at` to the first `at`. `unpriced` is what
+    the items without a price cost at most.
     """
 
     busy: _Busy
@@ -177,6 +194,7 @@ class _DayCapacity:
     reads: int
     items: int = 0
     spent: int = 0
+    unpriced: float = 0
 
     def day(self, day: ServiceDay, accounts: int) -> CalendarDay:
         """Return the filled day. The time after the reset belongs to the next day."""
@@ -188,7 +206,8 @@ class _DayCapacity:
 class _Batch:
     """The unplaced items of equal classes. `seconds` includes the wait for a place in the minute's window.
 
-    `shortest` is the part of a minute, in seconds, that the limit of creates leaves to each item on any course.
+    `shortest` is the part of a minute, in seconds, that the limit of creates leaves to each item on any course. `bound`
+    is the highest price of an item without a price, None for others.
     """
 
     job: str
@@ -201,16 +220,22 @@ class _Batch:
     kind: str
     variance: float
     error: float
+    bound: float | None
     is_begun: bool = False
 
 
 @dataclass(slots=True)
 class _JobBudget:
-    """The credits that a job may still spend: in total, per day, and today."""
+    """The credits that a job may still spend: in total, per day, and today. `unpriced` is as for `_DayCapacity`."""
 
     left: float
     per_day: float
     today: float
+    unpriced: float = 0
+
+    def renew(self) -> None:
+        """Begin a new day."""
+        self.today, self.unpriced = self.per_day, 0
 
     def pay(self, credit_count: int) -> None:
         self.left -= credit_count
@@ -239,10 +264,12 @@ def forecast(
     middle = on(0)
     if not has_range:
         return middle
-    fast, slow = on(_FAST).ends, on(_SLOW).ends
-    known = {name: at for name, at in middle.ends.items() if name in fast and name in slow}
-    ranges = {name: EndRange(min(at, fast[name]), max(at, slow[name])) for name, at in known.items()}
-    return replace(middle, ranges=ranges)
+    fast, slow = on(_FAST), on(_SLOW)
+    known = {name: at for name, at in middle.ends.items() if name in fast.ends and name in slow.ends}
+    ranges = {name: EndRange(min(at, fast.ends[name]), max(at, slow.ends[name])) for name, at in known.items()}
+    earliest = {**fast.ends, **fast.not_before}
+    bounded = {name: at for name, at in earliest.items() if name in slow.not_before or name in middle.not_before}
+    return replace(middle, ends=known, ranges=ranges, not_before=bounded)
 
 
 def _on_path(
@@ -254,10 +281,16 @@ def _on_path(
     capacity = _day_capacity(_Busy(now), now, day.reset_after(now), limits=limits, accounts=path.accounts, usage=usage)
     ended: dict[str, datetime] = {load.name: now for load in loads}
     days: list[CalendarDay] = []
+    uncertain: set[str] = set()  # jobs whose ends depend on unknown prices
+    depends = False
     for _ in range(MOST_DAYS):
         for batch in batches:
-            _fill(capacity, batch, budgets[batch.job], path)
-            unpayable += _reject_unpayable(batch, budgets[batch.job])
+            budget = budgets[batch.job]
+            _fill(capacity, batch, budget, path)
+            unpayable += _reject_unpayable(batch, budget)
+            depends = depends or capacity.unpriced > capacity.credits or budget.unpriced > budget.today
+            if depends:
+                uncertain.add(batch.job)
             if not batch.left:
                 ended[batch.job] = max(ended[batch.job], _end_of_last(capacity, batch, path))
         days.append(capacity.day(day, path.accounts))
@@ -269,10 +302,16 @@ def _on_path(
         capacity = _day_capacity(busy, at, day.reset_after(at), limits=limits, accounts=path.accounts, usage=DayUsage())
         capacity.begins_at = day.start_of(at)
         for budget in budgets.values():
-            budget.today = budget.per_day
-    unknown = {batch.job for batch in batches} | set(_behind_unpriced(loads))
-    ends = {name: at for name, at in ended.items() if name not in unknown}
-    return Forecast(ends, tuple(_without_idle_ends(days)) if _has_days(loads) else (), tuple(unpayable))
+            budget.renew()
+    endless = {batch.job for batch in batches}
+    known = {name: at for name, at in ended.items() if name not in endless}
+    return Forecast(
+        ends={name: at for name, at in known.items() if name not in uncertain},
+        days=tuple(_without_idle_ends(days)) if _has_days(loads) else (),
+        unpayable=tuple(unpayable),
+        not_before={name: at for name, at in known.items() if name in uncertain},
+        unpriced=tuple(_unpriced(loads)),
+    )
 
 
 def _end_of_last(capacity: _DayCapacity, batch: _Batch, path: _Path) -> datetime:
@@ -292,9 +331,13 @@ def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:
     return days[1:] if len(days) > 1 and not days[0].items and not days[0].busy else days
 
 
-def _behind_unpriced(loads: Sequence[JobLoad]) -> Iterable[str]:
-    """Return the first job that has items without a price, and all jobs behind it."""
-    return (load.name for load in dropwhile(lambda load: not any(map(_needs_price, load.classes)), loads))
+def _unpriced(loads: Sequence[JobLoad]) -> Iterable[Unpriced]:
+    """Return the items without a price, by job and model."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for load in loads:
+        for entry in filter(_needs_price, load.classes):
+            counts[load.name, entry.model] += entry.count
+    return (Unpriced(job, model, count) for (job, model), count in counts.items())
 
 
 def _has_days(loads: Sequence[JobLoad]) -> bool:
@@ -331,15 +374,16 @@ def _day_capacity(
 def _batches(
     loads: Sequence[JobLoad], limits: Limits, accounts: int, now: datetime
 ) -> tuple[list[_Batch], list[Unpayable]]:
-    """Merge equal classes. Return them, and the items that can never be paid; items without a price are left out."""
+    """Merge equal classes. Return them, and the items that can never be paid."""
     share_of_minute = limits.minute_seconds / limits.creates_per_minute
     merged: dict[tuple[object, ...], _Batch] = {}
     unpayable: list[Unpayable] = []
     for load in loads:
         for entry in (_left(each, now) for each in load.classes):
-            if not entry.count or _needs_price(entry):
+            if not entry.count:
                 continue
             cost = entry.cost or 0  # items under way are already paid
+            bound = _bound(load, entry, limits) if _needs_price(entry) else None
             if never := never_payable(load, entry, cost, limits):
                 unpayable.append(never)
                 continue
@@ -348,15 +392,31 @@ def _batches(
             seconds, error = each.seconds + waits, max(0.0, _error(each, accounts) - waits)
             variance = max(0.0, each.deviation - waits) ** 2
             polls = ceil(each.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
-            alike = (load.name, cost, seconds, entry.is_under_way, entry.kind, variance, error)
+            alike = (load.name, cost, seconds, entry.is_under_way, entry.kind, variance, error, bound)
             batch = merged.setdefault(
                 alike,
                 _Batch(
-                    load.name, 0, cost, seconds, shortest, 1 + polls, entry.is_under_way, entry.kind, variance, error
+                    job=load.name,
+                    left=0,
+                    cost=cost,
+                    seconds=seconds,
+                    shortest=shortest,
+                    reads=1 + polls,
+                    is_under_way=entry.is_under_way,
+                    kind=entry.kind,
+                    variance=variance,
+                    error=error,
+                    bound=bound,
                 ),
             )
             batch.left += entry.count
     return list(merged.values()), unpayable
+
+
+def _bound(load: JobLoad, entry: ItemClass, limits: Limits) -> float:
+    """Return the most credits that an item without a price can cost: an item above a limit is rejected."""
+    known = (entry.cap, load.credits_per_day, load.credits_left, limits.credits_per_day)
+    return max(0, min(limit for limit in known if limit is not None))
 
 
 def _error(each: Expected, accounts: int) -> float:
@@ -399,11 +459,15 @@ def _fill(capacity: _DayCapacity, batch: _Batch, budget: _JobBudget, path: _Path
         placed = max(0, min(placed, affordable, capacity.creates, capacity.reads // batch.reads))
     placed = _fitting(capacity, batch, placed, path)
     if not batch.is_under_way:
-        capacity.items += placed
+        capacity.items += placed if batch.bound is None else 0
         capacity.spent += placed * batch.cost
         capacity.credits -= placed * batch.cost
         capacity.creates -= placed
         budget.pay(placed * batch.cost)
+        if batch.bound is not None:
+            at_most = min(placed * batch.bound, budget.left)
+            capacity.unpriced += at_most
+            budget.unpriced += at_most
     if placed:
         batch.is_begun = True
         seconds = capacity.busy.until(batch, placed, path)

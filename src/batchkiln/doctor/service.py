@@ -8,7 +8,7 @@ from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.client.openapi import mismatches
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
-from batchkiln.core.error_text import describe_error
+from batchkiln.core.error_text import describe_error, exit_status_of
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import AccountBlocked, AccountProblem, BalanceRead, BalanceReply, Described, DescribeReply
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
@@ -43,7 +43,7 @@ def check_reachable(reply: DescribeReply) -> CheckResult:
     if isinstance(reply, AccountBlocked):
         return warn("service", f"answers, but without its description: {describe_error(reply)}")
     message = f"{describe_error(reply)}; its description, clock and accounts were not checked"
-    return fail("service", message, "check base_url and the network", exit_status=ExitStatus.UNEXPECTED)
+    return fail("service", message, "check base_url and the network", exit_status=exit_status_of(reply))
 
 
 def check_description(reply: DescribeReply) -> list[CheckResult]:

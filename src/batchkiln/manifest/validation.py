@@ -3,7 +3,6 @@
 There may be a million prompts and ids. They are therefore checked without pydantic, and valid ones in a few steps.
 """
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Mapping
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from batchkiln.core.suggestions import closest
 from batchkiln.manifest.schema import MAX_ID_LENGTH, MAX_PROMPT_LENGTH
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Remedy, quoted
 from batchkiln.yaml_reading.yaml_parser import TYPE_NAMES
@@ -113,9 +113,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if name in _TABLE_WORDS and "from" in names:
         return "did you mean `from`?"
     compared = [one for one in names if len(one) <= _COMPARED_LENGTH][:_COMPARED_NAMES]
-    close = difflib.get_close_matches(name[:_COMPARED_LENGTH], compared, n=2, cutoff=0.75)
-    close = close or difflib.get_close_matches(name[:_COMPARED_LENGTH], compared, n=1, cutoff=0.6)
-    if close:
+    if close := closest(name[:_COMPARED_LENGTH], compared, most=2):
         return f"did you mean {' or '.join(f'`{one}`' for one in close)}?"
     listed = ", ".join(names[:40]) + (", …" if len(names) > 40 else "")  # noqa: PLR2004  as many as fit in a message
     return f"there are: {listed}" if names else "there are none"

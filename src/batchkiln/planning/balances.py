@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 from batchkiln.api.local_service import embedded_balances, embedded_folder
 from batchkiln.config import Profile
-from batchkiln.core.error_text import describe_error
+from batchkiln.core.error_text import describe_error, exit_status_of
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.rate_limits import DayUsage
-from batchkiln.core.responses import AccountBlocked, BalanceRead
+from batchkiln.core.responses import BalanceRead
 from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, AccountUnavailable, open_quote_session, read_account_states
 
@@ -56,8 +56,5 @@ async def _read_balance(profile: Profile, balance: Balance, known: AccountState,
             return replace(balance, reason="the reply could not be understood", exit_status=ExitStatus.UNEXPECTED)
         case BalanceRead(credits=left):
             return replace(balance, credits=left)
-        case AccountBlocked():
-            blocked = ExitStatus.ACCOUNT_CANNOT_WORK
-            return replace(balance, reason=describe_error(reply), exit_status=blocked)
         case trouble:
-            return replace(balance, reason=describe_error(trouble), exit_status=ExitStatus.UNEXPECTED)
+            return replace(balance, reason=describe_error(trouble), exit_status=exit_status_of(trouble))

@@ -10,9 +10,9 @@ from typing import Final
 from batchkiln.api.local_service import embedded_catalogue
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
-from batchkiln.core.error_text import describe_error
+from batchkiln.core.error_text import describe_error, exit_status_of
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.responses import AccountBlocked, CatalogRead, CatalogReply
+from batchkiln.core.responses import CatalogRead, CatalogReply
 from batchkiln.planning.queue_access import QueueAccess
 
 MAX_WAIT_SECONDS: Final = 10.0
@@ -82,11 +82,11 @@ class Catalogues:
             self.exit_status = error.exit_status
             return str(error)
         except TimeoutError:
+            self.exit_status = ExitStatus.ACCOUNT_CANNOT_WORK
             return f"the service did not answer in {MAX_REPLY_SECONDS:.0f} s"
         if isinstance(reply, CatalogRead):
             return Catalogue(profile.name, {entry.id: entry for entry in reply.models})
-        if isinstance(reply, AccountBlocked):
-            self.exit_status = ExitStatus.ACCOUNT_CANNOT_WORK
+        self.exit_status = exit_status_of(reply)
         return describe_error(reply)
 
     def reasons(self) -> list[str]:

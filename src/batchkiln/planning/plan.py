@@ -13,7 +13,7 @@ from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InputError
-from batchkiln.core.forecast import EndRange, Forecast, JobLoad, Unpayable, never_payable
+from batchkiln.core.forecast import JobLoad, Unpayable, never_payable
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.selection import Selection
@@ -23,8 +23,8 @@ from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_group
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_quotes
-from batchkiln.presentation.ends import End, end_of, end_of_all
-from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
+from batchkiln.presentation.ends import End, JobEnd, end_of_all
+from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import plural
 from batchkiln.store import (
     AccountSummary,
@@ -83,15 +83,13 @@ _ALL_ITEMS: Final = Selection()
 class JobPlan:
     """The plan of one manifest.
 
-    `end_at` is None if it cannot be estimated or the job is paused; `end_range` holds the end nine times of ten. `most`
-    is the maximum cost, with bounds for items without a price. `affected` names the first items of each group that
-    would be rejected; it is empty for a plan of selected items.
+    `end` is empty if the job is paused. `most` is the maximum cost, with bounds for items without a price. `affected`
+    names the first items of each group that would be rejected; it is empty for a plan of selected items.
     """
 
     manifest: ManifestPlan
     now: datetime
-    end_at: datetime | None
-    end_range: EndRange | None
+    end: JobEnd
     unpayable: tuple[Unpayable, ...]
     refused: tuple[RefusedClass, ...]
     unpriced: tuple[UnpricedGroup, ...]
@@ -125,6 +123,19 @@ class JobPlan:
         return any(number for kind, number in numbers.items() if kind is not ChangeKind.LEFT_ALONE)
 
     @property
+    def rejected(self) -> int:
+        """The number of items of `to_send` that would be rejected."""
+        return sum(each.count for each in self.unpayable) + sum(each.count for each in self.refused)
+
+    def refusals(self, *, allows_duplicates: bool) -> Iterator[str]:
+        """Yield why `run` would refuse the manifest, without enqueueing any of its items."""
+        report = self.manifest.report
+        if report.changed_count and not report.kept:
+            yield f"{plural(report.changed_count, 'item')} changed after being sent"
+        if report.paid_before and not allows_duplicates:
+            yield f"{plural(report.paid_before, 'item')} would be paid for again under new ids"
+
+    @property
     def to_send(self) -> int:
         """The number of items to queue."""
         return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
@@ -135,7 +146,8 @@ class Plan(Shown):
     """The plan of a run.
 
     `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
-    the digests of their texts. `catalogue_warnings` explain missing catalogues, by profile.
+    the digests of their texts. `catalogue_warnings` explain missing catalogues, by profile. `allows_duplicates` is that
+    of the options.
     """
 
     jobs: tuple[JobPlan, ...]
@@ -146,6 +158,7 @@ class Plan(Shown):
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
     catalogue_warnings: Mapping[str, str]
+    allows_duplicates: bool = False
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "jobs", [f"{job.manifest.spec.name}: {plural(job.to_send, 'item')} to send" for job in self.jobs]
@@ -160,7 +173,7 @@ class Plan(Shown):
 
     def end_of(self, job: JobPlan) -> End | None:
         """Return the estimated end of one of the jobs; None if it cannot be estimated."""
-        return end_of(job.end_at, job.now, self.profiles[job.manifest.profile].time_scale, job.end_range)
+        return job.end.seen_at(job.now, self.profiles[job.manifest.profile].time_scale)
 
     @property
     def warnings(self) -> list[str]:
@@ -188,6 +201,20 @@ class Plan(Shown):
     def unpriced(self) -> int:
         """The number of items without a price."""
         return sum(cost.unpriced for cost in self.costs)
+
+    @property
+    def rejected(self) -> int:
+        """The number of items that would be rejected instead of sent. They cost nothing."""
+        return sum(job.rejected for job in self.jobs)
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why `run` would refuse the manifests and end with exit code 2; empty if it would not. One text a job."""
+        return [
+            f"{job.manifest.spec.name}: {' and '.join(reasons)}"
+            for job in self.jobs
+            if (reasons := list(job.refusals(allows_duplicates=self.allows_duplicates)))
+        ]
 
     @property
     def would_do_anything(self) -> bool:
@@ -251,7 +278,9 @@ async def make_plan(
         wants_balance=_paying_accounts(comparison.manifests, profiles),
         access=access,
     )
-    plan = _compose(comparison, quotes, app.config, catalogues.new_warnings())
+    plan = replace(
+        _compose(comparison, quotes, app.config, catalogues.new_warnings()), allows_duplicates=options.allow_duplicates
+    )
     if selection or not any(job.unpayable or job.refused for job in plan.jobs):
         return plan
     from batchkiln.planning.affected_items import with_affected_items  # noqa: PLC0415  it reads plans
@@ -332,9 +361,9 @@ def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_
         manifest.spec.name: manifest.load(limits[manifest.profile], is_new_day=not is_same_day[manifest.profile])
         for manifest in sorted(payable, key=_age)
     }
-    ahead = _under_way(comparison.other_loads)
+    ahead = only_under_way(comparison.other_loads)
     found = job_forecasts([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
-    forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
+    forecasts = {name: outlook for outlook in found for name in outlook.jobs}
     beyond = Counter({(each.job, each.cost): each.count for outlook in found for each in _over_budget(outlook)})
     jobs = [
         _job_plan(
@@ -362,7 +391,7 @@ def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_
 def _job_plan(
     manifest: ManifestPlan,
     sendable: ManifestPlan,
-    forecast: Forecast,
+    outlook: JobForecast,
     *,
     now: datetime,
     quotes: Quotes,
@@ -372,12 +401,11 @@ def _job_plan(
     name = manifest.spec.name
     accounts = manifest.spec.accounts or profile.account_names[:1]
     unpriced = tuple(unpriced_groups(sendable, quotes, profile.limits, accounts))
-    unpayable = tuple(each for each in forecast.unpayable if each.job == name)
+    unpayable = tuple(each for each in outlook.forecast.unpayable if each.job == name)
     return JobPlan(
         manifest=replace(manifest, chains=sendable.chains),
         now=now,
-        end_at=None if manifest.is_paused else forecast.ends.get(name),
-        end_range=None if manifest.is_paused else forecast.ranges.get(name),
+        end=JobEnd() if manifest.is_paused else outlook.end_of(name),
         unpayable=unpayable,
         refused=tuple(_refused(manifest, quotes)),
         unpriced=unpriced,
@@ -404,14 +432,6 @@ def _over_budget(outlook: JobForecast) -> Iterator[Unpayable]:
 def _age(manifest: ManifestPlan) -> float:
     """Return the sort key of the queue's job order: by id, with new jobs last."""
     return inf if manifest.report.job_id is None else manifest.report.job_id
-
-
-def _under_way(others: Iterable[QueuedLoad]) -> Iterator[QueuedLoad]:
-    """Yield the items under way of other jobs, which occupy slots first; this run excludes their queued items."""
-    for queued in others:
-        classes = tuple(entry for entry in queued.load.classes if entry.is_under_way)
-        if classes:
-            yield replace(queued, load=replace(queued.load, classes=classes))
 
 
 def _has_queued(load: JobLoad) -> bool:

@@ -11,7 +11,7 @@ from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import warnings_of
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.item_documents import iso
-from batchkiln.presentation.job_documents import end_range_document
+from batchkiln.presentation.job_documents import job_end_document
 from batchkiln.store import ChangeKind, PlannedItem
 
 
@@ -32,6 +32,7 @@ class CostDocument(TypedDict):
     at_most: int | None
     is_estimate: bool
     unpriced_items: int
+    rejected_items: int
     models: list[ModelCostDocument]
 
 
@@ -52,6 +53,7 @@ class PlanDocument(TypedDict):
     accounts: list[dict[str, Any]]
     other_jobs_queued: list[str]
     has_work: bool
+    run_refuses: list[str]
     warnings: list[PlanWarningDocument]
 
 
@@ -64,6 +66,7 @@ def plan_document(plan: Plan) -> PlanDocument:
             "at_most": plan.most,
             "is_estimate": bool(plan.unpriced),
             "unpriced_items": plan.unpriced,
+            "rejected_items": plan.rejected,
             "models": [
                 {
                     "profile": cost.profile,
@@ -82,6 +85,7 @@ def plan_document(plan: Plan) -> PlanDocument:
         ],
         "other_jobs_queued": list(plan.others),
         "has_work": plan.would_do_anything,
+        "run_refuses": plan.refusals,
         "warnings": [
             {"code": warning.code, "job": warning.job, "message": warning.message} for warning in warnings_of(plan)
         ],
@@ -150,8 +154,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
             }
             for each in job.refused
         ],
-        "estimated_end_at": iso(job.end_at),
-        **end_range_document(job.end_range),
+        **job_end_document(job.end, job.end.reason if job.to_send or under_way_of(job) else None),
         "needed_sources": manifest.needed,
         "unselected": manifest.unselected,
         "requests": [{"item": item.name, "prompt": item.prompt, **planned_request(item)} for item in manifest.shown],

@@ -62,7 +62,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             f"{_items(report.changed_count)} changed after they were sent: `run` refuses the manifest (exit 2). Use "
             "new ids to generate both versions, or pass --on-change keep or --on-change redo",
         )
-    yield from _duplicate_warnings(job)
+    yield from _duplicate_warnings(job, allows_duplicates=plan.allows_duplicates)
     for warning in job.manifest.without_rows:
         yield PlanWarning("no_rows", name, one_line_diagnostic(warning))
     for warning in report.warnings:
@@ -103,12 +103,13 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
 
 def _retention_warnings(job: JobPlan) -> Iterator[PlanWarning]:
     """Warn of a job that may take longer than the service keeps results."""
-    latest_at = job.end_at if job.end_range is None else job.end_range.latest_at
-    if job.end_at is None or latest_at is None or latest_at - job.now <= RETENTION:
+    end_at = job.end.at
+    latest_at = end_at if job.end.range is None else job.end.range.latest_at
+    if end_at is None or latest_at is None or latest_at - job.now <= RETENTION:
         return
-    is_likely = job.end_at - job.now > RETENTION
+    is_likely = end_at - job.now > RETENTION
     at_most = ceil((latest_at - job.now) / timedelta(days=1))
-    takes = f"takes {(job.end_at - job.now).days}" if is_likely else f"may take {at_most}"
+    takes = f"takes {(end_at - job.now).days}" if is_likely else f"may take {at_most}"
     yield PlanWarning(
         "longer_than_retention",
         job.manifest.spec.name,
@@ -153,10 +154,10 @@ def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
         )
 
 
-def _duplicate_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+def _duplicate_warnings(job: JobPlan, *, allows_duplicates: bool) -> Iterator[PlanWarning]:
     manifest = job.manifest
     name, number = manifest.spec.name, manifest.report.paid_before
-    if number:
+    if number and not allows_duplicates:
         some = ", ".join(f"{same.name} as {same.old_name}" for same in manifest.paid_before[:_NAMES])
         message = (
             f"{_items(number)} {'asks' if number == 1 else 'ask'} under a new id for what the job has paid for ({some}"

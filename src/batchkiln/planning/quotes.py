@@ -20,7 +20,7 @@ from batchkiln.api.service_clients import new_service_client
 from batchkiln.client import ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
-from batchkiln.core.error_text import describe_error
+from batchkiln.core.error_text import describe_error, exit_status_of
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
 from batchkiln.core.job import Recipe
 from batchkiln.core.rate_limits import RECENT_MINUTES, DayUsage, HeldUntil, LoggedRequest, RateLimits, RequestKind
@@ -152,7 +152,7 @@ def _record_embedded_price(question: PriceQuestion, quotes: Quotes) -> None:
 class AccountUnavailable(Exception):
     """Raised if no further request can be sent to the account, because of its limits or its service.
 
-    The message is the reason. `exit_status` is that of `run`; OK if unknown.
+    The message is the reason. `exit_status` is that of `run`; OK if `run` would wait, or if it is unknown.
     """
 
     def __init__(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
@@ -252,7 +252,7 @@ async def _ask_account(
         await session.clock.await_witness()
         described = await session.client.describe()
     if isinstance(described, NoResponse | EdgeBlocked | Unavailable):
-        raise _unavailable(described)
+        raise AccountUnavailable(describe_error(described), exit_status_of(described))
     if session.clock.is_observed:
         quotes.times[profile] = session.clock.now().instant
     for question in questions:

@@ -23,43 +23,67 @@ _STEPS_A_FIGURE: Final = 4
 class End:
     """An estimated end in real seconds from now. The real one is between `first` and `last` nine times of ten.
 
-    `at` is None for a service whose clock runs faster, because no clock of the person's shows its time.
+    `at` is None for a service whose clock runs faster, because no clock of the person's shows its time. With
+    `is_earliest`, nobody knows how much later it ends, and the three figures are the same.
     """
 
     seconds: float
     first: float
     last: float
     at: datetime | None
+    is_earliest: bool = False
 
     def __str__(self) -> str:
         """Return the time left, its range where that is wide, and the moment; it stands behind the word "ends"."""
+        if self.is_earliest:
+            left = f"in {format_duration(self.seconds)} at the earliest"
+            return left if self.at is None else f"{left} ({format_minute(self.at)})"
         left = f"in about {format_duration(self.seconds)}" if round(self.seconds) else "in less than a second"
         if self.last - self.first >= max(_NARROW_SECONDS, _NARROW_SHARE * self.seconds):
             left += f" ({_range_text(self.first, self.last)})"
         return left if self.at is None else f"{left}, at {format_minute(self.at)}"
 
 
-def end_of(end_at: datetime | None, now: datetime, time_scale: float, end_range: EndRange | None = None) -> End | None:
-    """Return an estimated end from instants in service time; None if it is not known."""
-    if end_at is None:
-        return None
-    found = end_range or EndRange(end_at, end_at)
-    seconds, first, last = (
-        max(0.0, (at - now).total_seconds() / time_scale) for at in (end_at, found.earliest_at, found.latest_at)
-    )
-    return End(seconds, first, last, end_at if time_scale == 1 else None)
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """What is known of a job's end, in service time: `at` with its range, or the earliest end, or neither.
+
+    `reason` says why `at` is None; it is None otherwise.
+    """
+
+    at: datetime | None = None
+    range: EndRange | None = None
+    not_before: datetime | None = None
+    reason: str | None = None
+
+    def seen_at(self, now: datetime, time_scale: float) -> End | None:
+        """Return the end as it is shown at a moment; None if nothing is known of it."""
+        at = self.at or self.not_before
+        if at is None:
+            return None
+        found = self.range or EndRange(at, at)
+        is_earliest = self.at is None
+        seconds, first, last = (
+            max(0.0, (each - now).total_seconds() / time_scale) for each in (at, found.earliest_at, found.latest_at)
+        )
+        if is_earliest and not round(seconds):
+            return None  # any end is later than now
+        return End(seconds, first, last, at if time_scale == 1 else None, is_earliest=is_earliest)
 
 
 def end_of_all(ends: Iterable[End | None]) -> End | None:
     """Return when the last of several jobs ends; None if one of the ends is not known, or without any.
 
-    All have ended when each has, so each figure is the largest of theirs.
+    All have ended when each has, so each figure is the largest of theirs. If one of them is only the earliest end, so
+    is the result.
     """
     listed = list(ends)
     known = [end for end in listed if end is not None]
     if not known or len(known) < len(listed):
         return None
     latest = max(known, key=lambda end: end.seconds)
+    if any(end.is_earliest for end in known):
+        return End(latest.seconds, latest.seconds, latest.seconds, latest.at, is_earliest=True)
     return End(latest.seconds, max(end.first for end in known), max(end.last for end in known), latest.at)
 
 

@@ -1,12 +1,15 @@
 """Forecasts of when jobs end, shared by `status`, `plan` and the confirmation of `run`."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from batchkiln.config import Profile
-from batchkiln.core.forecast import Forecast, forecast
+from batchkiln.core.forecast import Forecast, Unpriced, forecast
 from batchkiln.core.rate_limits import DayUsage
+from batchkiln.presentation.ends import JobEnd
+from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.store import AccountSummary, QueuedLoad
 
 
@@ -18,6 +21,43 @@ class JobForecast:
     accounts: tuple[str, ...]
     jobs: tuple[str, ...]
     forecast: Forecast
+
+    def end_of(self, job: str) -> JobEnd:
+        """Return what is known of the end of one of the jobs."""
+        told = self.forecast
+        if job in told.ends:
+            return JobEnd(told.ends[job], told.ranges.get(job))
+        if job not in told.not_before:
+            return JobEnd(reason=_ENDLESS)
+        before = set(self.jobs[: self.jobs.index(job) + 1])
+        unpriced = sorted((entry for entry in told.unpriced if entry.job in before), key=lambda one: one.job != job)
+        return JobEnd(not_before=told.not_before[job], reason=_unknown_prices(job, unpriced))
+
+
+_ENDLESS: Final = "under its limits and budgets, it takes more than fifty years"
+_UNPRICED_SHOWN: Final = 2
+
+
+def _unknown_prices(job: str, unpriced: list[Unpriced]) -> str:
+    """Return the reason why the prices of items leave the end of a job open."""
+    parts = []
+    for entry in unpriced[:_UNPRICED_SHOWN]:
+        items = plural(entry.count, "item") + (f" of {entry.job}" if entry.job != job else "")
+        parts.append(f"{items} ({sanitize(entry.model)})")
+    if rest := sum(entry.count for entry in unpriced[_UNPRICED_SHOWN:]):
+        parts.append(f"{rest:,} more")
+    what = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+    has = "has" if sum(entry.count for entry in unpriced) == 1 else "have"
+    return f"{what} {has} no price yet, and may need another day's credits; a run asks for the price"
+
+
+def only_under_way(loads: Iterable[QueuedLoad], except_of: Collection[str] = ()) -> Iterator[QueuedLoad]:
+    """Yield the loads of a run of some jobs: of all others, only items under way occupy slots."""
+    for queued in loads:
+        if queued.load.name in except_of:
+            yield queued
+        elif classes := tuple(entry for entry in queued.load.classes if entry.is_under_way):
+            yield replace(queued, load=replace(queued.load, classes=classes))
 
 
 def job_forecasts(

@@ -5,9 +5,9 @@ The field names are stable (docs/reference/contract.md, section 4).
 
 from typing import Any, TypedDict
 
-from batchkiln.core.forecast import EndRange
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.ends import JobEnd
 from batchkiln.presentation.item_documents import iso
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
 from batchkiln.presentation.worker_views import SharedBy
@@ -71,17 +71,20 @@ class WaitingDocument(_Waiting):
     """The items that wait for the files of others."""
 
 
-class EndRangeDocument(TypedDict):
-    """Two moments between which a job ends nine times of ten, while the service keeps its pace.
+class JobEndDocument(TypedDict):
+    """The estimated end of a job, and the range in which it ends nine times of ten while the service keeps its pace.
 
-    Both are in service time (ISO 8601, UTC), and null without a forecast.
+    All are in service time (ISO 8601, UTC), and null if they are not known. `end_reason` says why `estimated_end_at` is
+    null; `earliest_end_at` may be known then.
     """
 
+    estimated_end_at: str | None
     earliest_end_at: str | None
     latest_end_at: str | None
+    end_reason: str | None
 
 
-class JobDocument(EndRangeDocument):
+class JobDocument(JobEndDocument):
     """A job with its progress. `items` has a count for each state, and `total`."""
 
     job: str
@@ -100,7 +103,6 @@ class JobDocument(EndRangeDocument):
     to_review: int
     to_choose: int
     waiting: WaitingDocument
-    estimated_end_at: str | None
     warnings: list[str]
 
 
@@ -149,17 +151,18 @@ def job_document(view: JobView) -> JobDocument:
                 for each in summary.blockers
             ],
         },
-        "estimated_end_at": iso(view.estimated_end_at),
-        **end_range_document(view.end_range),
+        **job_end_document(view.job_end, view.end_reason),
         "warnings": alerts_of(view),
     }
 
 
-def end_range_document(found: EndRange | None) -> EndRangeDocument:
-    """Return the range of an estimated end."""
+def job_end_document(end: JobEnd, reason: str | None) -> JobEndDocument:
+    """Return what is known of a job's end, and the reason that is shown if it is not known."""
     return {
-        "earliest_end_at": None if found is None else iso(found.earliest_at),
-        "latest_end_at": None if found is None else iso(found.latest_at),
+        "estimated_end_at": iso(end.at),
+        "earliest_end_at": iso(end.not_before if end.range is None else end.range.earliest_at),
+        "latest_end_at": None if end.range is None else iso(end.range.latest_at),
+        "end_reason": reason,
     }
 
 

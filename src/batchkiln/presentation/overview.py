@@ -1,20 +1,20 @@
 """Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from batchkiln.config import Config
+from batchkiln.config import Config, Profile
 from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import command_arguments
-from batchkiln.core.forecast import CalendarDay, EndRange
+from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.ends import End, end_of
-from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
+from batchkiln.presentation.ends import End, JobEnd
+from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import format_age, format_minute, plural, sanitize, service_note
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
@@ -26,19 +26,18 @@ if TYPE_CHECKING:
 class JobView(Shown):
     """A job's summary with its forecast.
 
-    `now` is service time. `end_range` contains the real end in nine of ten cases. `examples` maps each group of problem
-    items to the name of one of them. `time_scale` is service seconds per real second. `is_embedded` is true for the
+    `now` is service time. `job_end` is what the forecast knows of the end. `examples` maps each group of problem items
+    to the name of one of them. `time_scale` is service seconds per real second. `is_embedded` is true for the
     local service of this program. `credit_price` is the configured price of a credit.
     """
 
     summary: JobSummary
     now: datetime
-    estimated_end_at: datetime | None
+    job_end: JobEnd
     examples: Mapping[tuple[ItemState, str], str]
     time_scale: float = 1.0
     is_embedded: bool = False
     credit_price: CreditPrice | None = None
-    end_range: EndRange | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         summary = self.summary
@@ -54,15 +53,26 @@ class JobView(Shown):
         return "" if self.credit_price is None else f" ({self.credit_price.of(amount)})"
 
     @property
+    def estimated_end_at(self) -> datetime | None:
+        """The estimated end in service time; None if it is not known."""
+        return self.job_end.at
+
+    @property
     def end(self) -> End | None:
-        """The estimated end; None if it cannot be estimated, or if only a person can change anything."""
+        """The estimated or earliest end; None if nothing is known of it, or if only a person can change anything."""
         if self.summary.is_finished:
             return None
-        return end_of(self.estimated_end_at, self.now, self.time_scale, self.end_range)
+        return self.job_end.seen_at(self.now, self.time_scale)
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why the end of a job at work is not known; None if it is known, and for all other jobs."""
+        is_at_work = self.summary.total and not self.summary.is_finished and not self.summary.is_paused
+        return self.job_end.reason if is_at_work else None
 
     @property
     def end_text(self) -> str:
-        """The estimated end, or the reason why there is none, as text."""
+        """The estimated or earliest end, or that there is none, as text."""
         if not self.summary.total:
             return "empty: its manifest has no items"
         if self.summary.has_ended:
@@ -72,6 +82,13 @@ class JobView(Shown):
         if self.summary.is_finished:
             return "waits for a person"
         return str(self.end or "end not known yet")
+
+    @property
+    def end_line(self) -> str:
+        """The text of `end_text` as it stands alone: "ends" before a time, and the reason behind an unknown end."""
+        ends = "ends " if self.end is not None and not self.summary.is_paused else ""
+        reason = f": {self.end_reason}" if self.end_reason is not None else ""
+        return f"{ends}{self.end_text}{reason}"
 
     @property
     def service_note(self) -> str | None:
@@ -121,35 +138,44 @@ def read_overview(
     names: Sequence[str] | None,
     machine_now: datetime,
     observed: Mapping[str, datetime] | None = None,
+    *,
+    running: Collection[str] | None = None,
 ) -> Overview:
     """Read all jobs, or the named ones, the accounts, and the processes that run the queue.
 
-    `observed` is the service time of profiles in use in this process; for other profiles it is estimated. Raise
-    `InputError` for a job that does not exist.
+    `observed` is the service time of profiles in use in this process; for other profiles it is estimated. The ends are
+    those of a run of the jobs `running`; None is a run of the whole queue. Raise `InputError` for a job that does not
+    exist.
     """
     wanted = list(names) if names is not None else list(reader.jobs.names())
     summaries = [reader.jobs.summary(name) for name in wanted]
     profiles = {summary.profile for summary in summaries} | set(config.profiles)
     account_views, times = read_accounts(reader, config, machine_now, observed, profiles)
-    ends = estimated_ends(reader, config, times, account_views)
+    ends = estimated_ends(reader, config, times, account_views, running=running)
     jobs = tuple(
         JobView(
             summary=summary,
             now=times[summary.profile],
-            estimated_end_at=end_at,
-            end_range=end_range,
+            job_end=ends.get(summary.name) or _without_forecast(summary, profile),
             examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
             credit_price=profile.credit_price if profile else None,
         )
-        for summary, profile, (end_at, end_range) in (
-            (each, config.profiles.get(each.profile), ends.get(each.name, (None, None))) for each in summaries
-        )
+        for summary, profile in ((each, config.profiles.get(each.profile)) for each in summaries)
     )
     held = reader.lease()
     lease = held if held is not None and held.is_alive else None
     return Overview(jobs, account_views, lease, _shared_by(reader, config))
+
+
+def _without_forecast(summary: JobSummary, profile: Profile | None) -> JobEnd:
+    """Return the end of a job that has no forecast, with the reason."""
+    if profile is None:
+        return JobEnd(reason=f"its profile {sanitize(summary.profile)} is not in the configuration")
+    if files := summary.items[ItemState.DOWNLOADING]:
+        return JobEnd(reason=f"the files of {plural(files, 'item')} are still to be downloaded")
+    return JobEnd(reason="it has nothing to send")
 
 
 def _shared_by(reader: Reader, config: Config) -> "SharedBy | None":
@@ -188,10 +214,12 @@ def estimated_ends(
     config: Config,
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
-) -> dict[str, tuple[datetime, EndRange | None]]:
-    """Return each job's estimated end and its range, by name. Jobs of the same accounts run one after the other."""
-    found = [entry.forecast for entry in _forecasts(reader, config, times, accounts, has_range=True)]
-    return {name: (at, each.ranges.get(name)) for each in found for name, at in each.ends.items()}
+    *,
+    running: Collection[str] | None = None,
+) -> dict[str, JobEnd]:
+    """Return each job's end, by name. Jobs of the same accounts run one after the other. See `read_overview`."""
+    found = _forecasts(reader, config, times, accounts, running=running, has_range=True)
+    return {name: each.end_of(name) for each in found for name in each.jobs}
 
 
 def coming_days(
@@ -220,13 +248,15 @@ def _forecasts(
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
     *,
+    running: Collection[str] | None = None,
     has_range: bool,
 ) -> list[JobForecast]:
     profiles = config.profiles
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
-    return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages, has_range=has_range))
+    ours = loads if running is None else only_under_way(loads, except_of=running)
+    return list(job_forecasts(ours, profiles=profiles, times=times, usages=usages, has_range=has_range))
 
 
 def service_notes(views: Sequence[JobView]) -> list[str]:

@@ -14,6 +14,7 @@ from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
+from batchkiln.core.suggestions import closest
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.row_types import instant
@@ -360,8 +361,6 @@ def _names_near(connection: Session, job_id: int, name: str) -> list[str]:
 
 
 def _unknown(reason: str, name: str, names: Sequence[str], remedy: str) -> Diagnostic:
-    import difflib  # noqa: PLC0415  only for a mistake
-
-    near = difflib.get_close_matches(name, names)
+    near = closest(name, names, most=3)
     hint = f"did you mean {' or '.join(repr(one) for one in near)}? {remedy}" if near else remedy
     return Diagnostic(reason, remedy=hint)

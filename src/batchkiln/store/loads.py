@@ -121,6 +121,7 @@ def _item_class(entry: RecipeCount, limits: Limits, durations: Durations) -> Ite
         is_under_way=entry.state is not ItemState.QUEUED,
         kind=kind.price_key if durations.has_seen(kind) else kind.model,
         began_at=entry.began_at,
+        model=entry.model,
     )
 
 

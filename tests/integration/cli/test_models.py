@@ -94,10 +94,10 @@ async def test_the_one_read_is_noted_in_the_queue(tmp_path: Path, command: str) 
 
 @pytest.mark.parametrize("command", ["models", "balance"])
 def test_a_service_that_does_not_answer_is_reported(tmp_path: Path, command: str) -> None:
-    """Exit 1, and one document with the reason."""
+    """Exit 4, as of a run, and one document with the reason."""
     place = configured(tmp_path, "http://127.0.0.1:9/api/v1")
 
     result = place.call(command, "--json")
 
-    assert result.exit == 1
+    assert result.exit == 4
     assert "does not answer" in result.out

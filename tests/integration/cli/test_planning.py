@@ -60,6 +60,44 @@ def test_the_detailed_exit_code_shows_whether_there_is_something_to_do(workspace
     assert workspace.call("plan", "gone.yaml").exit == 2
 
 
+def test_a_plan_of_what_a_run_refuses_ends_as_the_run(workspace: Workspace) -> None:
+    """2 for a changed request and for a second payment under new ids, and 1 with --detailed-exitcode."""
+    manifest = workspace.manifest()
+    assert workspace.call("run", manifest).exit == 0
+    path = workspace.folder / manifest
+    text = path.read_text("utf-8")
+    last = []
+    for old, new in (("fox-", "red-fox-"), ("prompt: ", "prompt: One more ")):
+        path.write_text(text.replace(old, new), "utf-8")
+        planned = workspace.call("plan", manifest)
+        assert planned.exit == workspace.call("run", manifest).exit == 2
+        assert workspace.call("plan", manifest, "--detailed-exitcode").exit == 1
+        last.append(planned.out.splitlines()[-1])
+
+    assert last == [
+        "`run` would refuse this (exit 2): foxes: 2 items would be paid for again under new ids.",
+        "`run` would refuse this (exit 2): foxes: 2 items changed after being sent.",
+    ]
+    assert workspace.call("plan", manifest, "--on-change", "keep").exit == 0
+
+
+def test_rows_of_the_cost_table_add_up_to_its_total(workspace: Workspace) -> None:
+    """An item that would be rejected has a row as well, and its name in a warning."""
+    manifest = workspace.manifest()
+    with (workspace.folder / manifest).open("a", encoding="utf-8") as file:
+        file.write("  - {id: dear, prompt: A fox, max_cost_credits: 1}\n")
+
+    told = workspace.call("plan", manifest)
+    document = workspace.call("plan", manifest, "--json").document
+
+    table = {line[:23].strip(): line[23:].split() for line in told.out.splitlines()}
+    assert table["rejected, not charged"] == ["1", "0", "0"]
+    assert table["total"] == ["3", "4"]
+    assert "dear (foxes.yaml:" in told.out
+    assert document["cost"]["rejected_items"] == 1
+    assert document["run_refuses"] == []
+
+
 def test_a_queue_can_be_planned_for_while_it_is_driven(workspace: Workspace) -> None:
     """The plan neither waits for the other process nor keeps it waiting; what is under way is told."""
     workspace.configure(UNHURRIED)

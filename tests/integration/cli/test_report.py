@@ -47,7 +47,7 @@ def test_a_job_that_was_not_begun_has_a_report(workspace: Workspace) -> None:
 
     html = (workspace.folder / "foxes-report.html").read_text("utf-8")
     assert result.exit == 0
-    assert re.search(r"<b>Not finished</b>: as of .* UTC, end not known yet$", html, re.MULTILINE)
+    assert re.search(r"<b>Not finished</b>: as of .* UTC, .*2 items \(epsilon-2\) have no price yet", html)
     assert "Nothing has been sent yet." in html
     assert html.count('data-state="queued"') == 2
 

@@ -180,7 +180,7 @@ def test_help_and_version_need_no_queue(workspace: Workspace) -> None:
     [
         (("ls",), "there is no command `ls`; did you mean `items`?"),
         (("version",), "did you mean `--version`?"),
-        (("rets",), "did you mean `retry`?"),
+        (("retyr",), "did you mean `retry`?"),
         (("xyzzy",), "`batchkiln --help` explains its use"),
         (("run", "--max-credits", "lots", "x.yaml"), "'lots' is not a whole number"),
         (("run", "--max-credit", "5", "x.yaml"), "did you mean '--max-credits'?"),

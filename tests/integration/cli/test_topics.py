@@ -88,3 +88,20 @@ def test_nothing_is_asked_with_no_input(workspace: Workspace) -> None:
 
     assert process.returncode == 0
     assert "Continue?" not in shown
+
+
+@pytest.mark.parametrize(
+    ("topic", "hint"),
+    [
+        ("exit", "topics with this word: exit-codes"),
+        ("budget", "topics with this word: budgets"),
+        ("manifset", "did you mean manifest?"),
+        ("xyzzy", "`batchkiln help` lists the topics"),
+    ],
+)
+def test_a_word_of_a_topic_leads_to_it(workspace: Workspace, topic: str, hint: str) -> None:
+    """Nobody knows the names of topics by heart; a name that only looks alike is no help."""
+    result = workspace.call("help", topic)
+
+    assert result.exit == 2
+    assert f"there is no topic {topic}; {hint}" in result.err

@@ -106,7 +106,7 @@ async def test_without_a_network_the_rest_is_checked(make_ground: GroundMaker) -
     findings = await examined(whom)
 
     assert [finding.check for finding in findings if finding.level is Level.FAIL] == ["service"]
-    assert exit_status_of(findings) is ExitStatus.UNEXPECTED
+    assert exit_status_of(findings) is ExitStatus.ACCOUNT_CANNOT_WORK  # as `run` ends
 
 
 async def test_keys_are_nowhere_in_the_findings(

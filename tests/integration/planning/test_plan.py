@@ -24,6 +24,7 @@ from batchkiln.planning.plan_document import plan_document
 from batchkiln.planning.plan_warnings import note_of_images_to_make, warnings_of
 from batchkiln.planning.queue_access import QueueAccess, RecordRequest, open_access
 from batchkiln.planning.quotes import QuoteSession
+from batchkiln.presentation.ends import JobEnd
 from batchkiln.presentation.overview import read_overview
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
@@ -139,8 +140,8 @@ async def test_status_and_plan_foretell_the_same_end(make_ground: GroundMaker) -
     forecast = overview.jobs[0].estimated_end_at
 
     assert forecast is not None
-    assert plan.jobs[0].end_at is not None
-    assert abs((plan.jobs[0].end_at - forecast).total_seconds()) < 5
+    assert plan.jobs[0].end.at is not None
+    assert abs((plan.jobs[0].end.at - forecast).total_seconds()) < 5
     assert [day.credits for day in plan.outlooks[0].forecast.days] == [10, 8]
 
 
@@ -285,9 +286,9 @@ async def test_a_service_that_is_not_there_leaves_the_differences(make_ground: G
     plan = await planned(app, ground.manifest(TWO_MODELS))
 
     assert plan.jobs[0].to_send == 4
-    assert plan.jobs[0].end_at is None
+    assert plan.jobs[0].end.at is None
     assert "does not answer" in plan.quotes.failures[0].reason
-    assert plan.quotes.failures[0].exit_status is ExitStatus.OK
+    assert plan.quotes.failures[0].exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
     (warning,) = plan.warnings  # one for prices and catalogue: they are missing for one cause
     assert "does not answer" in warning
     assert "4 items have no price" in warning
@@ -395,7 +396,7 @@ async def test_a_job_that_may_be_longer_than_the_retention_is_reported(
     plan = await planned(ground.app, ground.manifest('- {id: "f", prompt: "x"}'))
     (job,) = plan.jobs
     found = EndRange(job.now + timedelta(days=9), job.now + timedelta(days=latest))
-    changed = replace(job, end_at=job.now + timedelta(days=13), end_range=found)
+    changed = replace(job, end=JobEnd(job.now + timedelta(days=13), found))
 
     warnings = warnings_of(replace(plan, jobs=(changed,)))
 

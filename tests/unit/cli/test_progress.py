@@ -114,7 +114,7 @@ def test_an_outage_has_a_next_try_and_no_end() -> None:
         assert "ends" not in told
 
     reached = replace(state(), workers=(worker(WaitReason.UNREACHABLE), worker()))
-    assert reached.end is not None  # another account of the run goes on
+    assert reached.end_text is not None  # another account of the run goes on
 
 
 def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
@@ -161,8 +161,21 @@ def test_an_end_is_only_told_when_all_jobs_have_one() -> None:
     known = job_view({ItemState.QUEUED: 1}, ends_at=NOW)
     unknown = job_view({ItemState.QUEUED: 1}, name="foxes")
 
-    assert ProgressState((known,), ()).end == known.end
-    assert ProgressState((known, unknown), ()).end is None
+    assert ProgressState((known,), ()).end_text == f"ends {known.end}"
+    assert ProgressState((known, unknown), ()).end_text is None
+
+
+def test_an_unknown_end_has_its_reason_once_the_run_has_begun() -> None:
+    """Prices are requested first, so a reason before the first item would be out of date at once."""
+    late = NOW + timedelta(minutes=3)
+    begun, new = (
+        job_view({ItemState.QUEUED: 3, ItemState.DONE: done}, earliest_at=late, end_reason="no price")
+        for done in (1, 0)
+    )
+
+    assert plain_line(ProgressState((begun,), ())).endswith("(2030-01-01 12:03 UTC): no price")
+    assert "in 3 min 0 s at the earliest" in ProgressState((begun,), ()).time_text
+    assert ProgressState((new,), ()).end_text is None
 
 
 def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:

@@ -1,6 +1,7 @@
 """The tables of `status`: whole words on a narrow terminal, and no end before the end."""
 
 from dataclasses import replace
+from datetime import timedelta
 from io import StringIO
 
 import pytest
@@ -10,7 +11,7 @@ from batchkiln.cli.rich_console import SafeConsole
 from batchkiln.cli.status_text import job_lines, overview_blocks, problem_lines
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import JobView, Overview
-from support.view_builders import job_view, under_way
+from support.view_builders import NOW, job_view, under_way
 
 NAME = "a-job-name-of-thirty-characters"
 WAITS = {ItemState.QUEUED: 1, ItemState.DONE: 9}
@@ -27,12 +28,13 @@ def _printed(view: JobView, width: int) -> str:
 
 def test_a_long_name_cuts_no_column_at_80() -> None:
     """Only the name takes a second line; no heading and no number loses a character."""
-    printed = _printed(job_view(UNDER_WAY, name=NAME, under_way=[under_way(ItemState.ACTIVE)]), 80)
+    view = job_view(UNDER_WAY, name=NAME, under_way=[under_way(ItemState.ACTIVE)], end_reason="no price")
+    printed = _printed(view, 80)
 
     heads = printed.splitlines()[0].split()
     assert heads == ["JOB", "ITEMS", "DONE", "LEFT", "PROBLEMS", "CREDITS", "ENDS"]
     assert "…" not in printed
-    assert "not known yet" in printed
+    assert f"{NAME} end not known yet: no price." in printed
 
 
 def test_no_word_is_cut_at_60() -> None:
@@ -105,3 +107,12 @@ def test_a_job_that_has_ended_is_finished() -> None:
 def test_the_folder_of_the_files_is_the_deepest_that_has_all(filename: str, folder: str) -> None:
     """A person who opens it sees the job's files, and no others."""
     assert replace(job_view({}).summary, filename=filename).files_dir == folder
+
+
+def test_an_earliest_end_has_its_reason() -> None:
+    """The table has room for the figure only; the reason is below it, and behind the end of a single job."""
+    view = job_view(UNDER_WAY, earliest_at=NOW + timedelta(hours=3), end_reason="no price")
+
+    ends = "ends in 3 h 0 min at the earliest (2030-01-01 15:00 UTC): no price"
+    assert f"birds {ends}." in _printed(view, 120)
+    assert [str(line) for line in job_lines(view)][-1] == ends

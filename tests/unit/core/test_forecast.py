@@ -5,7 +5,7 @@ from typing import Any
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.durations import Expected
-from batchkiln.core.forecast import CalendarDay, Forecast, ItemClass, JobLoad, Unpayable, forecast
+from batchkiln.core.forecast import CalendarDay, Forecast, ItemClass, JobLoad, Unpayable, Unpriced, forecast
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -112,30 +112,67 @@ def test_an_item_that_can_never_be_paid_is_no_obstacle() -> None:
     assert end(ItemClass(1, 5000, Expected(30)), ItemClass(1, 10, Expected(30))) == NOON + timedelta(seconds=30)
 
 
-def test_without_any_price_there_is_no_forecast() -> None:
-    """Nothing is foretold while no item has a quote."""
-    assert end(ItemClass(5, None, Expected(30))) is None
+def test_without_any_price_only_the_earliest_end_is_known() -> None:
+    """Items without a quote take their time; what they cost, and so the number of days, is not known."""
+    told = foretell(ItemClass(5, None, Expected(30), model="omega"))
+
+    assert told.ends == {}
+    assert told.not_before == {"birds": NOON + timedelta(seconds=150)}
+    assert told.unpriced == (Unpriced("birds", "omega", 5),)
+    assert told.days == ()
+
+
+def test_a_price_that_cannot_fill_the_day_delays_nothing() -> None:
+    """A cap bounds what is paid, so five items of at most 20 credits end today at any price."""
+    assert end(ItemClass(5, None, Expected(30), cap=20)) == NOON + timedelta(seconds=150)
+
+
+def test_the_jobs_budget_bounds_unknown_prices() -> None:
+    """A job never spends more than its budget, however many of its items have no price."""
+    assert end(ItemClass(50, None, Expected(30)), credits_left=100) == NOON + timedelta(seconds=1500)
+
+
+def test_unknown_prices_may_fill_a_jobs_day() -> None:
+    """Six items of at most 20 credits may not fit into 100 credits a day; five do."""
+    assert end(ItemClass(5, None, Expected(30), cap=20), credits_per_day=100) == NOON + timedelta(seconds=150)
+    assert end(ItemClass(6, None, Expected(30), cap=20), credits_per_day=100) is None
 
 
 def test_items_without_a_price_are_not_taken_to_cost_what_others_cost() -> None:
-    """Another model's price says nothing: the days hold what is priced, and the job has no end."""
+    """Another model's price says nothing: the days hold what is priced, and the job has only an earliest end."""
     told = foretell(ItemClass(100, 10, Expected(30)), ItemClass(101, None, Expected(30)))
 
     assert told.ends == {}
+    assert told.not_before == {"birds": NOON + timedelta(seconds=201 * 30)}
     assert [(day.items, day.credits) for day in told.days] == [(100, 1000)]
 
 
-def test_a_job_behind_one_without_prices_has_no_end_either() -> None:
-    """How long it waits for the slot is not known; a job before it has its end."""
-    loads = [
-        JobLoad("first", (ItemClass(1, 10, Expected(30)),)),
-        JobLoad("unpriced", (ItemClass(1, None, Expected(30)),)),
-        JobLoad("last", (ItemClass(1, 10, Expected(30)),)),
-    ]
+def _three_jobs(unpriced: ItemClass, *, has_range: bool = False) -> Forecast:
+    priced = (ItemClass(1, 10, Expected(30, 5, 5)),)
+    loads = [JobLoad("first", priced), JobLoad("unpriced", (unpriced,)), JobLoad("last", priced)]
+    return forecast(loads, now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage(), has_range=has_range)
 
-    told = forecast(loads, now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage())
 
-    assert set(told.ends) == {"first"}
+def test_a_job_behind_an_unknown_price_keeps_its_earliest_end() -> None:
+    """The price may use up the day's credits, so the job may end later; the job before it has its end."""
+    told = _three_jobs(ItemClass(1, None, Expected(30)))
+
+    assert told.ends == {"first": NOON + timedelta(seconds=30)}
+    assert told.not_before == {"unpriced": NOON + timedelta(seconds=60), "last": NOON + timedelta(seconds=90)}
+
+
+def test_a_job_behind_a_bounded_price_has_its_end() -> None:
+    """Whatever the capped item costs, today's credits cover the job behind it."""
+    assert _three_jobs(ItemClass(1, None, Expected(30), cap=50)).ends["last"] == NOON + timedelta(seconds=90)
+
+
+def test_an_earliest_end_is_that_of_the_fast_course() -> None:
+    """With ranges, a job has either an end with its range, or the earliest end of nine out of ten."""
+    told = _three_jobs(ItemClass(1, None, Expected(30)), has_range=True)
+
+    assert set(told.ends) == set(told.ranges) == {"first"}
+    assert set(told.not_before) == {"unpriced", "last"}
+    assert told.not_before["last"] < NOON + timedelta(seconds=90)
 
 
 def test_what_takes_longer_than_fifty_years_has_no_forecast() -> None:

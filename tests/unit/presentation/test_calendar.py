@@ -57,7 +57,8 @@ def test_the_last_day_is_the_one_in_which_the_job_ends(queue: QueueFile) -> None
     """The calendar and the finishing time are one forecast."""
     accounts, times = read_accounts(Reader(queue.connection), CONFIG, AT)
 
-    ((end, _),) = estimated_ends(Reader(queue.connection), CONFIG, times, accounts).values()
+    (end,) = estimated_ends(Reader(queue.connection), CONFIG, times, accounts).values()
 
+    assert end.at is not None
     last = [day for day in calendar(queue).days if day.items_ahead][-1]
-    assert last.starts_at == PROFILE.day.start_of(end)
+    assert last.starts_at == PROFILE.day.start_of(end.at)

@@ -6,12 +6,18 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.cli.progress import describe
-from batchkiln.core.forecast import EndRange
+from batchkiln.config import Profile
+from batchkiln.core.durations import Expected
+from batchkiln.core.forecast import EndRange, ItemClass, JobLoad
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.confirmations import cost_of_pause, cost_of_redo
-from batchkiln.presentation.ends import End, end_of, end_of_all
+from batchkiln.presentation.ends import End, JobEnd, end_of_all
+from batchkiln.presentation.forecasts import job_forecasts, only_under_way
+from batchkiln.store import QueuedLoad
 from batchkiln.store.operations import RedoReport
 from support.view_builders import NOW, job_view, under_way
+
+LOCAL = Profile("local")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +36,7 @@ def test_redo_of_one_item_speaks_of_one(number: int, text: str) -> None:
 )
 def test_end_is_never_in_no_time(seconds: float, text: str) -> None:
     """A fast local service ends in a fraction of a second."""
-    assert str(end_of(NOW + timedelta(seconds=seconds), NOW, 60)).startswith(text)
+    assert str(JobEnd(NOW + timedelta(seconds=seconds)).seen_at(NOW, 60)).startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,7 @@ def test_an_age_by_a_faster_clock_is_named(scale: int, age: str) -> None:
 
 def within(minutes: float, first: float, last: float, time_scale: float = 1) -> End | None:
     end, *found = (NOW + timedelta(minutes=each) for each in (minutes, first, last))
-    return end_of(end, NOW, time_scale, EndRange(*found))
+    return JobEnd(end, EndRange(*found)).seen_at(NOW, time_scale)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +105,57 @@ def test_all_jobs_have_ended_no_earlier_than_each_of_them() -> None:
 
     assert str(end_of_all([certain, wide])).startswith("in about 1 h 0 min (1 h to 1 h 50 min), at ")
     assert end_of_all([certain, None]) is None
+
+
+def test_an_earliest_end_is_called_that() -> None:
+    """Where a price is not known, the end has a lower bound only; a bound that says nothing is left out."""
+    soon, now = JobEnd(not_before=NOW + timedelta(minutes=3), reason="why"), JobEnd(not_before=NOW, reason="why")
+
+    assert str(soon.seen_at(NOW, 60)) == "in 3 s at the earliest"
+    assert str(soon.seen_at(NOW, 1)).startswith("in 3 min 0 s at the earliest (2030-01-01 ")
+    assert now.seen_at(NOW, 1) is None
+
+
+def test_several_jobs_end_at_the_earliest_when_one_of_them_does() -> None:
+    """The last end is only a lower bound if any end is."""
+    known, bounded = JobEnd(NOW + timedelta(minutes=9)), JobEnd(not_before=NOW + timedelta(minutes=3))
+
+    assert str(end_of_all(each.seen_at(NOW, 60) for each in (known, bounded))) == "in 9 s at the earliest"
+
+
+def test_an_unknown_end_names_the_items_without_a_price() -> None:
+    """Those of the job itself come first, then those of jobs before it."""
+    loads = [
+        QueuedLoad("local", (), JobLoad("owls", (ItemClass(1, None, Expected(30), model="omega"),))),
+        QueuedLoad("local", (), JobLoad("foxes", (ItemClass(2, None, Expected(30), model="alpha"),))),
+    ]
+
+    (told,) = job_forecasts(loads, profiles={"local": LOCAL}, times={"local": NOW}, usages={})
+
+    assert told.end_of("foxes").reason == (
+        "2 items (alpha) and 1 item of owls (omega) have no price yet, and may need another day's credits; a run asks "
+        "for the price"
+    )
+
+
+def test_an_end_after_fifty_years_says_so() -> None:
+    """A job that its limits never let end is not said to wait for a price."""
+    load = QueuedLoad("local", (), JobLoad("owls", (ItemClass(10**9, 2000, Expected(30)),)))
+
+    (told,) = job_forecasts([load], profiles={"local": LOCAL}, times={"local": NOW}, usages={})
+
+    assert told.end_of("owls").reason == "under its limits and budgets, it takes more than fifty years"
+
+
+def test_a_run_of_some_jobs_leaves_the_queued_items_of_others_out() -> None:
+    """What others have under way occupies the slot all the same."""
+    queued, active = ItemClass(3, None, Expected(30)), ItemClass(1, None, Expected(60), is_under_way=True)
+    loads = [
+        QueuedLoad("local", (), JobLoad("owls", (queued, active))),
+        QueuedLoad("local", (), JobLoad("foxes", (ItemClass(1, 10, Expected(30)),))),
+    ]
+
+    ours = only_under_way(loads, except_of=["foxes"])
+    (told,) = job_forecasts(ours, profiles={"local": LOCAL}, times={"local": NOW}, usages={})
+
+    assert told.end_of("foxes").at == NOW + timedelta(seconds=90)
